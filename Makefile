@@ -1,0 +1,37 @@
+# Everything is set up in .venv from a bare Python >= 3.11: `make demo`, `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test lint types check clean
+
+help: ## say what the targets do
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+
+setup: $(STAMP) ## make .venv with the package, its extras and the tools
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	touch $(STAMP)
+
+demo: $(STAMP) ## run configs/eval/multiply.toml five times a row: 500 rollouts, offline
+	$(BIN)/python -m pytest --osmosis-config=configs/eval/multiply.toml --osmosis-n=5 --osmosis-batch-size=32
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+check: lint types ## lint and types
+
+test: check ## lint, types and all tests
+	$(BIN)/python -m pytest
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .osmosis .pytest_cache .mypy_cache .ruff_cache dist build

@@ -1,0 +1,53 @@
+"""pytest-osmosis: evaluations of LLM agents as pytest suites.
+
+The public names load when they are first asked for, so that importing the plugin stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_osmosis.models.base import ChatReply as ChatReply
+    from pytest_osmosis.rewards.graders import Grader as Grader
+    from pytest_osmosis.rewards.graders import GraderContext as GraderContext
+    from pytest_osmosis.rewards.graders import RolloutSample as RolloutSample
+    from pytest_osmosis.rollouts.context import ChatContext as ChatContext
+    from pytest_osmosis.rollouts.workflow import AgentWorkflow as AgentWorkflow
+    from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
+    from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
+
+__version__ = "0.1.0"
+
+HOMES = {
+    "AgentWorkflow": "pytest_osmosis.rollouts.workflow",
+    "AgentWorkflowContext": "pytest_osmosis.rollouts.workflow",
+    "AgentWorkflowOutput": "pytest_osmosis.rollouts.workflow",
+    "ChatContext": "pytest_osmosis.rollouts.context",
+    "ChatReply": "pytest_osmosis.models.base",
+    "Grader": "pytest_osmosis.rewards.graders",
+    "GraderContext": "pytest_osmosis.rewards.graders",
+    "RolloutSample": "pytest_osmosis.rewards.graders",
+}
+
+__all__ = [
+    "AgentWorkflow",
+    "AgentWorkflowContext",
+    "AgentWorkflowOutput",
+    "ChatContext",
+    "ChatReply",
+    "Grader",
+    "GraderContext",
+    "RolloutSample",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(HOMES[name]), name)
+    globals()[name] = value
+    return value

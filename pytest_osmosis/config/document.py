@@ -1,0 +1,70 @@
+"""A config file as read: its tables, and where each key stands. Not being TOML is one problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.config.fields import closest
+from pytest_osmosis.config.lines import Lines
+from pytest_osmosis.config.workspace import absolute, shown
+from pytest_osmosis.errors import ConfigError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The content of one TOML file; `label` is its path as written in messages."""
+
+    path: Path
+    label: str
+    content: dict[str, Any]
+    lines: Lines
+
+    def where(self, *keys: str) -> str:
+        """The place of a key: "configs/eval/x.toml:9"."""
+        return f"{self.label}:{self.lines.of(*keys)}"
+
+
+def read_document(path: Path) -> Document:
+    """The document at `path`. Raises ConfigError with one problem where it cannot be read or is not TOML."""
+    path = absolute(path)
+    text = _text(path)
+    return Document(path, shown(path), _parse(path, text), Lines(text))
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
+        raise _problem(path, f"not found{f', did you mean {shown(path.with_name(close))}?' if close else ''}") from None
+    except IsADirectoryError:
+        raise _problem(path, "must be a TOML file, is a folder") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _problem(path, f"cannot be read: {reason}") from None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise _problem(path, f"must be UTF-8 text, got the byte 0x{raw[error.start]:02x}", line) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise _problem(path, f"not valid TOML: {error.msg} (column {error.colno})", error.lineno) from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of thousands of digits, arrays in arrays in arrays
+        raise _problem(path, f"not valid TOML: {error}", 1) from None
+
+
+def _problem(path: Path, text: str, line: int | None = None) -> ConfigError:
+    where = shown(path) if line is None else f"{shown(path)}:{line}"
+    return ConfigError([Problem(where, text)])

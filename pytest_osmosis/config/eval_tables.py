@@ -1,0 +1,389 @@
+"""Every table and key of an eval config, declared: what it is, what it may hold, what holds without it.
+
+Sources: the eval config of Osmosis (`[experiment]` to `[secrets]`); the others are local to this plugin.
+Rules between keys, and those that look at files, are in `rules`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_osmosis.config.conditions import error_bound, pass_rate
+from pytest_osmosis.config.fields import Entries, Field, Table, Tables
+from pytest_osmosis.config.kinds import (
+    Fault,
+    Kind,
+    Unfit,
+    anything,
+    array_of,
+    choice,
+    integer,
+    integer_or_all,
+    name,
+    number,
+    refuse,
+    string,
+    table_of,
+    text,
+    toml,
+    typed_array,
+    typed_toml,
+)
+from pytest_osmosis.config.selection import rows
+
+RESERVED_ENV_PREFIX = "_OSMOSIS_"
+RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
+COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
+
+
+def _folder_name() -> Kind:
+    expects = "the name of one folder under rollouts/, not a path"
+    return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
+
+
+def _reference(what: str) -> Kind:
+    def fits(value: str) -> bool:
+        module, colon, attribute = value.partition(":")
+        return bool(colon) and all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
+
+    return string(f'"module:{what}"', fits)
+
+
+def _agent() -> Kind:
+    reference = _reference("attr")
+    expects = f'"chat" or {reference.expects}'
+
+    def read(value: Any) -> str:
+        try:
+            return value if value == "chat" else str(reference.read(value))
+        except Unfit:
+            raise refuse(f"must be {expects}") from None
+
+    return Kind(expects, read)
+
+
+def _url() -> Kind:
+    def fits(value: str) -> bool:
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            return False
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and port != 0
+            and value.isprintable()
+            and " " not in value
+        )
+
+    return string("an http:// or https:// URL with a host", fits)
+
+
+def _header_value() -> Kind:
+    expects = "a string without line breaks"
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise refuse(f"must be {expects}")
+        if re.search(r"[\r\n\0]", value):
+            raise refuse(f"must be {expects}", got="one with a line break or a NUL")
+        return value
+
+    return Kind(expects, read)
+
+
+def _headers() -> Kind:
+    token = string("an HTTP header name", lambda value: bool(re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value)))
+    return table_of("a table of header names to strings", token, _header_value())
+
+
+def _stop() -> Kind:
+    expects = "a string or an array of strings, none of them empty"
+
+    def read(value: Any) -> tuple[str, ...]:
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+            raise refuse(f"must be {expects}")
+        return tuple(items)
+
+    return Kind(expects, read, typed_array)
+
+
+def _extra_body() -> Kind:
+    expects = "a table of what JSON can hold"
+    reserved = f"set by the run itself; leave it out (reserved: {', '.join(RESERVED_BODY_KEYS)})"
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [Fault(reserved, (key,), "") for key in value if key in RESERVED_BODY_KEYS]
+        faults += [
+            Fault("must be a value that JSON can hold", (key,), toml(one))
+            for key, one in value.items()
+            if not _is_json(one)
+        ]
+        if faults:
+            raise Unfit(faults)
+        return value
+
+    return Kind(expects, read, typed_toml)
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _env_name() -> Kind:
+    pattern = re.compile("[A-Z_][A-Z0-9_]*")
+    expects = f"^[A-Z_][A-Z0-9_]*$ and not start with {RESERVED_ENV_PREFIX}, which is reserved"
+
+    def read(value: Any) -> str:
+        if not pattern.fullmatch(value) or value.startswith(RESERVED_ENV_PREFIX):
+            raise refuse(f"must match {expects}")
+        return str(value)
+
+    return Kind(expects, read)
+
+
+EXPERIMENT = Table(
+    "experiment",
+    "What is evaluated.",
+    (
+        Field("rollout", _folder_name(), "Folder of the code under rollouts/."),
+        Field("entrypoint", text(), "Python file with the workflow and the Grader, from the rollout's folder."),
+        Field("model_path", text(), 'The model, like "openai/gpt-5-mini".', required=True),
+        Field("dataset", text(), "Name or path of the dataset; required unless [data] path is given."),
+        Field(
+            "commit_sha",
+            string(
+                "a commit SHA of 7 to 40 hexadecimal digits",
+                lambda value: bool(re.fullmatch("[0-9a-fA-F]{7,40}", value)),
+            ),
+            "Commit whose code is evaluated; excludes branch.",
+            supported=False,
+        ),
+        Field(
+            "branch",
+            string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value))),
+            "Branch whose code is evaluated; excludes commit_sha.",
+            supported=False,
+        ),
+    ),
+)
+
+EVALUATION = Table(
+    "evaluation",
+    "How often, how many at once, and what passes.",
+    (
+        Field(
+            "limit",
+            integer(1),
+            "How many rows, from the first (or [data] offset) on.",
+            override=integer_or_all(1),
+        ),
+        Field("n", integer(1), "Runs per row.", default=1),
+        Field("batch_size", integer(1), "Rollouts in flight.", default=1),
+        Field("pass_threshold", number(), "The score from which on a run passes.", default=1.0),
+        Field(
+            "agent_workflow_timeout_s",
+            number(" above 0", lambda value: value > 0),
+            "Seconds for the rollout of one run, queue time not counted.",
+            default=450.0,
+        ),
+        Field(
+            "grader_timeout_s",
+            number(" above 0", lambda value: value > 0),
+            "Seconds for scoring one run, queue time not counted.",
+            default=150.0,
+        ),
+    ),
+)
+
+ADVANCED = Table(
+    "advanced",
+    "Kept for the platform and unused here.",
+    entries=Entries(anything(), anything(), "Any key and value."),
+)
+
+ENV = Table(
+    "env",
+    "Environment variables of the evaluated code that are no secrets.",
+    entries=Entries(
+        _env_name(),
+        string("a string without NUL", lambda value: "\0" not in value),
+        "Variable name to value.",
+    ),
+)
+
+SECRETS = Table(
+    "secrets",
+    "Environment variables whose values stand in no config.",
+    (
+        Field(
+            "required",
+            array_of(name("[A-Z][A-Z0-9_]*", "a name that matches ^[A-Z][A-Z0-9_]*$"), "names, all different"),
+            "Names of the secrets; [] where the eval needs none.",
+            required=True,
+        ),
+    ),
+    required=True,
+)
+
+MODEL = Table(
+    "model",
+    "Where the model is and how it is called.",
+    (
+        Field("base_url", _url(), "The server's API, like http://localhost:8000/v1."),
+        Field(
+            "api_key_env",
+            name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself"),
+            "Environment variable that holds the API key.",
+        ),
+        Field(
+            "client",
+            choice("auto", "openai", later=("anthropic", "light", "litellm")),
+            "Which client talks to the server.",
+            default="auto",
+        ),
+        Field("headers", _headers(), "Headers sent with every request.", private=True),
+        Field("max_retries", integer(0), "Retries of one request.", default=4),
+        Field(
+            "timeout_s",
+            number(" above 0", lambda value: value > 0),
+            "Seconds for one request.",
+            default=120.0,
+        ),
+    ),
+)
+
+SAMPLING = Table(
+    "sampling",
+    "What is sent with every request beside messages and tools.",
+    (
+        Field("temperature", number(" of at least 0", lambda value: value >= 0), "Sampling temperature."),
+        Field("top_p", number(" above 0 and at most 1", lambda value: 0 < value <= 1), "Nucleus sampling."),
+        Field("max_tokens", integer(1), "Longest answer."),
+        Field("seed", integer(), "Base from which each run's own seed is made."),
+        Field("stop", _stop(), "Where an answer ends."),
+        Field("extra_body", _extra_body(), f"Further keys of the request, but {', '.join(RESERVED_BODY_KEYS)}."),
+    ),
+)
+
+SCORING = Table(
+    "scoring",
+    "Who scores a rollout, and which scores decide whether the run passed.",
+    (
+        Field(
+            "eval_fns",
+            array_of(_reference("function"), 'functions as "module:function", all different'),
+            "Functions that score.",
+        ),
+        Field("grader", _reference("Class"), "Grader that scores, in place of the entrypoint's."),
+        Field("rubric", anything(), "An LLM judge.", supported=False),
+        Field(
+            "thresholds",
+            table_of("a table of function names to numbers", text(), number()),
+            "A function's own threshold; [evaluation] pass_threshold holds for the others.",
+        ),
+        Field("decide", text(), '"all", "any", or the one function that decides.', default="all"),
+    ),
+)
+
+AGENT = Table(
+    "agent",
+    "What produces a rollout.",
+    (
+        Field(
+            "agent",
+            _agent(),
+            'The built-in "chat" or a "module:attr"; in place of the entrypoint\'s workflow.',
+        ),
+        Field("max_turns", integer(1), "Most turns of one rollout.", default=10),
+    ),
+)
+
+DATA = Table(
+    "data",
+    "Where the rows are, and which are evaluated.",
+    (
+        Field("path", text(), "Dataset file inside the workspace."),
+        Field("offset", integer(0), "Rows left out at the beginning."),
+        Field("rows", rows(), "Which rows, by their position in the file; goes before offset and limit."),
+        Field("seed", integer(), "Draws the 10% sample that is taken without rows, offset and limit.", default=0),
+        Field(
+            "columns",
+            table_of("a table of our column names to the dataset's", choice(*COLUMNS), text()),
+            "The dataset's names for our columns.",
+        ),
+    ),
+)
+
+EXECUTION = Table(
+    "execution",
+    "How the engine works.",
+    tuple(
+        Field(key, anything(), help, supported=False)
+        for key, help in (
+            ("hosts", "Engine hosts."),
+            ("granularity", "What one host is given at once."),
+            ("watchdog_s", "Seconds after which a rollout that blocks is interrupted."),
+            ("warnings", "What becomes of warnings."),
+            ("requests_per_minute", "Rate of requests."),
+            ("tokens_per_minute", "Rate of tokens."),
+        )
+    ),
+)
+
+GATE = Table(
+    "gate",
+    "Conditions on the aggregate that decide the exit code.",
+    (
+        Field("pass_rate", pass_rate(), "Share of runs that pass."),
+        Field("mean", anything(), "Mean score.", supported=False),
+        Field("max_regression", anything(), "Largest loss against the baseline.", supported=False),
+    ),
+    later=re.compile(r"pass_(?:at|hat)_[1-9][0-9]*|reward|.*:.*", re.DOTALL),
+)
+
+LIMITS = Table(
+    "limits",
+    "Bounds that stop a run or make it not measured.",
+    (
+        Field("max_errors", error_bound(), "Runs that may stay unmeasured, as a count or a share.", default=0.10),
+        Field("max_cost_usd", anything(), "Cost.", supported=False),
+        Field("max_tokens", anything(), "Tokens.", supported=False),
+        Field("max_duration_s", anything(), "Seconds.", supported=False),
+    ),
+)
+
+BASELINE = Table("baseline", "What the run is compared with.", supported=False)
+
+OUTPUT = Table(
+    "output",
+    "What is written where.",
+    (
+        Field("dir", text(), "Folder of the runs inside the workspace, .osmosis/runs by default."),
+        Field("results", text(), "Results file inside the workspace."),
+        Field("html", anything(), "Report as HTML.", supported=False),
+        Field("transcripts", anything(), "Which conversations are kept.", supported=False),
+    ),
+)
+
+PRICES = Table("prices", "Prices per million tokens.", supported=False)
+
+EVAL_TABLES: Tables = {
+    table.name: table
+    for table in (
+        EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, AGENT,
+        DATA, EXECUTION, GATE, LIMITS, BASELINE, OUTPUT, PRICES,
+    )
+}  # fmt: skip
+"""The eval dialect."""

@@ -1,0 +1,100 @@
+"""The vocabulary of field tables: a `Table` is a list of `Field`s. What an unknown key may mean.
+
+Validation runs from these declarations, and the reference in docs/ is made from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pytest_osmosis.config.kinds import Kind
+
+NOT_SUPPORTED = "not supported yet; leave it out"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a table.
+
+    `default` is what holds where the key is left out (None: nothing). `supported` False: the key is known,
+    its value checked, then it is refused. `override` is the kind of an override where that admits more
+    than the file does. A `private` value is never shown.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    default: object = None
+    required: bool = False
+    supported: bool = True
+    override: Kind | None = None
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The keys of a table that has no fixed ones: what a name must be, and what its value."""
+
+    key: Kind
+    value: Kind
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a config. `later` are keys known by their pattern and refused as not supported yet."""
+
+    name: str
+    help: str
+    fields: tuple[Field, ...] = ()
+    entries: Entries | None = None
+    required: bool = False
+    supported: bool = True
+    later: re.Pattern[str] | None = None
+
+    def field(self, key: str) -> Field | None:
+        """The field of that name, None where there is none."""
+        return next((field for field in self.fields if field.name == key), None)
+
+
+Tables = Mapping[str, Table]
+"""The tables of one dialect, by name."""
+
+
+def unknown_table(tables: Tables, name: str) -> str:
+    """What to say of a table that the dialect does not have."""
+    close = closest(name, tables)
+    valid = ", ".join(table.name for table in tables.values() if table.supported)
+    return f"unknown table{f', did you mean [{close}]?' if close else ''} (valid: {valid})"
+
+
+def unknown_top_key(tables: Tables, name: str) -> str:
+    """What to say of a key that stands in no table."""
+    home = _home_of(tables, name) or _table_of_close(tables, name)
+    return f"unknown key{f', did you mean {home}?' if home else ''} (every key stands in a table)"
+
+
+def unknown_key(tables: Tables, table: Table, name: str) -> str:
+    """What to say of a key that its table does not have: the closest one here, else its own table."""
+    close = closest(name, (field.name for field in table.fields))
+    meant = f'"{close}"' if close else _home_of(tables, name)
+    valid = ", ".join(field.name for field in table.fields if field.supported)
+    return f"unknown key{f', did you mean {meant}?' if meant else ''}{f' (valid: {valid})' if valid else ''}"
+
+
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that a misspelt name most likely stands for, None where none is near."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(candidates), n=1)), None)
+
+
+def _home_of(tables: Tables, key: str) -> str | None:
+    return next((f"[{table.name}] {key}" for table in tables.values() if table.field(key)), None)
+
+
+def _table_of_close(tables: Tables, key: str) -> str | None:
+    close = closest(key, tables)
+    return f"[{close}]" if close else None

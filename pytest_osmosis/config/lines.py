@@ -1,0 +1,165 @@
+"""On which line of a TOML file a key stands.
+
+`tomli` gives values without places, so this scans the text a second time. It is only asked about text that
+tomli has accepted; where it meets what it does not know, it keeps what it has; then `of` falls back
+to the table.
+Grammar: https://toml.io/en/v1.1.0
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+Keys = tuple[str, ...]
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_REST_OF_LINE = re.compile(r"[^\n]*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\[\s\S])*?"""(?:"{0,2})'
+    r"|'''[\s\S]*?'''(?:'{0,2})"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'"
+)
+_SCALAR = re.compile(r"[^,\]}#\n]+")
+
+
+class Lines:
+    """The line of every table and key of a TOML text; the first one where a key stands several times."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = _Scanner(text).lines()
+
+    def of(self, *keys: str) -> int:
+        """The line of a key, else of the nearest table around it that is known, else 1.
+
+        >>> Lines("[model]\\nheaders = {a = 'b'}").of("model", "headers", "a")
+        2
+        """
+        for size in range(len(keys), 0, -1):
+            line = self._lines.get(keys[:size])
+            if line is not None:
+                return line
+        return 1
+
+
+class _Unknown(Exception):
+    """The text goes on in a way that this scanner does not know."""
+
+
+class _Scanner:
+    """One pass over a text. `written` are keys and headers as they stand, `implied` the tables above."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.line = 1
+        self.written: dict[Keys, int] = {}
+        self.implied: dict[Keys, int] = {}
+
+    def lines(self) -> dict[Keys, int]:
+        with suppress(_Unknown, RecursionError):
+            self.document()
+        return self.implied | self.written
+
+    def document(self) -> None:
+        table: Keys = ()
+        self.skip(_BLANK)
+        while self.at < len(self.text):
+            if self.peek() == "[":
+                table = self.header()
+            else:
+                self.pair(table)
+            self.skip(_REST_OF_LINE)
+            self.skip(_BLANK)
+
+    def header(self) -> Keys:
+        while self.peek() == "[":
+            self.step()
+        line = self.line
+        keys = self.key()
+        self.record((), keys, line)
+        return keys
+
+    def pair(self, table: Keys | None) -> None:
+        line = self.line
+        keys = self.key()
+        if table is not None:
+            self.record(table, keys, line)
+        self.expect("=")
+        self.skip(_SPACE)
+        self.value(None if table is None else table + keys)
+
+    def value(self, keys: Keys | None) -> None:
+        if self.peek() == "{":
+            self.items("}", lambda: self.pair(keys))
+        elif self.peek() == "[":
+            self.items("]", lambda: self.value(None))
+        elif self.peek() in "\"'":
+            self.match(_STRING)
+        else:
+            self.match(_SCALAR)
+
+    def items(self, end: str, item: Callable[[], None]) -> None:
+        self.step()
+        self.skip(_BLANK)
+        while self.peek() != end:
+            item()
+            self.skip(_BLANK)
+            if self.peek() == ",":
+                self.step()
+                self.skip(_BLANK)
+            elif self.peek() != end:
+                raise _Unknown
+        self.step()
+
+    def key(self) -> Keys:
+        parts = [self.key_part()]
+        while self.peek() == ".":
+            self.step()
+            parts.append(self.key_part())
+        return tuple(parts)
+
+    def key_part(self) -> str:
+        self.skip(_SPACE)
+        raw = self.match(_STRING if self.peek() in "\"'" else _BARE_KEY)
+        self.skip(_SPACE)
+        return _unquoted(raw) if raw[0] in "\"'" else raw
+
+    def record(self, table: Keys, keys: Keys, line: int) -> None:
+        for size in range(1, len(keys)):
+            self.implied.setdefault(table + keys[:size], line)
+        self.written.setdefault(table + keys, line)
+
+    def peek(self) -> str:
+        if self.at >= len(self.text):
+            raise _Unknown
+        return self.text[self.at]
+
+    def step(self) -> None:
+        self.at += 1
+
+    def expect(self, char: str) -> None:
+        if self.peek() != char:
+            raise _Unknown
+        self.step()
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            raise _Unknown
+        self.at = found.end()
+        self.line += found.group().count("\n")
+        return found.group()
+
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        self.match(pattern)
+
+
+def _unquoted(raw: str) -> str:
+    import tomli
+
+    return str(tomli.loads(f"key = {raw}")["key"])

@@ -1,0 +1,176 @@
+"""The rules of an eval config that hold between keys, or that need a look at the workspace.
+
+Each takes a draft and notes its problems there. A value that did not fit its kind counts as given and is not
+looked at again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_osmosis.config.draft import Draft, Place
+from pytest_osmosis.config.fields import closest
+from pytest_osmosis.config.kinds import quoted_list, toml
+from pytest_osmosis.config.workspace import absolute, inside, is_file, is_folder, shown
+
+DATASET_SUFFIXES = (".jsonl", ".json", ".csv")
+GRADER_SCORE = "reward"
+_MOST_LISTED = 10
+
+
+def check(draft: Draft, workspace: Path) -> None:
+    """Note every problem between the keys of an eval config."""
+    _one_commit(draft)
+    _code(draft, workspace)
+    _dataset(draft, workspace)
+    _environment(draft)
+    _scorers(draft)
+    _score_names(draft)
+    for key in ("dir", "results"):
+        _output(draft, workspace, key)
+
+
+def has_entrypoint(draft: Draft) -> bool:
+    """True where the config names code under rollouts/."""
+    return draft.given("experiment", "rollout") or draft.given("experiment", "entrypoint")
+
+
+def _one_commit(draft: Draft) -> None:
+    if draft.given("experiment", "branch") and draft.given("experiment", "commit_sha"):
+        draft.fail("experiment", "branch", "excludes commit_sha; keep one of them")
+
+
+def _code(draft: Draft, workspace: Path) -> None:
+    rollout, entrypoint = draft.given("experiment", "rollout"), draft.given("experiment", "entrypoint")
+    if rollout and entrypoint:
+        _rollout_folder(draft, workspace)
+    elif rollout:
+        draft.fail("experiment", "entrypoint", "missing; rollout and entrypoint are given together or not at all")
+    elif entrypoint:
+        draft.fail("experiment", "rollout", "missing; rollout and entrypoint are given together or not at all")
+    elif not draft.given("agent", "agent") and not _has_scorer(draft):
+        draft.fail(
+            "experiment",
+            "rollout",
+            "missing, and entrypoint too; name the code under rollouts/, "
+            'or let [scoring] eval_fns = ["module:function"] score the built-in chat',
+        )
+
+
+def _rollout_folder(draft: Draft, workspace: Path) -> None:
+    rollout = draft.get("experiment", "rollout")
+    if rollout is None:
+        return
+    folder = inside(workspace / "rollouts", rollout)
+    if folder is None:
+        draft.fail("experiment", "rollout", f"must stay under rollouts/, symlinks resolved, got {toml(rollout)}")
+    elif not is_folder(folder):
+        there = sorted(path.name for path in (workspace / "rollouts").glob("*") if is_folder(path))
+        text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)}"
+        draft.fail("experiment", "rollout", f"{text} (there: {_listed(there)})")
+    else:
+        _entrypoint(draft, folder, rollout)
+
+
+def _entrypoint(draft: Draft, folder: Path, rollout: str) -> None:
+    entrypoint = draft.get("experiment", "entrypoint")
+    if entrypoint is None:
+        return
+    file = inside(folder, entrypoint)
+    if file is None:
+        text = f"must stay under rollouts/{rollout}/, symlinks resolved, got {toml(entrypoint)}"
+        draft.fail("experiment", "entrypoint", text)
+    elif not is_file(file):
+        there = sorted(path.name for path in folder.glob("*.py"))
+        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (there: {_listed(there)})"
+        draft.fail("experiment", "entrypoint", text)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED] + ([f"{more} more"] if more > 0 else [])) or "none"
+
+
+def _dataset(draft: Draft, workspace: Path) -> None:
+    if draft.given("data", "path"):
+        _data_file(draft, workspace)
+    elif not draft.given("experiment", "dataset"):
+        draft.fail(
+            "experiment",
+            "dataset",
+            "missing; must be the name of a dataset under datasets/ or data/, or give [data] path",
+        )
+
+
+def _data_file(draft: Draft, workspace: Path) -> None:
+    path = draft.get("data", "path")
+    if path is None:
+        return
+    file = absolute(Path(path)) if ("data", "path") in draft.from_overrides else inside(workspace, path)
+    if file is None:
+        draft.fail("data", "path", f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
+        return
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        draft.fail("data", "path", f".parquet is not supported yet (valid: {', '.join(DATASET_SUFFIXES)})")
+    elif suffix not in DATASET_SUFFIXES:
+        draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
+    elif not is_file(file):
+        draft.fail("data", "path", f"must be an existing file, got {toml(path)} (looked for {shown(file)})")
+
+
+def _environment(draft: Draft) -> None:
+    for name in draft.get("secrets", "required") or ():
+        if draft.given("env", name):
+            draft.fail("secrets", "required", f"{toml(name)} stands in [env] too; keep it in one of them")
+
+
+def _has_scorer(draft: Draft) -> bool:
+    return bool(
+        draft.get("scoring", "eval_fns")
+        or (draft.given("scoring", "eval_fns") and ("scoring", "eval_fns") not in draft.values)
+        or draft.given("scoring", "grader")
+    )
+
+
+def _scorers(draft: Draft) -> None:
+    nothing_given = not has_entrypoint(draft) and not draft.given("agent", "agent")
+    if not nothing_given and not has_entrypoint(draft) and not _has_scorer(draft):
+        draft.fail(
+            "scoring",
+            "eval_fns",
+            'missing; a run needs a scorer: eval_fns = ["module:function"], grader = "module:Class", '
+            "or the Grader of a rollout's entrypoint",
+        )
+
+
+def _score_names(draft: Draft) -> None:
+    if draft.given("scoring", "eval_fns") and ("scoring", "eval_fns") not in draft.values:
+        return
+    names = _scores(draft)
+    for name in draft.get("scoring", "thresholds") or ():
+        if name not in names:
+            draft.fail("scoring", "thresholds", f"unknown function{_meant(name, names)}", name)
+    decide = draft.get("scoring", "decide")
+    if decide is not None and decide not in ("all", "any", *names):
+        meant = _meant(decide, ("all", "any", *names))
+        text = f'must be "all", "any" or one function, got {toml(decide)}{meant}'
+        draft.fail("scoring", "decide", text)
+
+
+def _scores(draft: Draft) -> tuple[str, ...]:
+    functions: tuple[str, ...] = draft.get("scoring", "eval_fns") or ()
+    has_grader = draft.given("scoring", "grader") or has_entrypoint(draft)
+    return (*functions, GRADER_SCORE) if has_grader else functions
+
+
+def _meant(name: str, names: tuple[str, ...]) -> str:
+    close = closest(name, names)
+    return f"{f', did you mean {toml(close)}?' if close else ''} (valid: {quoted_list(names) or 'none'})"
+
+
+def _output(draft: Draft, workspace: Path, key: str) -> None:
+    place: Place = ("output", key)
+    path = draft.get(*place)
+    if path is not None and place not in draft.from_overrides and inside(workspace, path) is None:
+        draft.fail(*place, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")

@@ -1,0 +1,87 @@
+"""The record in one row's text: strict JSON, or the cells of a CSV record under its header.
+
+Strict means: no NaN or Infinity, no number beyond a float, no key twice in one object. Raises `BadRow`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_osmosis.datasets.columns import BadRow
+from pytest_osmosis.datasets.extents import cells_of_any_size
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        return _strict.decode(text)
+    except json.JSONDecodeError as error:
+        raise BadRow(
+            f"not valid JSON at character {error.pos + 1}: {error.msg}; it must be one whole JSON value"
+        ) from error
+    except RecursionError as error:
+        raise BadRow("nested too deeply to be read; flatten it") from error
+    except ValueError as error:  # a whole number of more digits than Python converts
+        raise BadRow(f"not a usable number: {error}") from error
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The record of a JSON row."""
+    record = parse_json(text)
+    if not isinstance(record, dict):
+        raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown(record)}')
+    return record
+
+
+def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
+    """The record of a CSV row: every cell a string."""
+    cells = parse_csv(text)
+    if len(cells) != len(header):
+        fix = 'put a cell that holds a comma or a line break in "..."'
+        raise BadRow(f"must hold {_cells(len(header))} as the header does, got {_cells(len(cells))}; {fix}")
+    return dict(zip(header, cells, strict=True))
+
+
+def parse_csv(text: str) -> list[str]:
+    """The cells of one CSV record."""
+    with cells_of_any_size():
+        return next(csv.reader([text], strict=True))
+
+
+def shown(value: object) -> str:
+    """A value as a problem shows it: as JSON, on one line, cut to 60 characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise BadRow(f"key {shown(repeated)} stands more than once in one object; keep one")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise BadRow(f"{text} is beyond what a float holds; write it as a string")
+    return number
+
+
+def _refused(constant: str) -> None:
+    raise BadRow(f"{constant} is not JSON; use null or a finite number")
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_refused)

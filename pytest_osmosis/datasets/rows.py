@@ -1,0 +1,110 @@
+"""One dataset row, and what makes a record one: a prompt as text or chat messages, maybe a ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_osmosis.datasets.columns import BadRow, Columns
+from pytest_osmosis.datasets.parsing import parse_json, shown
+
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: `row_index` is its absolute position, `line` the 1-based line that it starts on.
+
+    `messages` is the prompt in the shape of OpenAI's chat completions; `ground_truth` is None where it is
+    absent or null; `record` is the whole row, columns with a meaning under our names, others under their own.
+    """
+
+    row_index: int
+    messages: list[dict[str, Any]]
+    ground_truth: object | None
+    record: dict[str, Any]
+    line: int
+
+
+def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
+    """The row of a record as it was parsed; `text_cells` says that messages come as JSON text.
+
+    Raises BadRow with all faults.
+    """
+    record = columns.canonical(raw)
+    if _is_blank(record.get("messages")):
+        messages = _prompt_messages(record, columns)
+    else:
+        if text_cells:
+            record["messages"] = _parsed_messages(record["messages"], columns)
+        messages = _given_messages(record, columns)
+    return Row(row_index, messages, record.get("ground_truth"), record, line)
+
+
+def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
+    """The fault of a row, or a header, that has neither a user prompt nor messages."""
+    there = ", ".join(shown(name) for name in names) or "none"
+    fix = 'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+    return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {there}; {fix}'
+
+
+def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
+    faults = []
+    user_prompt, system_prompt = record.get("user_prompt"), record.get("system_prompt")
+    if "user_prompt" not in record:
+        faults.append(missing_prompt(columns, record))
+    elif not isinstance(user_prompt, str) or _is_blank(user_prompt):
+        what = f"must be a non-blank string, got {shown(user_prompt)}"
+        faults.append(f"{columns.titled('user_prompt')}: {what}; write the prompt there or remove the row")
+    if not isinstance(system_prompt, str | None):
+        what = f"must be a string or null, got {shown(system_prompt)}"
+        faults.append(f"{columns.titled('system_prompt')}: {what}; put it in quotes or remove it")
+    if faults:
+        raise BadRow(*faults)
+    user = {"role": "user", "content": user_prompt}
+    return [user] if _is_blank(system_prompt) else [{"role": "system", "content": system_prompt}, user]
+
+
+def _parsed_messages(text: str, columns: Columns) -> Any:
+    try:
+        return parse_json(text)
+    except BadRow as error:
+        faults = (f"{columns.titled('messages')}: {fault}" for fault in error.faults)
+        raise BadRow(*faults) from error
+
+
+def _given_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
+    title, messages = columns.titled("messages"), record["messages"]
+    faults = [
+        f'{title}: cannot stand together with "{other}"; keep one of them in this row'
+        for other in ("user_prompt", "system_prompt")
+        if not _is_blank(record.get(other))
+    ]
+    if isinstance(messages, list) and messages:
+        faults += [
+            f"{title}: message {number}: {fault}"
+            for number, message in enumerate(messages)
+            if (fault := _message_fault(message)) is not None
+        ]
+    else:
+        valid = 'a non-empty list of {"role": ..., "content": ...}'
+        faults.append(f"{title}: must be {valid}, got {shown(messages)}; write the chat there or use user_prompt")
+    if faults:
+        raise BadRow(*faults)
+    return [dict(message) for message in messages]
+
+
+def _message_fault(message: object) -> str | None:
+    if not isinstance(message, dict):
+        return f'must be an object with "role" and "content", got {shown(message)}'
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        return f'"role" must be one of {", ".join(ROLES)}, got {shown(role)}'
+    if isinstance(content, str | list) or (content is None and role == "assistant" and message.get("tool_calls")):
+        return None
+    return f'"content" must be a string or a list of parts, got {shown(content)}'
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

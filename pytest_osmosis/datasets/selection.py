@@ -1,0 +1,105 @@
+"""Which rows of a dataset an eval takes: in the order of the file, the sample depending on its seed alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.errors import DatasetError, Problem
+
+Ranges = tuple[tuple[int, int], ...]
+"""Inclusive ranges of row indices, ascending, neither overlapping nor touching."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The selected rows: their ranges, how many they are, and in words ("first 100 of 1,000")."""
+
+    ranges: Ranges
+    count: int
+    text: str
+
+    def __iter__(self) -> Iterator[int]:
+        """The row indices, ascending."""
+        for first, last in self.ranges:
+            yield from range(first, last + 1)
+
+
+def select(total: int, selection: Selection, seed: int) -> Selected:
+    """The rows that `selection` takes of `total`: its `rows`, else offset and limit, else a sample.
+
+    The sample is 10% of all rows, rounded up, drawn with `seed`. A limit beyond the end takes what there is.
+    Raises DatasetError where `rows` or `offset` lies beyond the end.
+
+    >>> select(1000, Selection(offset=10, limit=10), seed=0)
+    Selected(ranges=((10, 19),), count=10, text='rows 10 to 19 of 1,000')
+    >>> select(1000, Selection(), seed=0).text
+    'sample 100 of 1,000, seed 0'
+    """
+    if selection.rows is not None:
+        return _named(total, selection)
+    if selection.offset is not None or selection.limit is not None:
+        return _slice(total, selection)
+    return _sample(total, seed)
+
+
+def _named(total: int, selection: Selection) -> Selected:
+    if selection.rows == "all" or selection.rows is None:
+        return _all(total)
+    beyond = [(first, last) for first, last in selection.rows if last >= total]
+    if beyond:
+        raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
+    ranges = _merged(selection.rows)
+    count = _count(ranges)
+    return Selected(ranges, count, f"{count:,} {_rows(count)} of {total:,}")
+
+
+def _slice(total: int, selection: Selection) -> Selected:
+    offset = selection.offset or 0
+    if offset >= total:
+        raise DatasetError([Problem("[data] offset", _beyond(f"{offset}", total))])
+    limit = total if selection.limit in (None, "all") else int(selection.limit)
+    last = min(offset + limit, total) - 1
+    if (offset, last) == (0, total - 1):
+        return _all(total)
+    count = last - offset + 1
+    text = f"first {count:,} of {total:,}" if offset == 0 else f"{_rows(count)} {_span(offset, last)} of {total:,}"
+    return Selected(((offset, last),), count, text)
+
+
+def _sample(total: int, seed: int) -> Selected:
+    count = -(-total // 10)
+    drawn = random.Random(seed).sample(range(total), count)
+    return Selected(_merged((row, row) for row in drawn), count, f"sample {count:,} of {total:,}, seed {seed}")
+
+
+def _all(total: int) -> Selected:
+    return Selected(((0, total - 1),), total, f"all {total:,}")
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _count(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _rows(count: int) -> str:
+    return "row" if count == 1 else "rows"
+
+
+def _beyond(got: str, total: int) -> str:
+    return f"must lie within the dataset's {total:,} {_rows(total)}, {_span(0, total - 1)}, got {got}"

@@ -1,0 +1,44 @@
+"""A run that was handed out and is not done: where it is, and what is already known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.line import PipeLine
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.records import Run
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """`line` is the host that rolls the run out or scores it asynchronously, None when no host has it.
+
+    `begun`: that host has begun; `rolled`: its rollout is in the journal. `sync` follows the scorer process, for functions
+    that are not asynchronous: `running` names the one that runs, `crashes` counts the processes it took down.
+    """
+
+    run: Run
+    row: Row
+    attempt: int = 1
+    line: PipeLine | None = None
+    begun: bool = False
+    rolled: bool = False
+    sync: Literal["none", "queued", "handed"] = "none"
+    running: str | None = None
+    crashes: int = 0
+    messages: Sequence[Mapping[str, Any]] = ()
+    details: str = ""
+    output: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """What its events carry."""
+        return Key(self.run.row, self.run.run, self.attempt)
+
+    def heard(self, output: Mapping[str, str]) -> None:
+        """Keep what user code put out, by kind."""
+        for kind, text in output.items():
+            self.output[kind] = self.output.get(kind, "") + text

@@ -1,0 +1,56 @@
+"""One eval run as the engine gets it, and what it tells of its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.outcomes import Judging, Outcome
+from pytest_osmosis.records import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What a run's test may show of it: the conversation, the user's traceback, what it printed, its dataset line."""
+
+    messages: Sequence[Mapping[str, Any]] = ()
+    details: str = ""
+    output: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+
+
+Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded."""
+
+    setup: Setup
+    dataset: Dataset
+    judging: Judging
+    describe: Describe
+    environ: Mapping[str, str]
+    run_dir: Path
+    batch_size: int
+    n_selected: int
+    max_errors: float
+    seed: int | None = None
+    probe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts so far, replaced as a whole, so that any thread may read them."""
+
+    submitted: int = 0
+    done: int = 0
+    passed: int = 0
+    unmeasured: int = 0
+    in_flight: int = 0
+    tokens: int = 0
+    again: int = 0

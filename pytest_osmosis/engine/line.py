@@ -1,0 +1,123 @@
+"""The line to one engine host: a child process, its pipes, and a thread that reads what it says.
+
+Everything that arrives is posted to the engine; nothing here keeps state of the eval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_osmosis.errors import HostError
+from pytest_osmosis.host.protocol import Setup, encode
+
+READ_BYTES = 1 << 20
+PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; main()"
+
+
+class Heard(NamedTuple):
+    """Events that a line read, with their own bytes."""
+
+    line: PipeLine
+    events: Sequence[tuple[Mapping[str, Any], bytes]]
+
+
+class Died(NamedTuple):
+    """A line's process is gone. `status` is its exit status, negative for a signal."""
+
+    line: PipeLine
+    status: int
+
+
+class PipeLine:
+    """A host process. `name` is used in the log; `post` gets `Heard` and, once and last, `Died`."""
+
+    def __init__(
+        self,
+        name: str,
+        setup: Setup,
+        *,
+        environ: Mapping[str, str],
+        log: Path,
+        post: Callable[[Heard | Died], None],
+    ) -> None:
+        self.name = name
+        self.setup = setup
+        self._post = post
+        self._write_lock = threading.Lock()  # keeps whole lines together, and off a closed pipe
+        try:
+            with log.open("ab") as stderr:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=setup.workspace,
+                    env=dict(environ),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise HostError(f"the engine host cannot be started: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin = self._process.stdin.fileno()
+        self._stdout = self._process.stdout.fileno()
+        self._reader = threading.Thread(target=self._read, name=f"osmosis-{name}", daemon=True)
+        self._reader.start()
+        self.send([setup.to_json()])
+
+    @property
+    def pid(self) -> int:
+        """The host's process id, which is its group's too."""
+        return self._process.pid
+
+    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Send messages; what a dead host does not take is dropped, as `Died` follows."""
+        data = memoryview(encode(messages))
+        with self._write_lock, contextlib.suppress(BrokenPipeError, OSError):
+            while data:
+                data = data[os.write(self._stdin, data) :]
+
+    def kill(self) -> None:
+        """End the host and all that it started, now. `Died` follows."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the process and its reader are gone; False where they are not by then."""
+        self._reader.join(timeout_s)
+        return not self._reader.is_alive()
+
+    def _read(self) -> None:
+        rest = b""
+        while data := os.read(self._stdout, READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            try:
+                heard = [(json.loads(line), line + b"\n") for line in lines]
+            except ValueError:  # user code found and wrote to the protocol's descriptor
+                self.kill()
+                break
+            if heard:
+                self._post(Heard(self, heard))
+        self._post(Died(self, self._reaped()))
+
+    def _reaped(self) -> int:
+        """Exit status, after the whole group was ended: its id cannot be reused before the wait."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self.kill()
+        status = self._process.wait()
+        with self._write_lock:
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        return status

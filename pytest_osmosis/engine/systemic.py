@@ -1,0 +1,41 @@
+"""Whether failures are everyone's: a cause that every further run will meet, so that going on only costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MIN_SAME = 10
+"""So many first failures for the same cause, and no success, stop an eval (or `batch_size`, if that is more)."""
+
+VARIABLE = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}[0-9a-f-]{8,}|\d+")
+
+
+@dataclass(slots=True)
+class Systemic:
+    """Looks at each rollout as it ends."""
+
+    batch_size: int
+    succeeded: bool = False
+    same: int = 0
+    cause: str | None = None
+
+    def saw(self, rollout: Mapping[str, Any]) -> str | None:
+        """The cause that stops the eval, None to go on."""
+        error = rollout.get("error")
+        if error is None:
+            self.succeeded = True
+            return None
+        systemic = rollout.get("systemic", "no")
+        if systemic == "always" or (systemic == "until_success" and not self.succeeded):
+            return str(error)
+        if self.succeeded:
+            return None
+        cause = f"{rollout['boundary']}: {VARIABLE.sub('#', str(error))}"
+        self.same = self.same + 1 if cause == self.cause else 1
+        self.cause = cause
+        if self.same >= max(MIN_SAME, self.batch_size):
+            return f"the first {self.same} runs failed alike: {rollout['boundary']}: {error}"
+        return None

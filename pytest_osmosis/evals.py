@@ -1,0 +1,347 @@
+"""One eval from its TOML to its results, without pytest: `prepare` checks everything, `EvalRun` runs it.
+
+`prepare` raises every problem of config, dataset, model and secrets at once, and asks nothing of a model. An `EvalRun`
+owns a run directory: `manifest.json` (what was asked for), `journal.jsonl` (what happened), `host.log` (what user code
+put out beside a run), `results.json` and `artifacts/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets as randomness
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest_osmosis
+from pytest_osmosis import gates, results
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets
+from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
+from pytest_osmosis.engine.actor import Engine
+from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
+from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.redaction import MIN_CHARS, Redaction
+from pytest_osmosis.journal import Journal
+from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.outcomes import Judging, Outcome
+from pytest_osmosis.plan import Plan, spans_of
+from pytest_osmosis.records import Run, RunRecord
+from pytest_osmosis.report.block import outcome_of
+from pytest_osmosis.results import Results, Subject
+
+SecretsFile = Path | Literal["-"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only."""
+
+    config: EvalConfig
+    dataset: Dataset
+    plan: Plan
+    target: ModelTarget
+    secrets: Mapping[str, str]
+
+    @property
+    def short_secrets(self) -> list[str]:
+        """Secrets whose values are too short to be redacted."""
+        return [name for name, value in self.secrets.items() if len(value) < MIN_CHARS]
+
+
+def prepare(
+    path: Path,
+    overrides: Sequence[Override],
+    *,
+    environ: Mapping[str, str],
+    secrets_file: SecretsFile = None,
+    listing: bool = False,
+    named_rows: Sequence[int] = (),
+) -> Prepared:
+    """Check and plan the eval in `path`. `listing` leaves secrets and keys alone, as nothing will run.
+
+    `named_rows` are rows that a node id asks for. Raises `ConfigError` or `DatasetError` with every problem.
+    """
+    config = load_eval_config(path, overrides)
+    problems: list[Problem] = []
+    where = shown(config.path)
+
+    def checked(step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except (ConfigError, DatasetError) as error:
+            problems.extend(error.problems)
+
+    dataset_plan = checked(lambda: _plan(config, named_rows))
+    target = checked(lambda: resolve(config.experiment.model_path, config.model, environ, where=where))
+    values = {}
+    if not listing:
+        names = dict.fromkeys([*config.secrets, *([target.api_key_env] if target and target.api_key_env else [])])
+        values = checked(lambda: resolve_secrets(names, secrets_file, environ, sys.stdin.read))
+    if problems:
+        raise ProblemsError(problems)
+    dataset, plan = dataset_plan
+    return Prepared(config, dataset, plan, target, values)
+
+
+def _plan(config: EvalConfig, named_rows: Sequence[int]) -> tuple[Dataset, Plan]:
+    path = locate(config.workspace, config.experiment.dataset, config.data.path)
+    dataset = open_dataset(path, config.data.columns, shown(path))
+    selected = select(len(dataset), config.selection, config.data.seed)
+    rows = [row for row in named_rows if row < len(dataset)]
+    check_rows(dataset, sorted({*selected, *rows}))
+    plan = Plan(
+        name=config.name,
+        path=str(config.path),
+        dataset=str(path),
+        spans=spans_of(selected, dataset.line),
+        n=config.evaluation.n,
+        selection=selected.text,
+    )
+    return dataset, plan.with_named(rows, dataset.line)
+
+
+class EvalRun:
+    """One execution of a prepared eval over `selected` runs.
+
+    `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
+    is done, from the engine's thread.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        selected: Sequence[Run],
+        *,
+        environ: Mapping[str, str],
+        rerun: Callable[[Run], str],
+        every: Callable[[Run, Outcome], None],
+        pythonpath: Sequence[str] = (),
+        probe: bool = True,
+    ) -> None:
+        self.prepared = prepared
+        self.selected = sorted(selected)
+        self.results: Results | None = None
+        self.written: list[Path] = []
+        self._rerun = rerun
+        self._began = time.monotonic()
+        self._began_at = datetime.now(UTC)
+        self.run_dir = _make_run_dir(prepared.config, self._began_at)
+        _write_manifest(self.run_dir, prepared)
+        job = self._job(environ, pythonpath, probe)
+        self.engine = Engine(job, Journal(self.run_dir / "journal.jsonl"), every)
+
+    @property
+    def partial(self) -> bool:
+        """True where not all planned runs were selected."""
+        return not set(self.selected).issuperset(self.prepared.plan.runs())
+
+    def go(self) -> None:
+        """Let the model be probed and the selected runs be rolled out."""
+        self._began = time.monotonic()
+        self.engine.submit(self.selected)
+        self.engine.go()
+
+    def discard(self) -> None:
+        """End without a trace: the user's code did not load, nothing ran."""
+        self.engine.close()
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def finish(self, grace_s: float = 0.0) -> Results:
+        """Close the engine and make the results. Idempotent."""
+        if self.results is None:
+            took_ms = (time.monotonic() - self._began) * 1000
+            self.engine.close(grace_s)
+            self._redact_log()
+            self.results = self._results(took_ms)
+        return self.results
+
+    def write_results(self) -> None:
+        """Write results.json into the run directory, and where the config asks for it: the paths are in `written`."""
+        assert self.results is not None
+        published = self.results.to_json()
+        self.written = [results.write(self.run_dir / "results.json", published)]
+        output = self.prepared.config.output.results
+        if output is not None:
+            path = Path(self.prepared.config.workspace, output)
+            path = path.with_name(f"{path.stem}.partial{path.suffix}") if self.partial else path
+            self.written.append(results.write(path, published))
+
+    def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool) -> Job:
+        config, target = self.prepared.config, self.prepared.target
+        share = config.limits.max_errors
+        return Job(
+            setup=_setup(self.prepared, self.run_dir, pythonpath),
+            dataset=self.prepared.dataset,
+            judging=Judging((), config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide),
+            describe=self._describe,
+            environ={**environ, **config.env, **self.prepared.secrets},
+            run_dir=self.run_dir,
+            batch_size=config.evaluation.batch_size,
+            n_selected=len(self.selected),
+            max_errors=share * len(self.selected) if config.limits.max_errors_is_share else share,
+            seed=config.sampling.seed,
+            probe=probe and target.provider != "demo" and bool(self.selected),
+        )
+
+    def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+        return outcome_of(
+            record,
+            judging,
+            messages=transcript.messages,
+            details=transcript.details,
+            output=transcript.output,
+            where=f"{self.prepared.dataset.display}:{transcript.line}",
+            rerun=self._rerun(record.run),
+        )
+
+    def _redact_log(self) -> None:
+        """The log holds what subprocesses wrote straight to it; an empty one is removed."""
+        log = self.run_dir / "host.log"
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        if text:
+            log.write_text(Redaction(self.prepared.secrets).text(text), encoding="utf-8")
+        else:
+            log.unlink(missing_ok=True)
+
+    def _results(self, duration_ms: float) -> Results:
+        config, judging = self.prepared.config, self.engine.judging
+        records = results.records_of(self.selected, self.engine.ledger.records)
+        by_function, overall = results.summarize(records, judging, config.evaluation.n)
+        tally = results.tally_of(records, judging)
+        if self.partial:
+            n_planned = self.prepared.plan.n_runs
+            verdicts = [gates.partial(rule, len(self.selected), n_planned) for rule in config.gates]
+        else:
+            verdicts = [gates.decide(rule, tally) for rule in config.gates]
+        return Results(
+            subject=_subject(self.prepared),
+            judging=judging,
+            records=records,
+            partial=self.partial,
+            stopped=self._stopped(),
+            duration_ms=duration_ms,
+            by_function=by_function,
+            overall=overall,
+            tally=tally,
+            verdicts=verdicts,
+            provenance=_provenance(self.prepared, self.run_dir, self._began_at),
+        )
+
+    def _stopped(self) -> str | None:
+        stopped = self.engine.stopped
+        return None if stopped is None or stopped.reason == "closed" else stopped.text
+
+
+def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setup:
+    config = prepared.config
+    folder, entrypoint = None, None
+    if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
+        folder = config.workspace / "rollouts" / config.experiment.rollout
+        entrypoint = str(folder / config.experiment.entrypoint)
+    return Setup(
+        role="roll",
+        workspace=str(config.workspace),
+        roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
+        target=prepared.target.to_json(),
+        limit=config.evaluation.batch_size,
+        agent=config.agent.agent,
+        entrypoint=entrypoint,
+        grader=config.scoring.grader,
+        eval_fns=config.scoring.eval_fns,
+        sampling=_request_sampling(config),
+        secrets=tuple(config.secrets),
+        artifacts=str(run_dir / "artifacts"),
+        max_turns=config.agent.max_turns,
+        agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
+        grader_timeout_s=config.evaluation.grader_timeout_s,
+    )
+
+
+def _request_sampling(config: EvalConfig) -> dict[str, Any]:
+    """What `[sampling]` puts into a request's body; the seed is each run's own."""
+    sampling = config.sampling
+    given = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "stop": list(sampling.stop) or None,
+    }
+    return {**{name: value for name, value in given.items() if value is not None}, **sampling.extra_body}
+
+
+def sampling_text(config: EvalConfig) -> str:
+    """`[sampling]` in words, for the header: "temperature 1, seed 0", or "the model's defaults"."""
+    given = {
+        **_request_sampling(config),
+        **({"seed": config.sampling.seed} if config.sampling.seed is not None else {}),
+    }
+    return ", ".join(f"{name} {value}" for name, value in given.items()) or "the model's defaults"
+
+
+def _subject(prepared: Prepared) -> Subject:
+    config = prepared.config
+    return Subject(
+        name=config.name,
+        model=config.experiment.model_path,
+        n=config.evaluation.n,
+        extra={
+            "path": shown(config.path),
+            "dataset": prepared.dataset.display,
+            "selection": prepared.plan.selection,
+            "batch_size": config.evaluation.batch_size,
+            "sampling": {**_request_sampling(config), "seed": config.sampling.seed},
+            "overridden": list(config.overridden),
+        },
+    )
+
+
+def _provenance(prepared: Prepared, run_dir: Path, began_at: datetime) -> dict[str, Any]:
+    return {
+        "run_dir": shown(run_dir),
+        "started_at": began_at.isoformat(timespec="milliseconds"),
+        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "pytest_osmosis": pytest_osmosis.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "dataset_sha256": prepared.dataset.digest(),
+    }
+
+
+def _make_run_dir(config: EvalConfig, now: datetime) -> Path:
+    """A new run directory, in a folder that git ignores."""
+    runs = config.workspace / config.output.dir if config.output.dir else config.workspace / ".osmosis" / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    if not config.output.dir:
+        ignore = config.workspace / ".osmosis" / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    run_dir = runs / f"{config.name}-{now:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}"
+    run_dir.mkdir()
+    return run_dir
+
+
+def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
+    """What was asked for. Names of secrets, never values."""
+    config = prepared.config
+    manifest = {
+        "schema_version": results.SCHEMA_VERSION,
+        "eval": config.name,
+        "config": shown(config.path),
+        "config_text": Redaction(prepared.secrets).text(config.path.read_text(encoding="utf-8")),
+        "overridden": list(config.overridden),
+        "plan": prepared.plan.to_json(),
+        "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
+        "secrets": list(config.secrets),
+        "pid": os.getpid(),
+    }
+    text = json.dumps(manifest, indent=2, default=str)
+    (run_dir / "manifest.json").write_text(text + "\n", encoding="utf-8")

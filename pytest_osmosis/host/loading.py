@@ -1,0 +1,220 @@
+"""User code, loaded in the host: agent, eval functions, Grader. Every mistake is a `CodeError` with the user's traceback.
+
+Import roots are put in front of sys.path: the rollout's folder, the workspace root, pytest's `pythonpath`. No conftest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.rewards.functions import EvalFunction, eval_function
+from pytest_osmosis.rewards.graders import REWARD, GraderCode
+from pytest_osmosis.rollouts import Agent
+from pytest_osmosis.rollouts.chat import SingleTurn
+from pytest_osmosis.rollouts.function import FunctionAgent
+from pytest_osmosis.rollouts.workflow import WorkflowAgent
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The user's code, ready to run. `digest` changes with the source of what scores."""
+
+    agent: Agent
+    functions: tuple[EvalFunction, ...]
+    grader: GraderCode | None
+    digest: str
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """Names of all that scores, in the order of the results."""
+        return tuple(function.name for function in self.functions) + ((REWARD,) if self.grader else ())
+
+    @property
+    def synchronous(self) -> tuple[str, ...]:
+        """Those that block while they score, so that they run in a process of their own."""
+        return tuple(function.name for function in self.functions if not function.is_async)
+
+    @property
+    def asynchronous(self) -> tuple[str, ...]:
+        """Those that score on the host's event loop."""
+        return tuple(name for name in self.scorers if name not in self.synchronous)
+
+
+def load(setup: Setup) -> Code:
+    """All the code that `setup` names. `CodeError` for the first that does not load."""
+    sys.path[:0] = [root for root in setup.roots if root not in sys.path]
+    entrypoint = _entrypoint(Path(setup.entrypoint)) if setup.entrypoint else None
+    functions = tuple(eval_function(name, _attribute(name)) for name in setup.eval_fns)
+    if setup.grader is not None:
+        grader: GraderCode | None = _grader(_attribute(setup.grader), setup.grader)
+    else:
+        grader = _found_grader(entrypoint) if entrypoint is not None else None
+    if not functions and grader is None:
+        raise CodeError(
+            f"{setup.entrypoint}: nothing scores: the module holds no Grader, and [scoring] names no eval_fns or grader"
+        )
+    return Code(_agent(setup, entrypoint), functions, grader, _digest(functions, grader))
+
+
+def _agent(setup: Setup, entrypoint: ModuleType | None) -> Agent:
+    if setup.agent == "chat":
+        return SingleTurn()
+    if setup.agent is not None:
+        return _named_agent(setup.agent, _attribute(setup.agent))
+    assert entrypoint is not None, "a setup without an agent has an entrypoint"
+    workflow = _only(entrypoint, "AgentWorkflow")
+    if workflow is None:
+        raise CodeError(f"{entrypoint.__file__}: holds no AgentWorkflow: define one class that derives from it")
+    return WorkflowAgent(workflow, _config(entrypoint, "AgentWorkflowConfig"))
+
+
+def _named_agent(name: str, value: object) -> Agent:
+    if inspect.iscoroutinefunction(value):
+        return FunctionAgent(name, value)
+    if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
+        _refuse_later(value)
+        return WorkflowAgent(value)
+    cls = value if inspect.isclass(value) else type(value)
+    if _derives(cls, "RolloutAgentLoop"):
+        raise CodeError(f"{name}: a RolloutAgentLoop is not supported yet")
+    raise CodeError(
+        f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, got {type(value).__name__}"
+    )
+
+
+def _found_grader(entrypoint: ModuleType) -> GraderCode | None:
+    grader = _only(entrypoint, "Grader")
+    return GraderCode(grader, _config(entrypoint, "GraderConfig")) if grader is not None else None
+
+
+def _grader(value: object, name: str) -> GraderCode:
+    if not inspect.isclass(value) or not _derives(value, "Grader"):
+        raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
+    _refuse_later(value)
+    return GraderCode(value, _config(sys.modules[value.__module__], "GraderConfig"))
+
+
+def _only(module: ModuleType, base: str) -> type[Any] | None:
+    """The one concrete class in `module` with a base class of that name, None where there is none."""
+    found = {
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and _derives(value, base) and not inspect.isabstract(value)
+    }
+    leaves = [cls for cls in found if not any(other is not cls and issubclass(other, cls) for other in found)]
+    if len(leaves) > 1:
+        names = ", ".join(sorted(cls.__name__ for cls in leaves))
+        raise CodeError(f"{module.__file__}: must hold one concrete {base}, found {len(leaves)}: {names}")
+    for cls in leaves:
+        _refuse_later(cls)
+    return leaves[0] if leaves else None
+
+
+def _derives(cls: type[Any], base: str) -> bool:
+    return any(ancestor.__name__ == base for ancestor in cls.__mro__[1:])
+
+
+def _refuse_later(cls: type[Any]) -> None:
+    for ancestor in cls.__mro__[1:]:
+        if ancestor.__module__.split(".")[0] == "osmosis_ai":
+            raise CodeError(
+                f"{cls.__module__}:{cls.__name__}: derives from {ancestor.__module__}.{ancestor.__name__}: classes of "
+                f"osmosis_ai are not supported yet; derive from pytest_osmosis.{ancestor.__name__}"
+            )
+
+
+def _config(module: ModuleType, base: str) -> Any:
+    """The one instance of a config class in `module`, None where there is none."""
+    found = [
+        value
+        for name, value in vars(module).items()
+        if not inspect.isclass(value) and any(c.__name__ == base for c in type(value).__mro__)
+    ]
+    if len({id(value) for value in found}) > 1:
+        raise CodeError(f"{module.__file__}: must hold at most one {base}, found {len(found)}")
+    return found[0] if found else None
+
+
+def _attribute(name: str) -> Any:
+    module_name, _, path = name.partition(":")
+    value: Any = _guarded(name, lambda: importlib.import_module(module_name))
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_near(part, value)}') from None
+    return value
+
+
+def _near(name: str, holder: object) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, [n for n in dir(holder) if not n.startswith("_")], n=1)
+    return f', did you mean "{close[0]}"?' if close else ""
+
+
+def _entrypoint(path: Path) -> ModuleType:
+    """Import a file under its own name (`main.py` is module `main`), never as `__main__`."""
+    name = path.stem if path.stem not in sys.modules else f"_osmosis_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CodeError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    execute = spec.loader.exec_module
+    _guarded(str(path), lambda: execute(module))
+    return module
+
+
+def _guarded(what: str, action: Callable[[], T]) -> T:
+    try:
+        return action()
+    except BaseException as error:
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        raise CodeError(f"{what}: does not load: {summary}", user_traceback(error)) from error
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback of `error` without the frames of this package and of the import system.
+
+    An error that has no frame of the user's keeps them all.
+    """
+    shown = traceback.TracebackException.from_exception(error)
+    _cut(shown)
+    return "".join(shown.format())
+
+
+def _cut(shown: traceback.TracebackException) -> None:
+    ours = (str(Path(__file__).parent.parent), "<frozen importlib", str(Path(importlib.__file__).parent))
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(ours)]
+    if frames:
+        shown.stack = traceback.StackSummary.from_list(frames)
+    for linked in (shown.__cause__, shown.__context__):
+        if linked is not None:
+            _cut(linked)
+
+
+def _digest(functions: tuple[EvalFunction, ...], grader: GraderCode | None) -> str:
+    """A digest over the files that hold what scores."""
+    digest = hashlib.sha256()
+    sources: list[Any] = [inspect.unwrap(function.function) for function in functions]
+    for source in [*sources, *([grader.grader] if grader else [])]:
+        try:
+            digest.update(Path(inspect.getfile(source)).read_bytes())
+        except (OSError, TypeError):
+            digest.update(repr(source).encode())
+    return digest.hexdigest()[:16]

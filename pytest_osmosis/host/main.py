@@ -1,0 +1,208 @@
+"""The host process: pipes, a reader thread, one event loop in the main thread.
+
+The protocol's file descriptors are moved away first, so that whatever user code does with 0, 1 and 2 cannot harm it:
+0 reads nothing, 1 and 2 are the run's log. The end of the input means that the engine is gone: the process and all
+that it started end at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any, BinaryIO
+
+from pytest_osmosis.errors import CodeError, ModelError
+from pytest_osmosis.host import output
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.deadline import Stalls
+from pytest_osmosis.host.loading import Code, load
+from pytest_osmosis.host.protocol import Key, Setup, dumps, key_of
+from pytest_osmosis.host.redaction import Redaction, secret_headers
+from pytest_osmosis.host.slots import Slots
+from pytest_osmosis.host.watch import Watch
+from pytest_osmosis.models import create, probe
+from pytest_osmosis.models.targets import ModelTarget
+
+
+def main() -> None:
+    """Serve one engine, from its `setup` to the end of the pipe."""
+    requests, events = _own_pipes()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    setup = Setup.from_json(json.loads(requests.readline()))
+    redaction = Redaction(_secrets(setup))
+    inbox = Inbox(requests)
+    output.install(redaction.text)
+    try:
+        code = load(setup)
+    except CodeError as error:
+        refused = {"ev": "refused", "error": str(error), "details": error.details}
+        os.write(events, redaction.line(dumps(refused)).encode() + b"\n")
+        return
+    Host(setup, code, events, redaction).serve(inbox)
+
+
+def _own_pipes() -> tuple[BinaryIO, int]:
+    """The protocol's two ends, moved out of the way of user code."""
+    requests, events = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    os.register_at_fork(after_in_child=lambda: os.closerange(min(requests, events), max(requests, events) + 1))
+    return os.fdopen(requests, "rb"), events
+
+
+def _secrets(setup: Setup) -> dict[str, str]:
+    target = ModelTarget.from_json(setup.target)
+    names = [*setup.secrets, *([target.api_key_env] if target.api_key_env else [])]
+    return {**secret_headers(target.headers), **{name: os.environ.get(name, "") for name in names}}
+
+
+class Inbox:
+    """Reads the pipe from a thread of its own, from the start, so that its end is noticed whatever the loop does."""
+
+    def __init__(self, requests: BinaryIO) -> None:
+        self._requests = requests
+        self._waiting: list[dict[str, Any]] = []
+        self._lock = threading.Lock()  # protects _waiting and _host
+        self._host: Host | None = None
+        threading.Thread(target=self._read, name="osmosis-inbox", daemon=True).start()
+
+    def deliver_to(self, host: Host) -> None:
+        """From now on `host` gets what is read, what was read before first."""
+        with self._lock:
+            self._host = host
+            host.post(self._waiting)
+
+    def _read(self) -> None:
+        while data := self._requests.readline():
+            message = json.loads(data)
+            with self._lock:
+                if self._host is None:
+                    self._waiting.append(message)
+                else:
+                    self._host.post([message])
+        _end_group()
+
+
+def _end_group() -> None:
+    """End this process and all that user code started in its group, at once."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+class Host:
+    """Connects the loop, the core and the pipe."""
+
+    def __init__(self, setup: Setup, code: Code, events: int, redaction: Redaction) -> None:
+        self._setup = setup
+        self._code = code
+        self._events = events
+        self._redaction = redaction
+        self._lines: list[str] = []
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._closing = False
+
+    def serve(self, inbox: Inbox) -> None:
+        """Run until `close`."""
+        asyncio.set_event_loop(self._loop)
+        stalls = Stalls()
+        watch = Watch(stalls, self._stalled)
+        self._slots = Slots(self._setup.limit, self._begin)
+        target = ModelTarget.from_json(self._setup.target)
+        self._model = create(target, os.environ, 2 * self._setup.limit)
+        self._core = HostCore(self._setup, self._code, self._model, self._slots, stalls, watch, self._emit)
+        watch.start(self._loop)
+        code = self._code
+        self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digest": code.digest})
+        inbox.deliver_to(self)
+        while not self._closing:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                continue  # a task that user code forgot ended so; no callback is lost
+            break
+        self._loop.run_until_complete(self._model.close())
+        sys.stdout.flush()
+
+    def post(self, messages: list[dict[str, Any]]) -> None:
+        """Hand messages to the loop, from any thread."""
+        self._loop.call_soon_threadsafe(self._handle, messages)
+
+    def _handle(self, messages: list[dict[str, Any]]) -> None:
+        for message in messages:
+            match message["op"]:
+                case "run":
+                    self._waiting.append(message)
+                case "score":
+                    self._spawn(self._core.score(message), key_of(message))
+                case "limit":
+                    self._slots.resize(message["limit"])
+                case "drop":
+                    self._drop()
+                case "probe":
+                    self._spawn(self._probe())
+                case "close":
+                    self._closing = True
+                    self._loop.create_task(self._close())
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and not self._closing and self._slots.begin():
+            request = self._waiting.popleft()
+            self._spawn(self._core.perform(request), key_of(request))
+
+    def _drop(self) -> None:
+        self._emit({"ev": "dropped", "runs": [list(key_of(request)) for request in self._waiting]})
+        self._waiting.clear()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._done(done, key))
+
+    def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._emit({"ev": "broken", "key": key, "error": f"{type(error).__name__}: {error}"})
+
+    async def _probe(self) -> None:
+        error: ModelError | None = await probe(self._model)
+        self._emit({"ev": "probed", "error": str(error) if error is not None else None})
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=1.0) if self._tasks else None
+        self._loop.stop()
+
+    def _emit(self, event: Mapping[str, Any]) -> None:
+        """Put an event on its way; all that one turn of the loop emits is written at once."""
+        line = self._redaction.line(dumps(event))
+        if not self._lines:
+            self._loop.call_soon(self._flush)
+        self._lines.append(line)
+
+    def _flush(self) -> None:
+        data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
+        self._lines = []
+        while data:
+            data = data[os.write(self._events, data) :]
+
+    def _stalled(self, key: Key, stack: str) -> None:
+        """Called from the watch's thread, while the loop cannot run."""
+        line = self._redaction.line(dumps({"ev": "stalled", **key._asdict(), "stack": stack}))
+        os.write(self._events, line.encode("ascii") + b"\n")
+
+
+if __name__ == "__main__":
+    main()

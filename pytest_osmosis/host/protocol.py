@@ -1,0 +1,93 @@
+"""What crosses the pipe between the engine and a host: one ASCII JSON object a line, in both directions.
+
+To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `drop`, `close`.
+From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`), `probed`, `dropped`, `stalled`,
+`notice`, and the journal's own `start`, `rollout`, `score`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Role = Literal["roll", "score"]
+
+
+class Key(NamedTuple):
+    """One attempt at one run: what requests and events are matched by."""
+
+    row: int
+    run: int
+    attempt: int
+
+
+def key_of(message: Mapping[str, Any]) -> Key:
+    """The key that a request or an event carries."""
+    return Key(message["row"], message["run"], message["attempt"])
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a host must know before its first run.
+
+    `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
+    (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
+    (`models.targets.ModelTarget.to_json`, request body keys); `secrets` are names of environment variables whose values
+    never leave the process. `limit` is how many rollouts may be in flight. Role "score" only ever scores.
+    """
+
+    role: Role
+    workspace: str
+    roots: tuple[str, ...]
+    target: Mapping[str, Any]
+    limit: int = 1
+    agent: str | None = "chat"
+    entrypoint: str | None = None
+    grader: str | None = None
+    eval_fns: tuple[str, ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    artifacts: str = ""
+    max_turns: int = 10
+    agent_timeout_s: float = 450.0
+    grader_timeout_s: float = 150.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The `setup` request."""
+        return {"op": "setup", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Setup:
+        """The setup in a `setup` request."""
+        values = {name: value for name, value in data.items() if name != "op"}
+        tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
+        return cls(**{**values, **tuples})
+
+
+def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
+    """Messages as lines. Values that JSON has no shape for become their text; NaN and infinities are refused."""
+    return b"".join(dumps(message).encode("ascii") + b"\n" for message in messages)
+
+
+def dumps(message: Mapping[str, Any]) -> str:
+    """One message as ASCII JSON."""
+    try:
+        return ENCODER.encode(message)
+    except (ValueError, TypeError):
+        return ENCODER.encode(_finite(message))
+
+
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with NaN and infinities as text, and keys as text: a conversation may hold any of them."""
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

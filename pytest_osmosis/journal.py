@@ -1,0 +1,72 @@
+"""The journal: events of one eval run, one JSON object a line, append-only, one writer. It is the authority.
+
+Lines are flushed to the operating system as they are appended, so a killed process loses nothing that was appended;
+they are forced to the disk at most once a second and at the end, which only matters when the machine itself dies.
+A torn last line (a crash in the middle of an append) is left out on reading; a bad line elsewhere is corruption.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.records import Event
+
+SYNC_INTERVAL_S = 1.0
+
+
+class Journal:
+    """Appends lines to `path`, which must not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("xb", buffering=0)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
+        self._synced = time.monotonic()
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines, each ending in a newline. `JournalError` where the disk takes no more."""
+        try:
+            view = memoryview(lines)
+            while view:
+                view = view[self._file.write(view) :]
+            if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+                self.sync()
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+
+    def sync(self) -> None:
+        """Force what was appended to the disk."""
+        os.fsync(self._file.fileno())
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Sync and close. Idempotent."""
+        if not self._file.closed:
+            try:
+                self.sync()
+            finally:
+                self._file.close()
+
+
+def encode(event: Event) -> bytes:
+    """One line of the journal, pure ASCII, strict JSON."""
+    return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def replay(path: Path) -> Iterator[Event]:
+    """The events of a journal in order; a torn last line is left out. `JournalError` names any other bad line."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise JournalError(f"{path}:{number}: not a journal line: {error}") from error

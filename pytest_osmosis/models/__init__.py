@@ -1,0 +1,60 @@
+"""Models that can be talked to: made by `create`, tried by `probe`. Importing this loads no client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_osmosis.errors import ConfigError, ModelError
+from pytest_osmosis.models.base import ChatRequest, Model
+from pytest_osmosis.models.targets import ModelTarget, missing_key
+
+SECOND_TRY_AFTER_S = 0.5
+
+
+def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) -> Model:
+    """A client for `target`, with as many connections as may be in flight; `environ` holds its key.
+
+    Raises `ConfigError` when the variable that should hold the key is unset or empty.
+    """
+    if target.provider == "demo":
+        from pytest_osmosis.models.arithmetic import ArithmeticModel
+
+        return ArithmeticModel()
+    problem = missing_key(target, environ, where="environment")
+    if problem is not None:
+        raise ConfigError([problem])
+    from pytest_osmosis.models.openai import OpenAIModel
+
+    api_key = None if target.api_key_env is None else environ[target.api_key_env].strip()
+    return OpenAIModel(target, api_key, max_in_flight=max_in_flight)
+
+
+async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
+    """What would stop every request to this model, else None: one tiny request before the first rollout.
+
+    Failures that may pass (rate limits, a slow answer) are no concern here. A server that cannot be reached
+    is tried once more, as it may be about to start.
+    """
+    import asyncio
+
+    error = await _systemic_error(model, timeout_s)
+    if error is not None and error.retryable:
+        await asyncio.sleep(SECOND_TRY_AFTER_S)
+        error = await _systemic_error(model, timeout_s)
+    return error
+
+
+async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
+    from pytest_osmosis.models.retry import attempt
+
+    request = ChatRequest(
+        messages=[{"role": "user", "content": "hi"}],
+        sampling={"max_tokens": 16},
+        timeout_s=timeout_s,
+        run="probe",
+    )
+    try:
+        await attempt(model, request)
+    except ModelError as error:
+        return error if error.systemic != "no" else None
+    return None

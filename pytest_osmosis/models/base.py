@@ -1,0 +1,112 @@
+"""What every model client takes and gives: one request, one reply or one `ModelError`. Retries live in `retry`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Message = dict[str, Any]
+"""One chat message in the shape of OpenAI's chat completions, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request, or the sum over a rollout. None means that the server did not say."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            _sum(self.cached_input_tokens, other.cached_input_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """The counts that are known."""
+        counts = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_input_tokens": self.cached_input_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+        return {name: count for name, count in counts.items() if count is not None}
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One chat request. `run` is the identity of the run that asks ("row3-run1"); it is never sent to a server.
+
+    `sampling` holds what goes into the body beside messages, model and tools (temperature, top_p, max_tokens, stop,
+    and the keys of extra_body, flattened); `seed` is the run's own.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    timeout_s: float = 120.0
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What the model answered: the assistant message as sent by the server, as plain JSON.
+
+    `finish_reason` and `usage` are None where the server sent none; `model` is the name that the server echoed.
+    """
+
+    message: Message
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    model: str | None = None
+
+    @property
+    def content(self) -> str:
+        """The text of the answer: list content joined, "" where there is none."""
+        return text_of(self.message.get("content"))
+
+    @property
+    def tool_calls(self) -> list[dict[str, Any]]:
+        """The tool calls of the answer, [] where there are none."""
+        return self.message.get("tool_calls") or []
+
+
+def text_of(content: object) -> str:
+    """The text in a message's content: a string as it is, the text parts of a list joined, "" for anything else.
+
+    >>> text_of([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}])
+    '42'
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
+        return "".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+class Model(Protocol):
+    """A model that can be talked to. One call is one attempt; it raises `ModelError` and nothing else."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """One request, one reply."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections. Idempotent."""
+        ...

@@ -1,0 +1,199 @@
+"""What went wrong with one request, as a `ModelError`: by status, by exception, by a reply that is none.
+
+Two questions are answered here and nowhere else: whose failure it is (`boundary`), and whether anything later
+can succeed (`retryable`, `systemic`). Texts are one short line: text from a server is cut, its control
+characters are escaped, and the key is taken out before that, as servers like to quote it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import aiohttp
+import httpx2
+
+from pytest_osmosis.errors import ModelError
+
+MAX_MESSAGE = 300
+MAX_BODY = 200
+SHORTEST_SECRET = 8
+REDACTED = "[redacted]"
+
+RETRIED = frozenset({408, 409, 429})
+UNREACHABLE = (
+    aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.NonHttpUrlClientError,
+    aiohttp.InvalidUrlClientError,
+    httpx2.ConnectError,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+TIMEOUTS = (aiohttp.SocketTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The failures of requests to the server at `base_url`; `secret` is the key that no text may hold."""
+
+    base_url: str
+    secret: str | None = None
+
+    def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
+        """The error that a status other than 2xx means. `headers` are looked up in lower case."""
+        said = _said(body)
+        message = f"the server answered {_status_text(status)}"
+        told = f": {self._shown(said.message, MAX_MESSAGE)}" if said.message else ""
+        if 300 <= status < 400:
+            return self._redirect(status, message, headers.get("location", ""))
+        if status == 401 or status == 402 or (status in (403, 429) and said.quota_exhausted):
+            return ModelError(message + told, status=status, systemic="always")
+        if status in (403, 404):
+            return ModelError(f"{message} at {self.base_url}{told}", status=status, systemic="until_success")
+        if status in RETRIED or status >= 500:
+            wait_s = retry_after_s(headers, now)
+            return ModelError(message + told, status=status, retryable=True, retry_after_s=wait_s)
+        return ModelError(message + told, status=status, boundary="model")
+
+    def of_exception(self, error: BaseException) -> ModelError:
+        """The error that an exception of the client means: unreachable, timeout, broken connection, other."""
+        causes = _causes(error)
+        cause = causes[-1]
+        reason = self._shown(str(cause) or type(cause).__name__, MAX_MESSAGE)
+        if any(isinstance(each, UNREACHABLE) for each in causes):
+            return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
+        if any(isinstance(each, TIMEOUTS) for each in causes):
+            return ModelError(f"no answer from {self.base_url} in time: {reason}", retryable=True)
+        if any(isinstance(each, httpx2.DecodingError) for each in causes):
+            return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
+        if any(isinstance(each, (httpx2.RequestError, aiohttp.ClientError, OSError)) for each in causes):
+            return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
+        return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
+
+    def unreadable(self, status: int, body: str, what: str) -> ModelError:
+        """The error for a good status with a body that is no reply; `what` goes on "... with a body that"."""
+        shown = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
+        return ModelError(f"the server answered {status} with a body that {what}{shown}", status=status, retryable=True)
+
+    def no_answer(self, status: int, what: str, body: Mapping[str, Any]) -> ModelError:
+        """The error for a readable reply in which the model answers nothing; shows the body's `error`."""
+        error = body.get("error")
+        told = f": {self._shown(_text_of_error(error), MAX_MESSAGE)}" if error else ""
+        return ModelError(f"the server answered {status} with {what}{told}", status=status, boundary="model")
+
+    def _redirect(self, status: int, message: str, location: str) -> ModelError:
+        target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
+        return ModelError(
+            f"{message} at {self.base_url}, a redirect{target}, which is not followed: "
+            f"set [model] base_url to where the model is",
+            status=status,
+            systemic="until_success",
+        )
+
+    def _shown(self, text: str, limit: int) -> str:
+        if self.secret is not None and len(self.secret) >= SHORTEST_SECRET:
+            text = text.replace(self.secret, REDACTED)
+        return one_line(text, limit)
+
+
+def one_line(text: str, limit: int) -> str:
+    r"""Foreign text as at most `limit` characters: white space collapsed, control characters escaped.
+
+    >>> print(one_line("a\n  b\x1b[31m", 300))
+    a b\x1b[31m
+    """
+    start = " ".join(text.split())[: limit + 1]
+    shown = "".join(_escaped(character) for character in start)
+    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """How long the server asked to wait: retry-after-ms, else Retry-After in seconds or as an HTTP date.
+
+    None where it did not ask or the header makes no sense; 0.0 for a date that has passed. (RFC 9110, 10.2.3)
+
+    >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
+    1.5
+    """
+    milliseconds = _not_negative(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "").strip()
+    seconds = _not_negative(value)
+    return _until(value, now) if seconds is None else seconds
+
+
+def _not_negative(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _until(date: str, now: datetime) -> float | None:
+    try:
+        then = parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=UTC)
+    return max(0.0, (then - now).total_seconds())
+
+
+class _Said(NamedTuple):
+    """What the body of an error says."""
+
+    message: str
+    quota_exhausted: bool
+
+
+def _said(body: str) -> _Said:
+    """What an error body says, in any shape in use: {"error": {...} | str}, {"detail"}, {"message"}, text."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = body
+    if isinstance(data, list) and data:  # one well-known server wraps its error object in a list
+        data = data[0]
+    error = data.get("error") or data.get("detail") or data if isinstance(data, dict) else data
+    message = _text_of_error(error)
+    codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+    exhausted = "insufficient_quota" in codes or "exceeded your current quota" in message.lower()
+    return _Said(message, exhausted)
+
+
+def _text_of_error(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False)
+
+
+def _status_text(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what caused it, outermost first: the client wraps twice, the innermost says what was."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    return chain

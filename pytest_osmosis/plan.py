@@ -1,0 +1,116 @@
+"""What an eval will do: which (row, run), in which order, with which seeds. Pure and deterministic.
+
+A plan is made once, by the controller, from a config and its dataset. It crosses to xdist workers as JSON: they open
+no dataset and cannot disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pytest_osmosis.records import Run
+
+
+class Span(NamedTuple):
+    """`count` rows from row `first`; row `first` stands on `line` of the dataset, each next one a line below."""
+
+    first: int
+    count: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The runs of one eval.
+
+    `name` is the eval's (the config's stem), `path` the TOML and `dataset` the dataset file, both absolute;
+    `selection` says which rows in words ("sample 100 of 1,000, seed 0"). `spans` hold the planned rows in file
+    order. `named` hold rows outside of them that a node id on the command line asked for.
+    """
+
+    name: str
+    path: str
+    dataset: str
+    spans: tuple[Span, ...]
+    n: int
+    selection: str = ""
+    named: tuple[Span, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """Planned rows, without those that only a node id asked for."""
+        return sum(span.count for span in self.spans)
+
+    @property
+    def n_runs(self) -> int:
+        """Planned runs: rows x n."""
+        return self.n_rows * self.n
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """(row index, dataset line) of every row to collect, in file order."""
+        for span in sorted((*self.spans, *self.named)):
+            for offset in range(span.count):
+                yield span.first + offset, span.line + offset
+
+    def runs(self) -> Iterator[Run]:
+        """Every planned run, row by row."""
+        for span in self.spans:
+            for row in range(span.first, span.first + span.count):
+                for run in range(self.n):
+                    yield Run(row, run)
+
+    def with_named(self, rows: Iterable[int], line_of: Callable[[int], int]) -> Plan:
+        """This plan, collecting also `rows` (those it does not hold yet)."""
+        have = {row for row, _ in self.rows()}
+        extra = sorted(set(rows) - have)
+        return replace(self, named=self.named + spans_of(extra, line_of)) if extra else self
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, for a worker."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "dataset": self.dataset,
+            "spans": [list(span) for span in self.spans],
+            "named": [list(span) for span in self.named],
+            "n": self.n,
+            "selection": self.selection,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        """The plan that `to_json` gave."""
+        spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
+        return cls(**{**data, **spans})
+
+
+def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, ...]:
+    """Sorted row indices as spans: rows that follow one another, on lines that follow one another.
+
+    >>> spans_of([0, 1, 2, 7], lambda row: row + 1)
+    (Span(first=0, count=3, line=1), Span(first=7, count=1, line=8))
+    """
+    spans: list[Span] = []
+    for row in rows:
+        line = line_of(row)
+        last = spans[-1] if spans else None
+        if last and row == last.first + last.count and line == last.line + last.count:
+            spans[-1] = last._replace(count=last.count + 1)
+        else:
+            spans.append(Span(row, 1, line))
+    return tuple(spans)
+
+
+def run_seed(seed: int, run: Run) -> int:
+    """The seed that a run sends: a function of the config's seed, the row and the run, in 0..2**31 - 1.
+
+    One seed for all runs of a row would make n equal answers and pass@k meaningless.
+
+    >>> run_seed(0, Run(0, 0)) != run_seed(0, Run(0, 1))
+    True
+    """
+    digest = hashlib.blake2b(f"{seed}:{run.row}:{run.run}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") & 0x7FFFFFFF

@@ -1,0 +1,131 @@
+"""The session's part where evals are named: in the only process, or in the controller of xdist workers.
+
+Configs are checked in sessionstart, before anything is collected; engines start when the collection is known; in one
+process tests report as their runs complete (`CompletionLoop`), under xdist workers ask for outcomes over a socket.
+Gates are reported as tests of their own after the loop, results are written and the exit status is set in
+sessionfinish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin.collect import EvalFile, eval_file
+from pytest_osmosis.plugin.items import RunItem, amend
+from pytest_osmosis.plugin.loop import CompletionLoop
+from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.terminal import Progress, header, is_ours, summary
+
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.xdist import OutcomeServer
+
+
+class ControllerPlugin:
+    """Hooks; each delegates."""
+
+    def __init__(self, config: pytest.Config, paths: list[Path]) -> None:
+        self.config = config
+        self.evals = EvalSession(config, paths, options.read(config))
+        self.distributed = False
+        self.server: OutcomeServer | None = None
+        self.progress = Progress(config, self.evals)
+
+    # -- before anything runs ----------------------------------------------------------------------------
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Check every named config and its dataset; every problem at once is a usage error."""
+        self.evals.prepare()
+
+    def pytest_report_header(self, config: pytest.Config) -> list[str]:
+        """What will run, and with what."""
+        return header(self.evals)
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+        """A named TOML is an eval."""
+        prepared = self.evals.prepared.get(file_path)
+        if prepared is None:
+            return None
+        return eval_file(parent, prepared.plan, self.evals.fetch)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """In one process: the selection is known."""
+        if not self.distributed and not self.config.option.collectonly:
+            self.evals.select_items(session.items)
+            if self.evals.runs:
+                self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
+
+    # -- under xdist -------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker the plans, and where to ask for outcomes."""
+        from pytest_osmosis.plugin.xdist import OutcomeServer
+
+        self.distributed = True
+        if self.server is None:
+            self.server = OutcomeServer(self.evals)
+        node.workerinput["osmosis"] = self.server.workerinput()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """The first worker's collection is everyone's: start what it selected."""
+        if not self.config.option.collectonly and not self.evals.runs:
+            self.evals.select_ids(ids)
+            self.evals.start()
+
+    # -- the run -----------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """End the engines whatever ends the loop, then report gates and limits as tests of their own."""
+        try:
+            result = yield
+        except BaseException:
+            self.progress.clear()
+            self.evals.interrupt()
+            raise
+        self.progress.clear()
+        self.evals.report_verdicts(session)
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Begin nothing more once `--maxfail` is reached; keep the live line alive under xdist."""
+        self.evals.count_failure(report)
+        self.progress.update()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Durations are rollout and scoring; below threshold is xfailed where a gate decides."""
+        report = yield
+        if isinstance(item, RunItem):
+            amend(item, report)
+        return report
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """No letters for our tests: the live line counts them."""
+        return self.progress.status(report) if is_ours(report) else None
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Write results and set the exit status, then put right what pytest's cache keeps of our tests."""
+        self.evals.finish(session)
+        result = yield
+        self.evals.mend_cache()
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The table of each eval."""
+        summary(terminalreporter, self.evals)
+
+    def pytest_unconfigure(self) -> None:
+        """Close the socket that workers asked on."""
+        if self.server is not None:
+            self.server.close()

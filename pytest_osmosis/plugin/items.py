@@ -1,0 +1,78 @@
+"""The test of one run: it waits for the engine's outcome in setup, and fails in the call phase if it did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.plan import Plan
+from pytest_osmosis.records import Run
+
+ANSWER = pytest.StashKey["Answer"]()
+
+
+class Answer(NamedTuple):
+    """What became of a run, and whether a gate decides instead of its test."""
+
+    outcome: Outcome
+    gated: bool
+
+
+Fetch = Callable[["RunItem"], Answer]
+
+
+class RunItem(pytest.Item):
+    """One (row, run) of an eval."""
+
+    def __init__(self, *, run: Run, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
+        super().__init__(**options)
+        self.run = run
+        self.plan = plan
+        self._line = line
+        self._fetch = fetch
+        self.add_marker("osmosis")
+
+    def setup(self) -> None:
+        """Wait until the run is done; what kept it from being scored is an error, what took it out a skip."""
+        self.stash[ANSWER] = self._fetch(self)
+        outcome = self.stash[ANSWER].outcome
+        for title, text in outcome.sections:
+            self.add_report_section("call", title, text)
+        if outcome.kind == "skipped":
+            pytest.skip(outcome.reason)
+        if outcome.kind == "error":
+            pytest.fail(outcome.text, pytrace=False)
+
+    def runtest(self) -> None:
+        """Fail where the run was scored and did not pass."""
+        outcome = self.stash[ANSWER].outcome
+        if outcome.kind == "failed":
+            pytest.fail(outcome.text, pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The run's dataset line."""
+        return Path(self.plan.dataset), self._line - 1, self.name
+
+
+class Sentinel(pytest.Item):
+    """Stands for "another test follows", so that pytest keeps session fixtures between items. It is never run."""
+
+    def runtest(self) -> None:
+        """Nothing."""
+
+
+def amend(item: RunItem, report: pytest.TestReport) -> None:
+    """Make a report say what the run was: its own duration, and xfailed where a gate decides."""
+    answer = item.stash.get(ANSWER, None)
+    if answer is None:
+        return
+    shown = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
+    if report.when == shown:
+        report.duration = answer.outcome.duration_s
+        if report.failed and answer.gated:
+            report.outcome = "skipped"
+            report.wasxfail = answer.outcome.reason  # type: ignore[attr-defined]

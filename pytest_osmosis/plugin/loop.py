@@ -1,0 +1,63 @@
+"""The test loop of one process: Python tests first, then ours in the order in which their runs complete.
+
+A slow run holds nothing up: failures, `-x`, progress and the journal see results as they land.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.plugin.items import RunItem, Sentinel
+from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.terminal import Progress
+from pytest_osmosis.records import Run
+
+IDLE_S = 0.2
+
+
+class CompletionLoop:
+    """Stands in for pytest's own loop when there are runs to wait for."""
+
+    def __init__(self, evals: EvalSession, progress: Progress) -> None:
+        self._evals = evals
+        self._progress = progress
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run everything, as pytest's loop does, but for the order."""
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            return None  # pytest's own loop says why it stops
+        self._evals.start()
+        sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
+        others = [item for item in session.items if not isinstance(item, RunItem)]
+        for index, item in enumerate(others):
+            self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
+        with self._progress.shown():
+            for item, last in self._completed(session):
+                self._run(session, item, None if last else sentinel)
+        return True
+
+    def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+
+    def _completed(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
+        """Our items as their runs complete, and whether each is the last."""
+        waiting: dict[tuple[Path, Run], RunItem] = {
+            (Path(item.plan.path), item.run): item for item in session.items if isinstance(item, RunItem)
+        }
+        while waiting:
+            try:
+                key = self._evals.completed.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._progress.update()
+                continue
+            item = waiting.pop(key)
+            yield item, not waiting

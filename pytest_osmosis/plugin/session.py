@@ -1,0 +1,239 @@
+"""The evals of one pytest session: prepared, selected, run one after the other, judged.
+
+One object, owned by the controller's plugin; what needs pytest's session gets it as an argument.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shlex
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
+from pytest_osmosis.evals import EvalRun, Prepared, prepare
+from pytest_osmosis.outcomes import Outcome, kind_of
+from pytest_osmosis.plan import Plan
+from pytest_osmosis.plugin import cache, options, verdicts
+from pytest_osmosis.plugin.collect import file_id, item_name
+from pytest_osmosis.plugin.items import Answer, RunItem
+from pytest_osmosis.records import Run
+
+INTERRUPT_GRACE_S = 2.0
+RUN_ID = re.compile(r"^(?P<file>.*\.toml)::[^\[]*\[row(?P<row>\d+)-run(?P<run>\d+)\]$")
+
+
+class EvalSession:
+    """`prepared` and `runs` are keyed by the TOML's path; `runs` holds only evals of which something was selected."""
+
+    def __init__(self, config: pytest.Config, paths: Sequence[Path], opts: options.Options) -> None:
+        self.config = config
+        self.options = opts
+        self.prepared: dict[Path, Prepared] = {}
+        self.runs: dict[Path, EvalRun] = {}
+        self.completed: queue.SimpleQueue[tuple[Path, Run]] = queue.SimpleQueue()
+        self._paths = paths
+        self._failures = 0
+        self._left: dict[Path, int] = {}
+        self._outcomes: dict[tuple[Path, Run], Outcome] = {}
+        self._done = threading.Condition()  # protects _outcomes
+
+    # -- before anything runs ----------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Check every named eval. `pytest.UsageError` with all their problems."""
+        problems: list[Problem] = []
+        for path in self._paths:
+            try:
+                self.prepared[path] = self._with_output(self._prepared(path))
+            except ProblemsError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+        if problems:
+            raise pytest.UsageError(*map(str, problems))
+
+    def _prepared(self, path: Path) -> Prepared:
+        return prepare(
+            path,
+            self.options.overrides,
+            environ=os.environ,
+            secrets_file=self.options.secrets_file,
+            listing=self.config.option.collectonly,
+            named_rows=options.named_rows(self.config, path),
+        )
+
+    def _with_output(self, prepared: Prepared) -> Prepared:
+        """Where `--osmosis-output` puts this eval's results."""
+        given = self.options.output
+        if given is None:
+            return prepared
+        path = self.config.invocation_params.dir / given.replace("{name}", prepared.config.name)
+        if path.is_dir() or given.endswith(("/", os.sep)):
+            path = path / f"{prepared.config.name}.json"
+        elif len(self._paths) > 1 and "{name}" not in given:
+            raise pytest.UsageError(
+                f"--osmosis-output={given}: {len(self._paths)} evals run; give a folder, or a path with {{name}}"
+            )
+        output = replace(prepared.config.output, results=str(path))
+        return replace(prepared, config=replace(prepared.config, output=output))
+
+    # -- selection and start -----------------------------------------------------------------------------
+
+    def select_items(self, items: Iterable[pytest.Item]) -> None:
+        """Make a run for every eval of which something was selected."""
+        self._select((Path(item.plan.path), item.run) for item in items if isinstance(item, RunItem))
+
+    def select_ids(self, ids: Iterable[str]) -> None:
+        """As `select_items`, by node id."""
+        paths = {file_id(self.config, path): path for path in self.prepared}
+        matches = (match for match in map(RUN_ID.match, ids) if match and match["file"] in paths)
+        self._select((paths[match["file"]], Run(int(match["row"]), int(match["run"]))) for match in matches)
+
+    def _select(self, selected: Iterable[tuple[Path, Run]]) -> None:
+        runs: dict[Path, dict[Run, None]] = {}
+        for path, run in selected:
+            runs.setdefault(path, {})[run] = None
+        for path in [path for path in self._paths if path in runs]:
+            self._left[path] = len(runs[path])
+            self.runs[path] = EvalRun(
+                self.prepared[path],
+                list(runs[path]),
+                environ=os.environ,
+                rerun=self._rerun(self.prepared[path].plan),
+                every=self._completion(path),
+                pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
+                probe=self.options.probe,
+            )
+
+    def start(self) -> None:
+        """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load."""
+        for run in self.runs.values():
+            run.engine.start()
+        errors = [error for run in self.runs.values() if (error := self._load_error(run))]
+        if errors:
+            self._discard()
+            raise pytest.UsageError(*errors)
+        for first in list(self.runs.values())[:1]:
+            first.go()
+
+    def _load_error(self, run: EvalRun) -> str:
+        try:
+            run.engine.loaded()
+        except CodeError as error:
+            return f"{run.prepared.config.name}: {error}\n{error.details}".rstrip()
+        except HostError as error:
+            log = run.run_dir / "host.log"
+            said = log.read_text(encoding="utf-8", errors="replace")[-2000:] if log.exists() else ""
+            return f"{run.prepared.config.name}: {error}\n{said}".rstrip()
+        return ""
+
+    def _discard(self) -> None:
+        for run in self.runs.values():
+            run.discard()
+        self.runs.clear()
+
+    def _rerun(self, plan: Plan) -> Callable[[Run], str]:
+        """The command that repeats a run, from the folder that this one was called in."""
+        path = os.path.relpath(plan.path, self.config.invocation_params.dir)
+        typed = options.typed(self.config)
+
+        def command(run: Run) -> str:
+            return shlex.join(["pytest", f"{path}::{item_name(plan.name, run)}", *typed])
+
+        return command
+
+    # -- while it runs -----------------------------------------------------------------------------------
+
+    def _completion(self, path: Path) -> Callable[[Run, Outcome], None]:
+        """Hears of each run that is done, in the engine's thread; after an eval's last one the next eval goes."""
+
+        def completed(run: Run, outcome: Outcome) -> None:
+            with self._done:
+                self._outcomes[path, run] = outcome
+                self._done.notify_all()
+            self.completed.put((path, run))
+            self._left[path] -= 1
+            if self._left[path] == 0:
+                self._next_after(path)
+
+        return completed
+
+    def _next_after(self, path: Path) -> None:
+        order = list(self.runs)
+        for following in order[order.index(path) + 1 :][:1]:
+            self.runs[following].go()
+
+    def fetch(self, item: RunItem) -> Answer:
+        """Wait for an item's outcome."""
+        return self.answer(Path(item.plan.path), item.run)
+
+    def answer(self, path: Path, run: Run) -> Answer:
+        """Wait until the run is done. What it put out is given once, as pytest's reports keep it from then on."""
+        key = (path, run)
+        with self._done:
+            while key not in self._outcomes:
+                self._done.wait()
+            outcome = self._outcomes[key]
+            if outcome.sections:
+                self._outcomes[key] = replace(outcome, sections=())
+        return Answer(outcome, self.gated(path))
+
+    def gated(self, path: Path) -> bool:
+        """True where a gate decides, and not the single runs."""
+        gates = self.prepared[path].config.gates
+        return bool(gates) and not self.config.option.runxfail and not self.runs[path].partial
+
+    def count_failure(self, report: pytest.TestReport) -> None:
+        """Begin nothing more once `--maxfail` is reached."""
+        self._failures += report.failed
+        maxfail = self.config.getoption("maxfail")
+        if maxfail and self._failures >= maxfail:
+            for run in self.runs.values():
+                run.engine.stop("maxfail", f"stopped after {self._failures} failures")
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """The loop ended early: begin nothing more, give what is in flight a moment. Twice interrupted: end it now."""
+        for run in self.runs.values():
+            run.engine.stop("interrupt", "interrupted")
+        try:
+            self._finish_runs(INTERRUPT_GRACE_S)
+        except KeyboardInterrupt:
+            for run in self.runs.values():
+                run.engine.kill()
+            self._finish_runs(0.0)
+
+    def _finish_runs(self, grace_s: float) -> None:
+        for run in self.runs.values():
+            run.finish(grace_s)
+
+    def report_verdicts(self, session: pytest.Session) -> None:
+        """Report stops, limits and gates as tests of their own."""
+        self._finish_runs(0.0)
+        for path, run in self.runs.items():
+            verdicts.report(session, file_id(self.config, path), run, gated=self.gated(path))
+
+    def finish(self, session: pytest.Session) -> None:
+        """Write results; set the exit status where an eval was not measured."""
+        self._finish_runs(0.0)
+        for run in self.runs.values():
+            run.write_results()
+        if any(verdicts.not_measured(run) for run in self.runs.values()) and verdicts.may_replace(session.exitstatus):
+            session.exitstatus = self.options.not_measured_exit
+
+    def mend_cache(self) -> None:
+        """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""
+        failed = []
+        for path, run in self.runs.items():
+            assert run.results is not None
+            judging = run.results.judging
+            for record in run.results.records:
+                if kind_of(record, judging) in ("failed", "error"):
+                    failed.append(f"{file_id(self.config, path)}::{item_name(run.prepared.plan.name, record.run)}")
+        cache.mend(self.config, failed, {file_id(self.config, path) for path in self.prepared})

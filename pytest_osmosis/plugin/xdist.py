@@ -1,0 +1,105 @@
+"""Evals under pytest-xdist: the controller owns the engines, workers ask it for outcomes over a local socket.
+
+A worker knows the plans from its `workerinput`, opens no dataset and imports no user code. Whatever scheduler is used and
+however often a worker dies, each run is rolled out once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.plan import Plan
+from pytest_osmosis.plugin.collect import EvalFile, eval_file
+from pytest_osmosis.plugin.items import Answer, RunItem, amend
+from pytest_osmosis.records import Run
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from pytest_osmosis.plugin.session import EvalSession
+
+
+class OutcomeServer:
+    """Answers workers, each in a thread of its own: (path, row, run) in, outcome out, as JSON."""
+
+    def __init__(self, evals: EvalSession) -> None:
+        from multiprocessing.connection import Listener
+
+        self._evals = evals
+        self._key = secrets.token_hex(16)
+        self._listener = Listener(authkey=self._key.encode())
+        threading.Thread(target=self._accept, name="osmosis-outcomes", daemon=True).start()
+
+    def workerinput(self) -> dict[str, Any]:
+        """What a worker needs, as plain builtins."""
+        plans = {str(path): prepared.plan.to_json() for path, prepared in self._evals.prepared.items()}
+        return {"address": self._listener.address, "key": self._key, "plans": plans}
+
+    def close(self) -> None:
+        """Take no more workers."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                return  # closed
+            except Exception:  # a stranger without the key, or a worker that died in the handshake
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="osmosis-worker", daemon=True).start()
+
+    def _serve(self, connection: Connection[bytes, bytes]) -> None:
+        with contextlib.suppress(EOFError, OSError), connection:
+            while True:
+                path, row, run = json.loads(connection.recv_bytes())
+                answer = self._evals.answer(Path(path), Run(row, run))
+                reply = {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+                connection.send_bytes(json.dumps(reply).encode("ascii"))
+
+
+class WorkerPlugin:
+    """Our hooks in an xdist worker."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        given = config.workerinput["osmosis"]  # type: ignore[attr-defined]
+        self._address, self._key = given["address"], given["key"]
+        self._plans = {Path(path): Plan.from_json(plan) for path, plan in given["plans"].items()}
+        self._connection: Connection[bytes, bytes] | None = None
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+        """A named TOML is an eval."""
+        plan = self._plans.get(file_path)
+        return None if plan is None else eval_file(parent, plan, self._fetch)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Durations are rollout and scoring; below threshold is xfailed where a gate decides."""
+        report = yield
+        if isinstance(item, RunItem):
+            amend(item, report)
+        return report
+
+    def pytest_unconfigure(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _fetch(self, item: RunItem) -> Answer:
+        """Ask the controller, and wait for its answer."""
+        if self._connection is None:
+            from multiprocessing.connection import Client
+
+            self._connection = Client(self._address, authkey=self._key.encode())
+        self._connection.send_bytes(json.dumps([item.plan.path, *item.run]).encode("ascii"))
+        reply = json.loads(self._connection.recv_bytes())
+        return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])

@@ -1,0 +1,174 @@
+"""What happened in a run: events, and `RunRecord`, the fold of a run's events.
+
+Events are JSON objects, one a line of the journal, keyed by (row, run, attempt):
+
+- `loaded`   the names of the functions that score, in order, and the digest of their code; once, first
+- `start`    the host began the run (from here on it may have cost money)
+- `rollout`  the conversation, its usage and duration, or the error and its boundary; written when it was paid for
+- `score`    scores and scorer errors by function name, or `removed`; written when made, maybe in several parts
+- `skip`     the run will not be done in this session, with the reason
+
+A later attempt replaces an earlier one. Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else
+reads events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+Event = Mapping[str, Any]
+Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
+Status = Literal["pending", "finished", "failed", "skipped"]
+
+INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})
+"""Boundaries that are nobody's answer: a run that ended there is unmeasured."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Run(NamedTuple):
+    """Identity of a run: the absolute row index and the run index, both from 0.
+
+    >>> str(Run(12, 3))
+    'row12-run3'
+    """
+
+    row: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"row{self.row}-run{self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerError:
+    """Why a function gave no score: one line, and the user's traceback ("" where there is none)."""
+
+    message: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The fold of a run's events, without its transcript.
+
+    `duration_ms` is the rollout alone, `scoring_ms` the scoring alone; queue time is in neither. `usage` holds token
+    counts by name, None where the server sent none. `error` and `boundary` say how the rollout failed.
+    """
+
+    run: Run
+    attempt: int = 0
+    started: bool = False
+    rolled: bool = False
+    scored: bool = False
+    removed: bool = False
+    scores: Mapping[str, float] = NOTHING
+    scorer_errors: Mapping[str, ScorerError] = NOTHING
+    boundary: Boundary | None = None
+    error: str | None = None
+    duration_ms: float = 0.0
+    scoring_ms: float = 0.0
+    usage: Mapping[str, int] | None = None
+    retries: int = 0
+    finish_reason: str | None = None
+    model: str | None = None
+    skip_reason: str | None = None
+
+    @property
+    def status(self) -> Status:
+        """`finished` and `failed` ran to their end, `skipped` was taken out by its grader, `pending` is all else."""
+        if not self.rolled:
+            return "pending"
+        if self.boundary is not None:
+            return "failed"
+        if self.removed:
+            return "skipped"
+        return "finished" if self.scored else "pending"
+
+    @property
+    def tokens(self) -> int | None:
+        """Input and output tokens, None where the server sent no usage."""
+        if self.usage is None:
+            return None
+        return self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The records of one eval run, kept up to date event by event; replaying a journal gives the same ledger."""
+
+    scorers: tuple[str, ...] = ()
+    records: dict[Run, RunRecord] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> RunRecord | None:
+        """Fold one event in; gives the record it changed, None for events that belong to no run."""
+        kind = event["ev"]
+        if kind == "loaded":
+            self.scorers = tuple(event["scorers"])
+            return None
+        fold = FOLDS.get(kind)
+        if fold is None:
+            return None
+        run = Run(event["row"], event["run"])
+        record = self.records.get(run) or RunRecord(run)
+        if event.get("attempt", 1) < record.attempt:
+            return None  # a late line of an attempt that was given up
+        record = fold(record, event)
+        if record.rolled and not record.scored and self._complete(record):
+            record = replace(record, scored=True)
+        self.records[run] = record
+        return record
+
+    def _complete(self, record: RunRecord) -> bool:
+        return record.removed or all(name in record.scores or name in record.scorer_errors for name in self.scorers)
+
+
+def fold(events: Iterable[Event]) -> Ledger:
+    """The ledger that all `events` lead to."""
+    ledger = Ledger()
+    for event in events:
+        ledger.apply(event)
+    return ledger
+
+
+def _start(record: RunRecord, event: Event) -> RunRecord:
+    if event["attempt"] > record.attempt:
+        return RunRecord(record.run, attempt=event["attempt"], started=True)
+    return replace(record, started=True)
+
+
+def _rollout(record: RunRecord, event: Event) -> RunRecord:
+    return RunRecord(
+        record.run,
+        attempt=event["attempt"],
+        started=True,
+        rolled=True,
+        boundary=event.get("boundary"),
+        error=event.get("error"),
+        duration_ms=event["ms"],
+        usage=event.get("usage"),
+        retries=event.get("retries", 0),
+        finish_reason=event.get("finish_reason"),
+        model=event.get("model"),
+    )
+
+
+def _score(record: RunRecord, event: Event) -> RunRecord:
+    errors = {name: ScorerError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
+    return replace(
+        record,
+        scores={**record.scores, **event.get("scores", {})},
+        scorer_errors={**record.scorer_errors, **errors},
+        removed=record.removed or event.get("removed", False),
+        scoring_ms=record.scoring_ms + event.get("ms", 0.0),
+    )
+
+
+def _skip(record: RunRecord, event: Event) -> RunRecord:
+    return replace(record, skip_reason=event["reason"])
+
+
+FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}

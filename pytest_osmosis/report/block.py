@@ -1,0 +1,86 @@
+"""What a run's test shows: one line why it did not pass, and a short block around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_osmosis.models.base import text_of
+from pytest_osmosis.outcomes import Judging, Outcome, kind_of, reason_of, score_line
+from pytest_osmosis.records import RunRecord
+from pytest_osmosis.report.text import shortened, shown
+
+LAST_MESSAGES = 4
+MESSAGE_CHARS = 600
+SECTIONS = {"stdout": "stdout", "log": "log", "warnings": "warnings"}
+
+
+def outcome_of(
+    record: RunRecord,
+    judging: Judging,
+    *,
+    messages: Sequence[Mapping[str, Any]] = (),
+    details: str = "",
+    output: Sequence[tuple[str, str]] = (),
+    where: str = "",
+    rerun: str = "",
+) -> Outcome:
+    """The outcome of a run's test. `where` is its dataset line, `rerun` the command that repeats it."""
+    kind = kind_of(record, judging)
+    reason = shown(shortened(" ".join(reason_of(record, judging).split()), 400))
+    text = ""
+    if kind in ("failed", "error"):
+        parts = [reason, *_scores(record, judging), *_details(details), *_conversation(messages)]
+        text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun}"])
+    return Outcome(
+        kind,
+        reason,
+        text,
+        tuple((SECTIONS.get(kind, kind), shown(said)) for kind, said in output),
+        (record.duration_ms + record.scoring_ms) / 1000,
+    )
+
+
+def _scores(record: RunRecord, judging: Judging) -> list[str]:
+    """A line for each function, where there are several."""
+    if len(judging.scorers) < 2 or record.status != "finished":
+        return []
+    lines = []
+    for name in judging.scorers:
+        aside = "" if name in judging.deciding else " (does not decide)"
+        if name in record.scores:
+            lines.append(f"  {score_line(record.scores[name], judging.threshold(name), name)}{aside}")
+        elif name in record.scorer_errors:
+            lines.append(f"  {name}: {shown(record.scorer_errors[name].message)}{aside}")
+    return lines
+
+
+def _details(details: str) -> list[str]:
+    return [shown(details.rstrip())] if details else []
+
+
+def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The end of the conversation."""
+    if not messages:
+        return []
+    last = messages[-LAST_MESSAGES:]
+    head = (
+        "conversation:"
+        if len(last) == len(messages)
+        else f"conversation, last {len(last)} of {len(messages)} messages:"
+    )
+    return [head, *(f"  {_message(message)}" for message in last)]
+
+
+def _message(message: Mapping[str, Any]) -> str:
+    said = [text_of(message.get("content"))]
+    if message.get("refusal"):
+        said.append(f"(refused: {message['refusal']})")
+    for call in message.get("tool_calls") or []:
+        function = call.get("function") or {} if isinstance(call, Mapping) else {}
+        arguments = function.get("arguments")
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
+        said.append(f"-> {function.get('name')}({written})")
+    text = shown(shortened(" ".join(part for part in said if part), MESSAGE_CHARS))
+    return f"{message.get('role')}: " + text.replace("\n", "\n    ")

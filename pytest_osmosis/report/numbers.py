@@ -1,0 +1,48 @@
+"""How numbers are written, everywhere."""
+
+from __future__ import annotations
+
+
+def count(n: int) -> str:
+    """A count with thousands separators.
+
+    >>> count(1000)
+    '1,000'
+    """
+    return f"{n:,}"
+
+
+def plural(n: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "row"), plural(1000, "row")
+    ('1 row', '1,000 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def score(value: float | None) -> str:
+    """A score or a ratio, "-" where there is none.
+
+    >>> score(0.72), score(1234.5), score(None)
+    ('0.720', '1,234.5', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def seconds(value: float) -> str:
+    """A duration.
+
+    >>> seconds(0.0123), seconds(3.21), seconds(75.0), seconds(7300.0)
+    ('0.01 s', '3.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if value < 1:
+        return f"{value:.2f} s"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

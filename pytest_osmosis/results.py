@@ -1,0 +1,218 @@
+"""Results: records -> statistics -> the published JSON. A projection; the journal is the authority.
+
+The keys `config`, `summary` and `rows` are those of Osmosis' eval mode, with their meaning there; what we add stands
+beside them. Runs without a score count 0.0 in mean, std, min, max and pass rates; skipped and pending ones are in no
+denominator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis import stats
+from pytest_osmosis.gates import Tally, Verdict
+from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.records import INFRASTRUCTURE, Run, RunRecord
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was evaluated, for the `config` object: `model` as typed; `extra` holds what we add to the page's keys."""
+
+    name: str
+    model: str
+    n: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of one eval run.
+
+    `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not.
+    `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
+    """
+
+    subject: Subject
+    judging: Judging
+    records: Sequence[RunRecord]
+    partial: bool
+    stopped: str | None
+    duration_ms: float
+    by_function: Mapping[str, stats.Summary]
+    overall: stats.Summary
+    tally: Tally
+    verdicts: Sequence[Verdict] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def count(self, status: str) -> int:
+        """How many selected runs have this status."""
+        return sum(record.status == status for record in self.records)
+
+    def boundaries(self) -> dict[str, int]:
+        """How many runs failed to be scored, by boundary."""
+        counts: dict[str, int] = {}
+        for record in self.records:
+            boundary = self.judging.boundary(record)
+            if boundary is not None:
+                counts[boundary] = counts.get(boundary, 0) + 1
+        return counts
+
+    @property
+    def measured(self) -> int:
+        """How many runs count as an answer."""
+        return sum(self.judging.measured(record) for record in self.records)
+
+    @property
+    def total_tokens(self) -> int:
+        """The sum of the tokens that are known."""
+        return sum(record.tokens or 0 for record in self.records)
+
+    def to_json(self) -> dict[str, Any]:
+        """The published object, strict JSON."""
+        ran = [record for record in self.records if record.status != "pending"]
+        rows = by_row(ran)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": "stopped" if self.stopped else "finished",
+            **({"stop_reason": self.stopped} if self.stopped else {}),
+            "partial": self.partial,
+            "config": {
+                "model": self.subject.model,
+                "n_runs": self.subject.n,
+                "pass_threshold": self.judging.pass_threshold,
+                "eval_fns": list(self.judging.scorers),
+                "name": self.subject.name,
+                "thresholds": {name: self.judging.threshold(name) for name in self.judging.scorers},
+                "decide": self.judging.decide,
+                **self.subject.extra,
+            },
+            "summary": {
+                "total_rows": len(rows),
+                "total_runs": len(ran),
+                "eval_fns": {name: _summary(summary) for name, summary in self.by_function.items()},
+                "total_tokens": self.total_tokens,
+                "total_duration_ms": round(self.duration_ms, 3),
+                "pass_rate": self.overall.pass_rate,
+                "selected": len(self.records),
+                **{status: self.count(status) for status in ("finished", "failed", "skipped", "pending")},
+                "measured": self.measured,
+                "boundaries": self.boundaries(),
+                "retries": sum(record.retries for record in self.records),
+                "rolled_out_again": sum(record.attempt > 1 for record in self.records),
+            },
+            "rows": [
+                {"row_index": row, "runs": [self._run(record) for record in records]} for row, records in rows.items()
+            ],
+            "pending": [
+                {"row_index": record.run.row, "run_index": record.run.run, "reason": record.skip_reason}
+                for record in self.records
+                if record.status == "pending"
+            ],
+            "gates": [
+                {"gate": verdict.title, "state": verdict.state, "value": verdict.value, "finding": verdict.text}
+                for verdict in self.verdicts
+            ],
+            "provenance": dict(self.provenance),
+        }
+
+    def _run(self, record: RunRecord) -> dict[str, Any]:
+        boundary = self.judging.boundary(record)
+        error = record.error
+        if error is None and record.scorer_errors:
+            error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
+        return {
+            "run_index": record.run.run,
+            "success": record.status != "failed",
+            "scores": dict(record.scores) if record.status == "finished" else {},
+            "duration_ms": record.duration_ms,
+            "tokens": record.tokens,
+            "status": record.status,
+            "passed": self.judging.passed(record),
+            **({"boundary": boundary} if boundary else {}),
+            **({"error": error} if error else {}),
+            **({"infra": True} if boundary in INFRASTRUCTURE else {}),
+            "scoring_ms": round(record.scoring_ms, 3),
+            "usage": dict(record.usage) if record.usage is not None else None,
+            "retries": record.retries,
+            "finish_reason": record.finish_reason,
+            "attempt": record.attempt,
+        }
+
+
+def summarize(records: Sequence[RunRecord], judging: Judging, n: int) -> tuple[dict[str, stats.Summary], stats.Summary]:
+    """Statistics of each function's scores, and of the runs as a whole."""
+    counted = by_row([record for record in records if record.status not in ("pending", "skipped")])
+    by_function = {}
+    for name in judging.scorers:
+        attempts = {row: [_attempt(record, judging, name) for record in group] for row, group in counted.items()}
+        by_function[name] = stats.summarize(attempts, n)
+    decided = {row: [_decided(record, judging) for record in group] for row, group in counted.items()}
+    return by_function, stats.summarize(decided, n)
+
+
+def tally_of(records: Sequence[RunRecord], judging: Judging) -> Tally:
+    """The counts that gates on the pass rate are decided by; pending runs are unmeasured ones."""
+    counted = [record for record in records if record.status != "skipped"]
+    passed = sum(judging.passed(record) for record in counted)
+    measured = sum(judging.measured(record) for record in counted)
+    return Tally(passed, measured - passed, len(counted) - measured)
+
+
+def by_row(records: Sequence[RunRecord]) -> dict[int, list[RunRecord]]:
+    """Records by row index, in order."""
+    rows: dict[int, list[RunRecord]] = {}
+    for record in sorted(records, key=lambda record: record.run):
+        rows.setdefault(record.run.row, []).append(record)
+    return rows
+
+
+def records_of(runs: Sequence[Run], records: Mapping[Run, RunRecord]) -> list[RunRecord]:
+    """The record of each selected run; one that no event speaks of is pending."""
+    return [records.get(run) or RunRecord(run) for run in runs]
+
+
+def write(path: Path, results: Mapping[str, Any]) -> Path:
+    """Write atomically: a reader sees the old file or the whole new one. Gives the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path
+
+
+def _attempt(record: RunRecord, judging: Judging, name: str) -> stats.Attempt:
+    unscored = record.status == "failed" and record.boundary not in INFRASTRUCTURE
+    return stats.Attempt(
+        score=record.scores.get(name, 0.0) if record.status == "finished" else 0.0,
+        passed=record.status == "finished" and judging.met(record, name),
+        measured=name in record.scores or unscored,
+    )
+
+
+def _decided(record: RunRecord, judging: Judging) -> stats.Attempt:
+    passed = judging.passed(record)
+    return stats.Attempt(1.0 if passed else 0.0, passed, judging.measured(record))
+
+
+def _summary(summary: stats.Summary) -> dict[str, Any]:
+    return {
+        "mean": summary.mean,
+        "std": summary.std,
+        "min": summary.min,
+        "max": summary.max,
+        "median": summary.median,
+        "pass_rate": summary.pass_rate,
+        **{f"pass_at_{k}": value for k, value in summary.pass_at.items()},
+        **{f"pass_hat_{k}": value for k, value in summary.pass_hat.items() if k > 1},
+    }

@@ -1,0 +1,1 @@
+"""What scores a rollout: eval functions (simple and full mode) and Graders."""

@@ -1,0 +1,99 @@
+"""Eval functions: user code that scores a rollout, its mode told by the name of its first parameter.
+
+- simple mode, `solution_str`: gets the last assistant text, `ground_truth` and `extra_info`
+- full mode, `messages`: gets the whole conversation, `ground_truth` and `metadata`
+
+They are called by keyword, and arguments that a function does not take are left out. `extra_info` and `metadata`
+hold the whole row. Source: "Eval functions" of Osmosis' eval mode.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.models.base import Message, text_of
+
+Mode = Literal["simple", "full"]
+MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvalFunction:
+    """A user's function, made ready to be called. `name` is its path as typed, the key of its scores."""
+
+    name: str
+    function: Callable[..., Any]
+    mode: Mode
+    is_async: bool
+    parameters: frozenset[str] | None
+
+    def arguments(self, messages: Sequence[Message], ground_truth: object, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments of one call; None in `parameters` means that it takes any."""
+        if self.mode == "simple":
+            offered = {
+                "solution_str": solution_of(messages),
+                "ground_truth": ground_truth,
+                "extra_info": dict(row),
+            }
+        else:
+            offered = {"messages": list(messages), "ground_truth": ground_truth, "metadata": dict(row)}
+        if self.parameters is None:
+            return offered
+        return {name: value for name, value in offered.items() if name in self.parameters}
+
+
+def eval_function(name: str, function: object) -> EvalFunction:
+    """Detect the mode of `function`. `CodeError` where it is no function or has another first parameter."""
+    if not callable(function):
+        raise CodeError(f"{name}: not a function but {type(function).__name__}")
+    parameters = inspect.signature(function).parameters.values()
+    first = next(iter(parameters), None)
+    if first is None or first.name not in MODES:
+        found = f'"{first.name}"' if first else "none"
+        raise CodeError(
+            f'{name}: the first parameter must be "solution_str" (the last answer) or "messages" '
+            f"(the whole conversation), got {found}"
+        )
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return EvalFunction(
+        name,
+        function,
+        MODES[first.name],
+        inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(function),
+        None if takes_any else frozenset(parameter.name for parameter in parameters),
+    )
+
+
+def solution_of(messages: Sequence[Message]) -> str:
+    """The text of the last assistant message whose content is not None, "" where there is none.
+
+    List content is its text parts, joined.
+
+    >>> solution_of([{"role": "assistant", "content": "42"}, {"role": "assistant", "content": None}])
+    '42'
+    """
+    for message in reversed(messages):
+        if message.get("role") == "assistant" and message.get("content") is not None:
+            return text_of(message["content"])
+    return ""
+
+
+def score_of(value: object) -> float:
+    """A returned value as a score: int, bool, float and numpy scalars are numbers.
+
+    `TypeError` for what is no number, `ValueError` for NaN and infinities.
+    """
+    if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"must return a number, got {type(value).__name__}: {value!r:.80}")
+    score = float(value)
+    if not math.isfinite(score):
+        raise ValueError(f"must return a finite number, got {score}")
+    return score

@@ -1,0 +1,64 @@
+"""What a rollout sees of its run: the prompt, its row, and `chat`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.models.base import ChatReply, Message
+
+Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
+
+
+class ChatContext:
+    """One run, as agent code sees it.
+
+    `prompt` holds the row's chat messages (a copy of this run's own), `metadata` the whole row, `row_index` and
+    `run_index` its identity, `max_turns` the configured bound, which the agent is expected to keep, `config` this
+    run's copy of an `AgentWorkflow`'s config.
+    """
+
+    def __init__(
+        self,
+        *,
+        prompt: Sequence[Message],
+        metadata: Mapping[str, Any],
+        row_index: int,
+        run_index: int,
+        max_turns: int,
+        artifacts: Path,
+        chat: Chat,
+    ) -> None:
+        self.prompt: list[Message] = copy.deepcopy(list(prompt))
+        self.metadata: dict[str, Any] = dict(metadata)
+        self.row_index = row_index
+        self.run_index = run_index
+        self.max_turns = max_turns
+        self.config: Any = None
+        self.last_conversation: list[Message] | None = None
+        self._artifacts = artifacts
+        self._chat = chat
+
+    @property
+    def artifacts_dir(self) -> Path:
+        """A folder for files of this run, made when it is first asked for."""
+        self._artifacts.mkdir(parents=True, exist_ok=True)
+        return self._artifacts
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **sampling: Any,
+    ) -> ChatReply:
+        """Ask the configured model: one request, with its retries. Concurrent calls are fine.
+
+        `messages` and `tools` are in the shape of OpenAI's chat completions; `sampling` (temperature, max_tokens, ...)
+        is laid over the config's. Raises `pytest_osmosis.errors.ModelError` when no answer can be had.
+        """
+        sent = copy.deepcopy(list(messages))
+        reply = await self._chat(sent, list(tools or ()), sampling)
+        self.last_conversation = [*sent, reply.message]
+        return reply

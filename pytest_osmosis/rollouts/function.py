@@ -1,0 +1,39 @@
+"""The minimal contract: `async def rollout(ctx)` that returns the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_osmosis.models.base import Message
+from pytest_osmosis.rollouts.context import ChatContext
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAgent:
+    """Calls the user's coroutine function `name` with the run's context."""
+
+    name: str
+    function: Callable[[ChatContext], Awaitable[Any]]
+
+    async def roll(self, ctx: ChatContext) -> Sequence[Message]:
+        """What the function returned, checked. None stands for the conversation of its last `ctx.chat`."""
+        return conversation(await self.function(ctx), ctx, f"{self.name}()")
+
+
+def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Message]:
+    """The messages in what an agent returned: a list of messages, or None for the last `ctx.chat`.
+
+    `TypeError` says what was returned instead.
+    """
+    if returned is None:
+        if ctx.last_conversation is None:
+            raise TypeError(f"{who} returned None and never called ctx.chat, so there is no conversation to score")
+        return ctx.last_conversation
+    if not isinstance(returned, list):
+        raise TypeError(f"{who} must return a list of messages or None, got {type(returned).__name__}")
+    for index, message in enumerate(returned):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise TypeError(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
+    return returned

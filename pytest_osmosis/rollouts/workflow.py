@@ -1,0 +1,58 @@
+"""The workflow contract of Osmosis 0.3: a class whose `run(ctx)` produces a conversation, one instance a run.
+
+Classes are recognised by the name of a base class along the MRO, so user code needs no import of ours.
+Source of the shapes: osmosis_ai.rollout, SDK 0.3.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_osmosis.models.base import Message
+from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.function import conversation
+
+
+@dataclass(slots=True)
+class AgentWorkflowOutput:
+    """What a workflow may return: the conversation, and numbers and notes of its own."""
+
+    messages: list[Message] | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+AgentWorkflowContext = ChatContext
+"""A workflow's context is the run's `ChatContext`; its `config` is this run's copy of the workflow's config."""
+
+
+class AgentWorkflow(ABC):
+    """Subclass this and write `run`. A new instance is made for every rollout."""
+
+    def __init__(self, config: Any = None) -> None:
+        self.config = config
+
+    @abstractmethod
+    async def run(self, ctx: AgentWorkflowContext) -> AgentWorkflowOutput | list[Message] | None:
+        """Produce a conversation. None stands for the conversation of the last `ctx.chat`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowAgent:
+    """Runs a workflow class."""
+
+    workflow: type[Any]
+    config: Any = None
+
+    async def roll(self, ctx: ChatContext) -> Sequence[Message]:
+        """The conversation that a new instance's `run` returned."""
+        config = copy.deepcopy(self.config)
+        ctx.config = config
+        instance = self.workflow(config) if config is not None else self.workflow()
+        returned = await instance.run(ctx)
+        messages = returned.messages if hasattr(returned, "messages") else returned
+        return conversation(messages, ctx, f"{self.workflow.__name__}.run()")

@@ -1,0 +1,303 @@
+"""A scripted chat-completions server on loopback, for every test that talks HTTP.
+
+Each request takes the next behaviour of the script; when the script is used up the last one stays. Requests
+are recorded before they are answered. The server has a thread and an event loop of its own, so it serves
+blocking tests, asyncio tests and child processes alike:
+
+    with ChatServer(status(503), reply("42")) as server:
+        ...  # talk to server.base_url
+    assert len(server.requests) == 2
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from aiohttp import web
+
+DEADLINE_S = 10.0
+
+OVERFLOW = {
+    "error": {
+        "message": "This model's maximum context length is 8192 tokens. Your messages have 9000.",
+        "type": "invalid_request_error",
+        "code": "context_length_exceeded",
+    }
+}
+QUOTA = {
+    "error": {
+        "message": "You exceeded your current quota, please check your plan and billing details.",
+        "type": "insufficient_quota",
+        "code": "insufficient_quota",
+    }
+}
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request as the server saw it: its path, its headers in lower case, its body as JSON."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a behaviour is given: the request in both forms, and the server's gate."""
+
+    request: web.Request
+    seen: Seen
+    released: asyncio.Event
+
+
+Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
+
+
+class ChatServer:
+    """Serves a script of behaviours; `requests`, `in_flight` and `max_in_flight` say what came."""
+
+    def __init__(self, *script: Behaviour) -> None:
+        self.requests: list[Seen] = []
+        self.in_flight = 0
+        self.max_in_flight = 0
+        self._script: Sequence[Behaviour] = script or (reply("42"),)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._stopped: asyncio.Event
+        self._released: asyncio.Event
+        self.port = 0
+
+    def __enter__(self) -> ChatServer:
+        self._thread.start()
+        assert self._ready.wait(DEADLINE_S), "the chat server did not start"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "the chat server did not stop"
+
+    @property
+    def url(self) -> str:
+        """The address without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        """What a config gives as base_url."""
+        return f"{self.url}/v1"
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The body of each request."""
+        return [seen.body for seen in self.requests]
+
+    def release(self) -> None:
+        """Let go what `held` holds, now and later."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    def wait_for(self, condition: Callable[[ChatServer], bool]) -> None:
+        """Return when the condition holds; fails after a deadline."""
+        end = time.monotonic() + DEADLINE_S
+        while not condition(self):
+            assert time.monotonic() < end, f"waited in vain; {len(self.requests)} requests came"
+            time.sleep(0.005)
+
+    async def _serve(self) -> None:
+        self._loop, self._stopped, self._released = (
+            asyncio.get_running_loop(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
+        app = web.Application(client_max_size=2**26)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        self._ready.set()
+        await self._stopped.wait()
+        await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        seen = Seen(request.path, headers, json.loads(text) if text else {})
+        behaviour = self._script[min(len(self.requests), len(self._script) - 1)]
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
+        self.requests.append(seen)
+        try:
+            return await behaviour(Exchange(request, seen, self._released))
+        finally:
+            self.in_flight -= 1
+
+
+def completion(message: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """The body of a good answer with this message; `fields` replace or add top-level ones."""
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "served-model",
+        "choices": [{"index": 0, "message": dict(message), "finish_reason": "stop"}],
+        "usage": USAGE,
+        **fields,
+    }
+
+
+def body(text: str | bytes, *, status: int = 200, content_type: str = "application/json", **headers: str) -> Behaviour:
+    """Answers with exactly this body; `retry_after="1"` becomes the header retry-after."""
+    content = text.encode() if isinstance(text, str) else text
+
+    async def behave(_exchange: Exchange) -> web.StreamResponse:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(body=content, status=status, content_type=content_type, headers=names)
+
+    return behave
+
+
+def data(value: Any, *, status: int = 200, **headers: str) -> Behaviour:
+    """Answers with this value as JSON, lone surrogates and NaN included."""
+    return body(json.dumps(value), status=status, **headers)
+
+
+def reply(content: Any, **fields: Any) -> Behaviour:
+    """Answers with an assistant message of this content; `fields` as in `completion`."""
+    return data(completion({"role": "assistant", "content": content}, **fields))
+
+
+def message(**fields: Any) -> Behaviour:
+    """Answers with an assistant message of these fields."""
+    return data(completion({"role": "assistant", **fields}))
+
+
+def tool_call(name: str, arguments: Mapping[str, Any]) -> Behaviour:
+    """Answers with one tool call, content null beside it."""
+    call = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
+    return message(content=None, tool_calls=[call])
+
+
+def refusal(text: str) -> Behaviour:
+    """Answers with a refusal, content null beside it."""
+    return message(content=None, refusal=text)
+
+
+def answered(answer: Callable[[dict[str, Any]], Any]) -> Behaviour:
+    """Answers with the content that `answer` makes of the request's body."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        return await reply(answer(exchange.seen.body))(exchange)
+
+    return behave
+
+
+def status(code: int, value: Any = None, **headers: str) -> Behaviour:
+    """Answers with a status and an error object, OpenAI's shape unless `value` gives another."""
+    return data({"error": {"message": f"scripted {code}"}} if value is None else value, status=code, **headers)
+
+
+def html(code: int = 200) -> Behaviour:
+    """Answers with a web page, as proxies do."""
+    page = "<!DOCTYPE html>\n<html><title>Sign in</title></html>"
+    return body(page, status=code, content_type="text/html")
+
+
+def half_json() -> Behaviour:
+    """Answers with a whole HTTP body that holds half a JSON object."""
+    return body('{"choices": [{"message": {"role": "assi')
+
+
+def redirect(location: str, code: int = 307) -> Behaviour:
+    """Answers with a redirect."""
+    return body(b"", status=code, location=location)
+
+
+def slow(seconds: float, then: Behaviour) -> Behaviour:
+    """Answers after some seconds of latency."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await then(exchange)
+
+    return behave
+
+
+def held(then: Behaviour) -> Behaviour:
+    """Answers once the test has called `release`."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        await exchange.released.wait()
+        return await then(exchange)
+
+    return behave
+
+
+def never() -> Behaviour:
+    """Takes the request and never answers."""
+
+    async def behave(_exchange: Exchange) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError("an event that nobody sets was set")
+
+    return behave
+
+
+def cut_connection() -> Behaviour:
+    """Takes the request and closes the connection without a byte."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        _cut(exchange.request)
+        return web.Response()
+
+    return behave
+
+
+def cut_body() -> Behaviour:
+    """Announces a body and closes the connection in its middle."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "application/json", "content-length": "1000"})
+        await response.prepare(exchange.request)
+        await response.write(b'{"choices": [')
+        _cut(exchange.request)
+        return response
+
+    return behave
+
+
+def dripping(seconds: float) -> Behaviour:
+    """Sends a byte of white space every few milliseconds for some seconds: no single read ever times out."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "application/json"})
+        await response.prepare(exchange.request)
+        for _ in range(int(seconds / 0.01)):
+            await response.write(b" ")
+            await asyncio.sleep(0.01)
+        await response.write_eof(json.dumps(completion({"role": "assistant", "content": "late"})).encode())
+        return response
+
+    return behave
+
+
+def _cut(request: web.Request) -> None:
+    assert request.transport is not None
+    request.transport.close()

@@ -1,0 +1,89 @@
+"""A workspace on disk, and what loading a config from it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config
+from pytest_osmosis.errors import ConfigError
+
+BASE = {
+    "experiment": {"model_path": '"demo/arithmetic"', "dataset": '"multiply"'},
+    "secrets": {"required": "[]"},
+    "scoring": {"eval_fns": '["rewards:exact", "rewards:close"]'},
+}
+
+
+def complete(table: str, body: str) -> str:
+    """A config that is right but for what `body` says: `table` first, `body` from its line 2 on, then the rest.
+
+    Keys that `body` gives replace those of BASE.
+    """
+    own = {line.partition("=")[0].strip() for line in body.splitlines()}
+    rest = [f"{key} = {value}" for key, value in BASE.get(table, {}).items() if key not in own]
+    others = [
+        "\n".join([f"[{name}]", *(f"{key} = {value}" for key, value in keys.items())])
+        for name, keys in BASE.items()
+        if name != table
+    ]
+    return "\n".join([f"[{table}]", *([body] if body else []), *rest, *others]) + "\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "ws"
+    for folder in ("configs/eval", "configs/training", "rollouts/multiply/sub", "rollouts/empty", "data"):
+        (home / folder).mkdir(parents=True)
+    for file in ("rollouts/multiply/main.py", "rollouts/multiply/tools.py", "rollouts/multiply/sub/deep.py"):
+        (home / file).write_text("")
+    (home / "data/multiply.jsonl").write_text("{}\n")
+    (home / "data/multiply.parquet").write_text("")
+    (home / "data/multiply.txt").write_text("")
+    (tmp_path / "outside.jsonl").write_text("{}\n")
+    (tmp_path / "outside.py").write_text("")
+    (home / "data/link.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    (home / "data/folder.jsonl").mkdir()
+    (home / "link_out").symlink_to(tmp_path)
+    (home / "rollouts/elsewhere").symlink_to(tmp_path)
+    (home / "rollouts/multiply/link.py").symlink_to(tmp_path / "outside.py")
+    monkeypatch.chdir(home)
+    return home
+
+
+@pytest.fixture
+def load(workspace: Path) -> Callable[..., EvalConfig]:
+    """Loads a text, with overrides, as configs/eval/x.toml of the workspace, which is the current folder."""
+
+    def load(text: str, *overrides: Override) -> EvalConfig:
+        path = workspace / "configs/eval/x.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_eval_config(path, overrides)
+
+    return load
+
+
+@pytest.fixture
+def load_table(load: Callable[..., EvalConfig]) -> Callable[..., EvalConfig]:
+    """Loads a config that is complete beside the body of one table."""
+    return lambda table, body, *overrides: load(complete(table, body), *overrides)
+
+
+@pytest.fixture
+def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
+    """What is wrong with a text, one line each, from the number of the line on."""
+
+    def problems(text: str, *overrides: Override) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            load(text, *overrides)
+        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
+
+    return problems
+
+
+@pytest.fixture
+def table_problems(problems: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """What is wrong with a config that is complete beside the body of one table."""
+    return lambda table, body, *overrides: problems(complete(table, body), *overrides)

@@ -1,0 +1,263 @@
+"""Every form that an eval config may take, and what becomes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, load_eval_config
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.tables import (
+    Agent,
+    Data,
+    Evaluation,
+    Experiment,
+    GateRule,
+    Limits,
+    ModelTable,
+    Output,
+    Sampling,
+    Scoring,
+    Selection,
+)
+
+Load = Callable[..., EvalConfig]
+
+OF_THE_PLATFORM = """\
+[experiment]
+rollout = "multiply"
+entrypoint = "main.py"
+model_path = "openai/gpt-5-mini"
+dataset = "my-platform-dataset"
+
+[evaluation]
+limit = 200
+n = 3
+batch_size = 8
+pass_threshold = 0.5
+agent_workflow_timeout_s = 60
+grader_timeout_s = 1.5
+
+[advanced]
+anything = {goes = [1, 2]}
+
+[env]
+LOG_LEVEL = "INFO"
+_X1 = ""
+
+[secrets]
+required = ["OPENAI_API_KEY", "DATABASE_URL"]
+"""
+
+
+def test_a_config_of_the_platform_is_read_unchanged(load: Load, workspace: Path) -> None:
+    assert load(OF_THE_PLATFORM) == EvalConfig(
+        path=workspace / "configs/eval/x.toml",
+        name="x",
+        workspace=workspace,
+        experiment=Experiment("openai/gpt-5-mini", "my-platform-dataset", "multiply", "main.py"),
+        evaluation=Evaluation(3, 8, 0.5, 60.0, 1.5),
+        selection=Selection(limit=200),
+        env={"LOG_LEVEL": "INFO", "_X1": ""},
+        secrets=("OPENAI_API_KEY", "DATABASE_URL"),
+        notes=("[advanced] is kept for the platform and unused here",),
+    )
+
+
+def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> None:
+    assert load_table("experiment", "") == EvalConfig(
+        path=workspace / "configs/eval/x.toml",
+        name="x",
+        workspace=workspace,
+        experiment=Experiment("demo/arithmetic", "multiply"),
+        scoring=Scoring(eval_fns=("rewards:exact", "rewards:close")),
+        agent=Agent("chat"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "body", "attribute", "expected"),
+    [
+        ("evaluation", "pass_threshold = -1", "evaluation", Evaluation(pass_threshold=-1.0)),
+        ("evaluation", "pass_threshold = 0.0", "evaluation", Evaluation(pass_threshold=0.0)),
+        ("evaluation", "n = 0x10", "evaluation", Evaluation(n=16)),
+        ("env", 'A = "line\\nbreak"', "env", {"A": "line\nbreak"}),
+        ("secrets", 'required = ["A1_"]', "secrets", ("A1_",)),
+        ("model", 'base_url = "http://[::1]:8000/v1"', "model", ModelTable(base_url="http://[::1]:8000/v1")),
+        ("model", 'base_url = "https://host"', "model", ModelTable(base_url="https://host")),
+        ("model", 'api_key_env = "_key1"', "model", ModelTable(api_key_env="_key1")),
+        ("model", 'client = "auto"', "model", ModelTable(client="auto")),
+        ("model", 'client = "openai"', "model", ModelTable(client="openai")),
+        ("model", 'headers = {X-A = "1", "b.c" = ""}', "model", ModelTable(headers={"X-A": "1", "b.c": ""})),
+        ("model", "max_retries = 0\ntimeout_s = 1", "model", ModelTable(max_retries=0, timeout_s=1.0)),
+        ("sampling", "temperature = 0", "sampling", Sampling(temperature=0.0)),
+        ("sampling", "top_p = 1\nmax_tokens = 1", "sampling", Sampling(top_p=1.0, max_tokens=1)),
+        ("sampling", "seed = -3", "sampling", Sampling(seed=-3)),
+        ("sampling", 'stop = "\\n"', "sampling", Sampling(stop=("\n",))),
+        ("sampling", 'stop = ["a", "b"]', "sampling", Sampling(stop=("a", "b"))),
+        (
+            "sampling",
+            "extra_body = {accuracy = 0.8, a.b = [true, 1]}",
+            "sampling",
+            Sampling(extra_body={"accuracy": 0.8, "a": {"b": [True, 1]}}),
+        ),
+        (
+            "scoring",
+            'eval_fns = ["a.b:c.d"]\nthresholds = {"a.b:c.d" = 1}\ndecide = "a.b:c.d"',
+            "scoring",
+            Scoring(("a.b:c.d",), None, {"a.b:c.d": 1.0}, "a.b:c.d"),
+        ),
+        (
+            "scoring",
+            'grader = "a:G"\neval_fns = []\nthresholds = {reward = 0.5}\ndecide = "reward"',
+            "scoring",
+            Scoring((), "a:G", {"reward": 0.5}, "reward"),
+        ),
+        ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', "scoring", Scoring(("a:b",), decide="any")),
+        ("agent", 'agent = "server:agent_loop"', "agent", Agent("server:agent_loop")),
+        ("agent", "max_turns = 1", "agent", Agent("chat", 1)),
+        ("data", 'path = "data/multiply.jsonl"', "data", Data("data/multiply.jsonl")),
+        ("data", "seed = 7", "data", Data(seed=7)),
+        (
+            "data",
+            'columns = {user_prompt = "question", ground_truth = "answer"}',
+            "data",
+            Data(columns={"user_prompt": "question", "ground_truth": "answer"}),
+        ),
+        ("data", "offset = 0", "selection", Selection(offset=0, limit="all")),
+        ("data", 'rows = "all"', "selection", Selection(rows="all")),
+        ("data", 'rows = "3"', "selection", Selection(rows=((3, 3),))),
+        ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', "selection", Selection(rows=((3, 4), (7, 7), (10, 22)))),
+        ("evaluation", "limit = 5", "selection", Selection(limit=5)),
+        ("gate", 'pass_rate = ">= 0.7"', "gates", (GateRule("pass_rate", 0.7),)),
+        ("gate", 'pass_rate = " >=1 "', "gates", (GateRule("pass_rate", 1.0),)),
+        ("gate", "pass_rate = {min = 0}", "gates", (GateRule("pass_rate", 0.0),)),
+        ("gate.pass_rate", 'min = 0.5\nrule = "point"', "gates", (GateRule("pass_rate", 0.5, "point"),)),
+        ("limits", "max_errors = 0", "limits", Limits(0)),
+        ("limits", 'max_errors = "5%"', "limits", Limits(0.05)),
+        ("limits", 'max_errors = "100 %"', "limits", Limits(1.0)),
+        ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
+    ],
+)
+def test_a_valid_form_is_read(load_table: Load, table: str, body: str, attribute: str, expected: object) -> None:
+    assert getattr(load_table(table, body), attribute) == expected
+
+
+@pytest.mark.parametrize(("text", "is_share"), [("1", False), ('"1%"', True), ('"0%"', True), ("0", False)])
+def test_an_error_bound_is_a_count_or_a_share_by_how_it_is_written(load_table: Load, text: str, is_share: bool) -> None:
+    assert load_table("limits", f"max_errors = {text}").limits.max_errors_is_share is is_share
+
+
+def test_rows_go_before_offset_and_limit_of_the_same_file(load: Load) -> None:
+    text = OF_THE_PLATFORM + '[data]\noffset = 5\nrows = "1"\n'
+    assert load(text).selection == Selection(rows=((1, 1),))
+
+
+def test_offset_and_limit_stand_in_two_tables_and_hold_together(load: Load) -> None:
+    assert load(OF_THE_PLATFORM + "[data]\noffset = 5\n").selection == Selection(offset=5, limit=200)
+
+
+def test_a_path_stands_for_the_dataset(load: Load) -> None:
+    text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
+    config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
+    assert (config.experiment.dataset, config.data.path) == (None, "data/multiply.jsonl")
+
+
+def test_a_path_is_taken_from_the_workspace_and_not_from_the_current_folder(
+    load_table: Load, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace / "rollouts")
+    assert load_table("data", 'path = "data/multiply.jsonl"').data.path == "data/multiply.jsonl"
+
+
+def test_an_agent_beside_an_entrypoint_replaces_the_workflow_and_its_grader_still_scores(load: Load) -> None:
+    config = load(OF_THE_PLATFORM + '[agent]\nagent = "chat"\n[scoring]\nthresholds = {reward = 0.5}\n')
+    assert (config.agent.agent, config.experiment.entrypoint) == ("chat", "main.py")
+    assert config.scoring.thresholds == {"reward": 0.5}
+
+
+def test_without_a_named_agent_an_entrypoint_is_the_agent(load: Load) -> None:
+    assert load(OF_THE_PLATFORM).agent.agent is None
+
+
+def test_functions_and_the_entrypoints_grader_both_have_thresholds(load: Load) -> None:
+    scoring = '[scoring]\neval_fns = ["a:b"]\nthresholds = {"a:b" = 1, reward = 2}\ndecide = "reward"\n'
+    assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
+
+
+def test_an_entrypoint_in_a_subfolder_is_found(load: Load) -> None:
+    config = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
+    assert config.experiment.entrypoint == "sub/deep.py"
+
+
+def test_a_config_outside_configs_has_its_own_folder_as_workspace(workspace: Path) -> None:
+    path = workspace.parent / "evals" / "mine.toml"
+    path.parent.mkdir()
+    path.write_text(
+        '[experiment]\nmodel_path = "m"\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n'
+    )
+    config = load_eval_config(path)
+    assert (config.workspace, config.name) == (path.parent, "mine")
+
+
+def test_a_relative_path_to_the_config_becomes_absolute(load: Load, workspace: Path) -> None:
+    load(OF_THE_PLATFORM)
+    assert load_eval_config(Path("configs/eval/x.toml")).path == workspace / "configs/eval/x.toml"
+
+
+def test_tables_in_line_and_dotted_keys_are_the_same_config(load: Load) -> None:
+    text = """\
+experiment = {model_path = "m", dataset = "d"}
+secrets.required = []
+scoring.eval_fns = ["a:b"]
+gate.pass_rate.min = 0.5
+"""
+    assert load(text).gates == (GateRule("pass_rate", 0.5),)
+
+
+def test_a_config_cannot_be_changed(load: Load) -> None:
+    config: Any = load(OF_THE_PLATFORM)
+    with pytest.raises(FrozenInstanceError):
+        config.name = "y"
+    with pytest.raises(TypeError):
+        config.env["A"] = "x"
+
+
+DATACLASSES: dict[str, Any] = {
+    "evaluation": Evaluation(),
+    "model": ModelTable(),
+    "sampling": Sampling(),
+    "scoring": Scoring(),
+    "agent": Agent(),
+    "data": Data(),
+    "limits": Limits(),
+    "output": Output(),
+}
+
+
+@pytest.mark.parametrize("table", DATACLASSES)
+def test_the_declared_defaults_are_those_that_hold(table: str) -> None:
+    kept = {field.name for field in fields(DATACLASSES[table])}
+    for field in EVAL_TABLES[table].fields:
+        if field.name in kept:
+            held = getattr(DATACLASSES[table], field.name)
+            assert field.default == held or (field.default is None and not held), field.name
+
+
+def test_every_table_and_key_is_described() -> None:
+    helps = [table.help for table in EVAL_TABLES.values()]
+    helps += [field.help for table in EVAL_TABLES.values() for field in table.fields]
+    assert all(text.endswith(".") for text in helps)
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ("tomli", "asyncio", "aiohttp", "openai", "difflib", "pytest")
+    code = f"import sys, pytest_osmosis.config; print([name for name in {heavy} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"

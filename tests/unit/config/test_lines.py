@@ -1,0 +1,132 @@
+"""On which line a key of a TOML file stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.config.lines import Lines
+
+TRICKY = '''\
+# [fake] header in a comment
+title = "x" # n = 1
+[evaluation] # a comment = 1
+text = """
+n = 1
+[model]
+\\""" still text
+"""
+literal = \'\'\'
+batch_size = 2\'\'\'
+list = [
+  "a = 1", # ] not the end
+  { n = 5 },
+  [1, 2],
+  """
+  ]
+  """,
+]
+n = 3
+"quoted.key" = 4
+'single' . 'part' = 5
+when = 1979-05-27 07:32:00 # a date with a space
+
+[model]
+headers = { A = "}", "B C" = "x", nested = {d.e = 1} }
+client = "auto"
+open = {
+  first = 1, # a comment }
+  second = [1,
+    2],
+  third = 3,
+}
+quotes = """a"""""
+after = 1
+
+[gate."rewards:exact"]
+mean = 0.5
+[gate]
+pass_rate = ">= 0.7"
+[[eval]]
+name = "one"
+[[eval]]
+name = "two"
+'''
+
+
+def line_of(text: str) -> int:
+    """The only line of TRICKY that starts with `text`, counted from 1."""
+    found = [number for number, line in enumerate(TRICKY.splitlines(), 1) if line.startswith(text)]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "start"),
+    [
+        (("title",), "title"),
+        (("evaluation",), "[evaluation]"),
+        (("evaluation", "text"), "text"),
+        (("evaluation", "literal"), "literal"),
+        (("evaluation", "list"), "list"),
+        (("evaluation", "n"), "n = 3"),
+        (("evaluation", "quoted.key"), '"quoted.key"'),
+        (("evaluation", "single"), "'single'"),
+        (("evaluation", "single", "part"), "'single'"),
+        (("evaluation", "when"), "when"),
+        (("model", "headers"), "headers"),
+        (("model", "headers", "A"), "headers"),
+        (("model", "headers", "B C"), "headers"),
+        (("model", "headers", "nested", "d", "e"), "headers"),
+        (("model", "client"), "client"),
+        (("model", "open", "first"), "  first"),
+        (("model", "open", "second"), "  second"),
+        (("model", "open", "third"), "  third"),
+        (("model", "quotes"), "quotes"),
+        (("model", "after"), "after"),
+        (("gate", "rewards:exact", "mean"), "mean"),
+        (("gate", "rewards:exact"), '[gate."rewards:exact"]'),
+    ],
+)
+def test_a_key_is_found_where_it_stands(keys: tuple[str, ...], start: str) -> None:
+    assert Lines(TRICKY).of(*keys) == line_of(start)
+
+
+def test_a_table_stands_at_its_own_header_not_at_that_of_a_table_below_it() -> None:
+    assert Lines(TRICKY).of("gate") == line_of("[gate]")
+
+
+def test_a_table_that_is_only_gone_through_stands_where_it_is_first_named() -> None:
+    assert Lines("\n[a.b.c]\nd.e = 1\n").of("a", "b") == 2
+
+
+def test_of_tables_in_an_array_the_first_counts() -> None:
+    lines = Lines("\n[[eval]]\nname = 1\n[[eval]]\nname = 2\n")
+    assert (lines.of("eval"), lines.of("eval", "name")) == (2, 3)
+
+
+def test_keys_inside_an_array_are_not_taken_for_keys_of_the_table() -> None:
+    assert Lines("[evaluation]\nlist = [\n{n = 1},\n]\n").of("evaluation", "n") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"), [(("model", "nothing"), 2), (("model", "headers", "X"), 3), (("nothing", "at", "all"), 1)]
+)
+def test_a_key_that_is_not_there_is_where_its_table_is_or_line_1(keys: tuple[str, ...], line: int) -> None:
+    assert Lines("# top\n[model]\nheaders = {}\n").of(*keys) == line
+
+
+def test_windows_line_ends_are_counted_once() -> None:
+    assert Lines("[a]\r\nb = '''\r\n\r\n'''\r\nc = 1\r\n").of("a", "c") == 5
+
+
+def test_escapes_in_quoted_keys_are_read() -> None:
+    assert Lines('[a]\nx = 1\n"b\\u0041" = 2\n').of("a", "bA") == 3
+
+
+def test_what_cannot_be_scanned_falls_back_to_what_was_found_before() -> None:
+    lines = Lines("[a]\nb = 1\nc = \n[d]\n")
+    assert (lines.of("a", "b"), lines.of("d")) == (2, 1)
+
+
+def test_nesting_beyond_the_stack_falls_back_to_what_was_found_before() -> None:
+    assert Lines("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n").of("a", "b") == 2

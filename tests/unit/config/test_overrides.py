@@ -1,0 +1,190 @@
+"""Values typed outside the file: parsed by the key's kind, in place of the file's, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis.config.tables import Selection
+
+Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "expected", "said"),
+    [
+        ("evaluation", "n", "5", 5, "n = 5 (--x)"),
+        ("evaluation", "n", 5, 5, "n = 5 (--x)"),
+        ("evaluation", "pass_threshold", "0.5", 0.5, "pass_threshold = 0.5 (--x)"),
+        ("evaluation", "pass_threshold", 1, 1.0, "pass_threshold = 1 (--x)"),
+        ("experiment", "model_path", "openai/x", "openai/x", 'model_path = "openai/x" (--x)'),
+        ("model", "client", "openai", "openai", 'client = "openai" (--x)'),
+        ("model", "headers", '{A = "s3cr3t"}', {"A": "s3cr3t"}, "headers = ... (--x)"),
+        ("sampling", "stop", "END", ("END",), 'stop = ["END"] (--x)'),
+        ("sampling", "stop", '["a", "b"]', ("a", "b"), 'stop = ["a", "b"] (--x)'),
+        ("sampling", "extra_body", "{a = 1}", {"a": 1}, "extra_body = {a = 1} (--x)"),
+        ("scoring", "eval_fns", "a:b", ("a:b",), 'eval_fns = ["a:b"] (--x)'),
+        ("scoring", "eval_fns", ["a:b", "c:d"], ("a:b", "c:d"), 'eval_fns = ["a:b", "c:d"] (--x)'),
+        ("limits", "max_errors", "3", 3, "max_errors = 3 (--x)"),
+        ("limits", "max_errors", "5%", 0.05, 'max_errors = "5%" (--x)'),
+    ],
+)
+def test_an_override_is_parsed_by_its_key_and_said(
+    load_table: Load, table: str, key: str, value: object, expected: object, said: str
+) -> None:
+    config = load_table(table, "", Override(table, key, value, "--x"))
+    assert getattr(getattr(config, table), key) == expected
+    assert config.overridden == (said,)
+
+
+def test_an_override_goes_before_the_file(load_table: Load) -> None:
+    assert load_table("evaluation", "n = 2", Override("evaluation", "n", "5", "--osmosis-n")).evaluation.n == 5
+
+
+def test_of_two_overrides_of_one_key_the_last_holds_and_is_said_alone(load_table: Load) -> None:
+    config = load_table(
+        "evaluation",
+        "n = 2",
+        Override("evaluation", "n", "5", "PYTEST_OSMOSIS_N"),
+        Override("evaluation", "n", "6", "--osmosis-n"),
+    )
+    assert (config.evaluation.n, config.overridden) == (6, ("n = 6 (--osmosis-n)",))
+
+
+def test_a_variable_can_be_set(load_table: Load) -> None:
+    config = load_table("env", 'A = "x"', Override("env", "B", "1", "--x"))
+    assert config.env == {"A": "x", "B": "1"}
+
+
+def test_a_gate_can_be_set(load_table: Load) -> None:
+    config = load_table("gate", "", Override("gate", "pass_rate", "{min = 0.5}", "--x"))
+    assert (config.gates[0].minimum, config.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
+
+
+def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
+    config = load(
+        '[experiment]\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n',
+        Override("experiment", "model_path", "m", "--osmosis-model"),
+    )
+    assert config.experiment.model_path == "m"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "expected"),
+    [
+        ("evaluation", "n", "0", '--x: must be an integer of at least 1, got "0"'),
+        ("evaluation", "n", "five", '--x: must be an integer of at least 1, got "five"'),
+        ("evaluation", "n", "1.5", '--x: must be an integer of at least 1, got "1.5"'),
+        ("evaluation", "n", "all", '--x: must be an integer of at least 1, got "all"'),
+        ("evaluation", "n", True, "--x: must be an integer of at least 1, got true"),
+        ("evaluation", "limit", "0", '--x: must be an integer of at least 1, or "all", got "0"'),
+        ("evaluation", "pass_threshold", "inf", '--x: must be a finite number, got "inf"'),
+        ("evaluation", "pass_threshold", "high", '--x: must be a finite number, got "high"'),
+        (
+            "model",
+            "headers",
+            "{A = 1}",
+            "--x: A: must be a string without line breaks, got 1",
+        ),
+        ("model", "headers", "s3cr3t", "--x: must be a table of header names to strings, got a string"),
+        ("scoring", "eval_fns", "exact", '--x: each must be "module:function", got "exact"'),
+        ("scoring", "rubric", "be kind", "--x: not supported yet; leave it out"),
+        (
+            "scoring",
+            "decide",
+            "some",
+            '--x: must be "all", "any" or one function, got "some" '
+            '(valid: "all", "any", "rewards:exact", "rewards:close")',
+        ),
+        (
+            "secrets",
+            "requird",
+            "[]",
+            '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
+        ),
+        ("gate", "pass_at_3", "1", "--x: [gate] pass_at_3: not supported yet; leave it out"),
+        ("prices", "x", "1", "--x: [prices]: not supported yet; leave it out"),
+        (
+            "modl",
+            "x",
+            "1",
+            "--x: [modl]: unknown table, did you mean [model]? (valid: experiment, evaluation, advanced, env, "
+            "secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)",
+        ),
+        (
+            "env",
+            "low",
+            "1",
+            '--x: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "low"',
+        ),
+    ],
+)
+def test_a_bad_override_is_told_by_its_origin(
+    table_problems: Problems, table: str, key: str, value: object, expected: str
+) -> None:
+    assert table_problems("experiment", "", Override(table, key, value, "--x")) == [expected]
+
+
+def test_every_bad_override_is_told_after_the_files_problems(table_problems: Problems) -> None:
+    overrides = [Override("evaluation", "n", "0", "--osmosis-n"), Override("agent", "max_turns", "x", "--y")]
+    assert table_problems("evaluation", "batch_size = 0", *overrides) == [
+        "2: [evaluation] batch_size: must be an integer of at least 1, got 0",
+        '--osmosis-n: must be an integer of at least 1, got "0"',
+        '--y: must be an integer of at least 1, got "x"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides", "expected", "said"),
+    [
+        ("limit = 5", [("evaluation", "limit", "all")], Selection(limit="all"), ['limit = "all" (--x)']),
+        ("limit = 5", [("evaluation", "limit", "7")], Selection(limit=7), ["limit = 7 (--x)"]),
+        ("limit = 5", [("data", "rows", "3,4")], Selection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
+        ("limit = 5", [("data", "offset", "2")], Selection(offset=2, limit="all"), ["offset = 2 (--x)"]),
+        (
+            "limit = 5",
+            [("evaluation", "limit", "7"), ("data", "rows", "all")],
+            Selection(rows="all"),
+            ['rows = "all" (--x)'],
+        ),
+        ("n = 2", [("evaluation", "n", "3")], Selection(), ["n = 3 (--x)"]),
+        ("limit = 5", [("evaluation", "n", "3")], Selection(limit=5), ["n = 3 (--x)"]),
+    ],
+)
+def test_the_highest_level_that_selects_gives_the_whole_selection(
+    load_table: Load,
+    file: str,
+    overrides: list[tuple[str, str, str]],
+    expected: Selection,
+    said: list[str],
+) -> None:
+    config = load_table("evaluation", file, *(Override(*override, "--x") for override in overrides))
+    assert (config.selection, config.overridden) == (expected, tuple(said))
+
+
+def test_a_typed_limit_leaves_rows_of_the_file_aside(load_table: Load) -> None:
+    config = load_table("data", 'rows = "3"\noffset = 1', Override("evaluation", "limit", "7", "--x"))
+    assert config.selection == Selection(limit=7)
+
+
+def test_typed_paths_start_in_the_current_folder_and_may_leave_the_workspace(load_table: Load, workspace: Path) -> None:
+    config = load_table(
+        "output",
+        "",
+        Override("data", "path", "../outside.jsonl", "--osmosis-dataset"),
+        Override("output", "results", "../r.json", "--osmosis-output"),
+        Override("output", "dir", "runs", "--x"),
+    )
+    assert config.data.path == str(workspace.parent / "outside.jsonl")
+    assert config.output.results == str(workspace.parent / "r.json")
+    assert config.output.dir == str(workspace / "runs")
+
+
+def test_a_typed_dataset_that_is_not_there_is_told_by_its_origin(table_problems: Problems) -> None:
+    assert table_problems("output", "", Override("data", "path", "none.csv", "--osmosis-dataset")) == [
+        '--osmosis-dataset: must be an existing file, got "none.csv" (looked for none.csv)'
+    ]

@@ -1,0 +1,159 @@
+"""Values of secrets: from a dotenv file, then from the environment; all that is wrong at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from pytest_osmosis.config import resolve_secrets
+from pytest_osmosis.errors import ConfigError
+
+
+def no_stdin() -> str:
+    raise AssertionError("stdin was read")
+
+
+def problems_of(
+    names: list[str],
+    secrets_file: Path | Literal["-"] | None = None,
+    environ: dict[str, str] | None = None,
+    read_stdin: Callable[[], str] = no_stdin,
+) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        resolve_secrets(names, secrets_file, environ or {}, read_stdin)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.fixture
+def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> Path:
+        path = tmp_path / "secrets.env"
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=x", "x"),
+        ("export A=x", "x"),
+        ("  export \t A = x ", "x"),
+        ("A=x y", "x y"),
+        ("A=x # a comment", "x"),
+        ("A=x#y", "x#y"),
+        ("A=#x", "#x"),
+        ("A=x=y", "x=y"),
+        ("A='x # y'", "x # y"),
+        (r"A='x\ny'", r"x\ny"),
+        ("A='x' # a comment", "x"),
+        ('A="x # y"', "x # y"),
+        (r'A="x\ny\tz\"q\"\\"', 'x\ny\tz"q"\\'),
+        ('A="x"# a comment', "x"),
+        ("A=$B${C}", "$B${C}"),
+        ('A="$B"', "$B"),
+        ("A=it's", "it's"),
+        ("A=x\r", "x"),
+        ("\ufeffA=x", "x"),
+        ("A=old\nA=x", "x"),
+        ("# a comment\n\n  # another\nA=x", "x"),
+    ],
+)
+def test_a_line_of_a_secrets_file_is_read(dotenv: Callable[[str], Path], line: str, value: str) -> None:
+    assert resolve_secrets(["A"], dotenv(line), {}, no_stdin) == {"A": value}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("s3cr3t", 'must be KEY=VALUE, "export KEY=VALUE", a comment or blank'),
+        ("export s3cr3t", 'must be KEY=VALUE, "export KEY=VALUE", a comment or blank'),
+        ("1A=s3cr3t", 'must be KEY=VALUE, "export KEY=VALUE", a comment or blank'),
+        (
+            'B="s3cr3t',
+            'the quoted value must end with " on the same line, with nothing but a comment after it '
+            r"(a line break is written \n, in double quotes)",
+        ),
+        (
+            "B='s3cr3t' more",
+            "the quoted value must end with ' on the same line, with nothing but a comment after it "
+            r"(a line break is written \n, in double quotes)",
+        ),
+        (
+            r'B="s3cr3t\d"',
+            r"unknown escape in a double-quoted value (valid: \n, \t, \", \\); "
+            "single quotes take a value literally",
+        ),
+        ("B=s3cr3t\0", "B: the value holds a NUL character, which an environment variable cannot"),
+    ],
+)
+def test_a_bad_line_is_named_without_its_content(dotenv: Callable[[str], Path], line: str, problem: str) -> None:
+    assert problems_of(["A"], dotenv(f"# first\nA=x\n{line}\n")) == [f"secrets.env:3: {problem}"]
+
+
+def test_every_bad_line_and_every_missing_name_is_said_at_once(dotenv: Callable[[str], Path]) -> None:
+    assert problems_of(["A", "B", "C"], dotenv("bad\nB=x\nworse\n")) == [
+        'secrets.env:1: must be KEY=VALUE, "export KEY=VALUE", a comment or blank',
+        'secrets.env:3: must be KEY=VALUE, "export KEY=VALUE", a comment or blank',
+        "secret A: missing or empty in secrets.env and in the environment; "
+        "add a line A=... to secrets.env, or export A",
+        "secret C: missing or empty in secrets.env and in the environment; "
+        "add a line C=... to secrets.env, or export C",
+    ]
+
+
+def test_without_a_file_the_missing_names_say_how_to_set_them() -> None:
+    assert problems_of(["A"]) == [
+        "secret A: missing or empty in the environment; "
+        "export A=..., or give --osmosis-secrets-file=FILE with a line A=..."
+    ]
+
+
+def test_the_file_comes_before_the_environment(dotenv: Callable[[str], Path]) -> None:
+    environ = {"A": "environment", "B": "environment"}
+    assert resolve_secrets(["A", "B"], dotenv("A=file"), environ, no_stdin) == {"A": "file", "B": "environment"}
+
+
+def test_only_what_was_asked_for_is_given(dotenv: Callable[[str], Path]) -> None:
+    assert resolve_secrets(["A"], dotenv("A=x\nB=y"), {"C": "z"}, no_stdin) == {"A": "x"}
+
+
+def test_an_empty_value_in_the_file_leaves_it_to_the_environment(dotenv: Callable[[str], Path]) -> None:
+    assert resolve_secrets(["A"], dotenv("A="), {"A": "x"}, no_stdin) == {"A": "x"}
+
+
+def test_a_value_that_is_empty_everywhere_is_missing(dotenv: Callable[[str], Path]) -> None:
+    assert len(problems_of(["A", "B"], dotenv("A=''\nB= # a comment"), {"A": ""})) == 2
+
+
+def test_stdin_is_read_for_a_dash() -> None:
+    assert resolve_secrets(["A"], "-", {}, lambda: "A=x\n") == {"A": "x"}
+
+
+def test_a_bad_line_from_stdin_is_named() -> None:
+    assert problems_of([], "-", read_stdin=lambda: "\nbad") == [
+        'stdin:2: must be KEY=VALUE, "export KEY=VALUE", a comment or blank'
+    ]
+
+
+def test_no_names_and_no_file_need_nothing() -> None:
+    assert resolve_secrets([], None, {}, no_stdin) == {}
+
+
+def test_a_file_that_is_not_there_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert problems_of(["A", "B"], tmp_path / "none.env") == [
+        "none.env: the secrets file cannot be read: No such file or directory"
+    ]
+
+
+def test_a_file_that_is_not_utf8_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secrets.env").write_bytes(b"A=\xff")
+    assert problems_of(["A"], tmp_path / "secrets.env") == ["secrets.env: the secrets file must be UTF-8 text"]

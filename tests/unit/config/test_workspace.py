@@ -1,0 +1,68 @@
+"""Where a config's relative paths start, and how paths are written in messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import workspace_of
+from pytest_osmosis.config.workspace import inside, shown
+
+
+@pytest.mark.parametrize(
+    ("path", "workspace"),
+    [
+        ("/w/configs/eval/x.toml", "/w"),
+        ("/w/configs/x.toml", "/w"),
+        ("/w/configs/eval/deep/er/x.toml", "/w"),
+        ("/w/configs/one/configs/eval/x.toml", "/w/configs/one"),
+        ("/w/evals/x.toml", "/w/evals"),
+        ("/w/configs.d/x.toml", "/w/configs.d"),
+    ],
+)
+def test_the_workspace_is_above_the_nearest_configs_folder_else_the_files_own(path: str, workspace: str) -> None:
+    assert workspace_of(Path(path)) == Path(workspace)
+
+
+def test_a_relative_path_starts_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert workspace_of(Path("configs/eval/x.toml")) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("current", "path", "expected"),
+    [
+        ("w", "w/configs/x.toml", "configs/x.toml"),
+        ("w/a", "w/configs/x.toml", "../configs/x.toml"),
+        ("w/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z", "w/x.toml", None),
+    ],
+)
+def test_paths_are_shown_from_the_current_folder_where_that_is_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, path: str, expected: str | None
+) -> None:
+    (tmp_path / current).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / current)
+    assert shown(tmp_path / path) == (expected or str(tmp_path / path))
+
+
+def test_inside_follows_symlinks(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "out.txt").write_text("")
+    (home / "in.txt").write_text("")
+    (home / "link_out").symlink_to(tmp_path / "out.txt")
+    (home / "link_in").symlink_to(home / "in.txt")
+    assert inside(home, "link_out") is None
+    assert inside(home, "link_in") == (home / "in.txt").resolve()
+
+
+@pytest.mark.parametrize("path", ["../out.txt", "/etc/hostname", "a/../../x"])
+def test_what_leads_out_is_not_inside(tmp_path: Path, path: str) -> None:
+    assert inside(tmp_path, path) is None
+
+
+def test_a_workspace_that_is_itself_reached_through_a_symlink_holds_its_files(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert inside(tmp_path / "link", "x.txt") == (tmp_path / "real" / "x.txt").resolve()

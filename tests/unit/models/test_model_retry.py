@@ -1,0 +1,470 @@
+"""The retry policy and the probe, with the real client against a real server: how many requests, and how each ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from random import Random
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models import create, probe
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
+from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
+from pytest_osmosis.models.targets import ModelTarget
+from tests import servers
+from tests.servers import Behaviour, ChatServer
+
+QUICK = RetryPolicy(max_retries=4, first_s=0.001)
+GOOD = servers.reply("42")
+
+
+@dataclass
+class Waits:
+    """Records each wait for a retry, and whether one is going on."""
+
+    delays: list[float] = field(default_factory=list)
+    waiting: bool = False
+
+    @asynccontextmanager
+    async def __call__(self, delay_s: float) -> AsyncIterator[None]:
+        self.delays.append(delay_s)
+        self.waiting = True
+        try:
+            yield
+        finally:
+            self.waiting = False
+
+
+class Countdown:
+    """Time that is left, going down on the real clock from the first look."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        self._end = self._end or now + self._seconds
+        return self._end - now
+
+
+@asynccontextmanager
+async def model_of(base_url: str) -> AsyncIterator[Model]:
+    model = create(ModelTarget("server", "m", base_url), {}, 4)
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+async def answered(
+    server: ChatServer,
+    waits: Waits | None = None,
+    *,
+    policy: RetryPolicy = QUICK,
+    left_s: float | None = None,
+    timeout_s: float = 5.0,
+) -> Answered:
+    async with model_of(server.base_url) as model:
+        return await chat(
+            model,
+            ChatRequest(messages=[{"role": "user", "content": "hi"}], timeout_s=timeout_s),
+            policy=policy,
+            remaining_s=(lambda: None) if left_s is None else Countdown(left_s),
+            waiting=waits or Waits(),
+            rng=Random(0),
+        )
+
+
+async def failure(
+    server: ChatServer,
+    waits: Waits | None = None,
+    *,
+    policy: RetryPolicy = QUICK,
+    left_s: float | None = None,
+    timeout_s: float = 5.0,
+) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await answered(server, waits, policy=policy, left_s=left_s, timeout_s=timeout_s)
+    return caught.value
+
+
+# -- how often -----------------------------------------------------------------------------------------------
+
+
+async def test_a_good_answer_is_one_request() -> None:
+    waits = Waits()
+    with ChatServer(GOOD) as server:
+        found = await answered(server, waits)
+    assert (found.reply.content, found.retries, len(server.requests), waits.delays) == ("42", 0, 1, [])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        servers.status(408),
+        servers.status(409),
+        servers.status(429),
+        servers.status(500),
+        servers.status(503),
+        servers.html(),
+        servers.half_json(),
+        servers.body(""),
+        servers.cut_connection(),
+        servers.cut_body(),
+    ],
+    ids=["408", "409", "429", "500", "503", "html", "half-json", "empty", "cut-connection", "cut-body"],
+)
+async def test_what_may_pass_is_sent_again_until_it_is_answered(bad: Behaviour) -> None:
+    waits = Waits()
+    with ChatServer(bad, bad, GOOD) as server:
+        found = await answered(server, waits)
+    assert (found.reply.content, found.retries, len(server.requests)) == ("42", 2, 3)
+    assert len(waits.delays) == 2
+
+
+async def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
+    with ChatServer(servers.never(), GOOD) as server:
+        found = await answered(server, timeout_s=0.2)
+    assert (found.reply.content, found.retries, len(server.requests)) == ("42", 1, 2)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        servers.status(400, servers.OVERFLOW),
+        servers.status(401),
+        servers.status(402),
+        servers.status(403),
+        servers.status(404),
+        servers.status(422),
+        servers.status(429, servers.QUOTA, retry_after="1"),
+        servers.redirect("http://elsewhere.invalid/"),
+        servers.data({"choices": []}),
+    ],
+    ids=["overflow", "401", "402", "403", "404", "422", "quota", "redirect", "no-choices"],
+)
+async def test_what_will_not_pass_is_one_request(bad: Behaviour) -> None:
+    waits = Waits()
+    with ChatServer(bad) as server:
+        error = await failure(server, waits)
+    assert (len(server.requests), waits.delays, error.retries) == (1, [], 0)
+
+
+@pytest.mark.parametrize("max_retries", [0, 1, 4])
+async def test_what_outlasts_the_retries_is_the_last_error_and_counts_them(max_retries: int) -> None:
+    with ChatServer(servers.status(500), servers.status(503)) as server:
+        error = await failure(server, policy=RetryPolicy(max_retries, first_s=0.001))
+    assert len(server.requests) == 1 + max_retries
+    assert (error.boundary, error.retries) == ("provider", max_retries)
+    assert error.status == (503 if max_retries else 500)
+
+
+async def test_an_error_that_no_retry_helps_ends_the_retries() -> None:
+    with ChatServer(servers.status(500), servers.status(400)) as server:
+        error = await failure(server)
+    assert (len(server.requests), error.status, error.boundary, error.retries) == (2, 400, "model", 1)
+
+
+async def test_every_retry_sends_the_same_body() -> None:
+    with ChatServer(servers.status(500), GOOD) as server:
+        await answered(server)
+    assert server.bodies[0] == server.bodies[1]
+
+
+# -- how long ------------------------------------------------------------------------------------------------
+
+
+def test_waits_double_from_half_a_second_up_to_the_cap_less_up_to_half() -> None:
+    policy, error = RetryPolicy(), ModelError("x")
+    for retries, full in enumerate([0.5, 1, 2, 4, 8, 16, 30, 30]):
+        delays = [policy.delay_s(error, retries, Random(seed)) for seed in range(200)]
+        assert 0.5 * full <= min(delays) < 0.6 * full
+        assert 0.9 * full < max(delays) <= full
+
+
+def test_a_wait_stays_at_the_cap_after_any_number_of_retries() -> None:
+    assert RetryPolicy().delay_s(ModelError("x"), 10_000, Random(0)) <= 30
+
+
+def test_retry_after_is_waited_for_and_a_little_longer() -> None:
+    error = ModelError("x", retry_after_s=100.0)
+    delays = [RetryPolicy().delay_s(error, 0, Random(seed)) for seed in range(200)]
+    assert 100 <= min(delays) < max(delays) <= 110
+
+
+def test_a_retry_after_of_zero_is_no_reason_to_hurry() -> None:
+    assert RetryPolicy().delay_s(ModelError("x", retry_after_s=0.0), 0, Random(0)) >= 0.25
+
+
+@pytest.mark.parametrize("headers", [{"retry_after_ms": "60"}, {"retry_after": "0.06"}])
+async def test_the_servers_wait_is_kept_between_requests(headers: dict[str, str]) -> None:
+    waits = Waits()
+    start = time.monotonic()
+    with ChatServer(servers.status(429, **headers), GOOD) as server:
+        await answered(server, waits)
+    assert 0.06 <= waits.delays[0] <= 0.066
+    assert time.monotonic() - start >= 0.06
+
+
+async def test_a_date_in_retry_after_is_a_wait_until_then() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    with ChatServer(servers.status(429, retry_after=date)) as server:
+        error = await failure(server, left_s=30)
+    assert error.retry_after_s == pytest.approx(3600, abs=30)
+    assert len(server.requests) == 1
+
+
+async def test_the_wait_is_spent_in_the_callers_hands() -> None:
+    waits = Waits()
+    during = []
+
+    class Watched:
+        """Notes whether a wait is going on whenever it is asked."""
+
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            during.append(waits.waiting)
+            if len(during) < 3:
+                raise ModelError("busy", retryable=True)
+            return ChatReply({"role": "assistant", "content": "42"})
+
+        async def close(self) -> None:
+            """Nothing to close."""
+
+    await chat(
+        Watched(),
+        ChatRequest(messages=[]),
+        policy=QUICK,
+        remaining_s=lambda: None,
+        waiting=waits,
+        rng=Random(0),
+    )
+    assert during == [False, False, False]
+    assert len(waits.delays) == 2
+
+
+# -- deadlines -----------------------------------------------------------------------------------------------
+
+
+async def test_a_retry_after_beyond_the_deadline_fails_at_once() -> None:
+    waits = Waits()
+    start = time.monotonic()
+    with ChatServer(servers.status(429, retry_after="86400")) as server:
+        error = await failure(server, waits, left_s=12.0)
+    assert time.monotonic() - start < 5
+    assert (len(server.requests), waits.delays) == (1, [])
+    assert (error.boundary, error.retryable, error.status, error.retries) == ("provider", False, 429, 0)
+    assert "429 Too Many Requests: scripted 429; asked to wait 86400 s, " in str(error)
+    assert str(error).endswith(" s are left")
+
+
+async def test_retries_before_a_wait_that_is_too_long_are_counted() -> None:
+    with ChatServer(servers.status(500), servers.status(429, retry_after="86400")) as server:
+        error = await failure(server, left_s=12.0)
+    assert (len(server.requests), error.status, error.retries) == (2, 429, 1)
+
+
+async def test_a_backoff_beyond_the_deadline_fails_at_once() -> None:
+    waits = Waits()
+    with ChatServer(servers.status(503)) as server:
+        error = await failure(server, waits, policy=RetryPolicy(first_s=100, cap_s=100), left_s=5.0)
+    assert (len(server.requests), waits.delays) == (1, [])
+    assert (error.boundary, error.retryable, error.status) == ("provider", False, 503)
+    assert "scripted 503; the next retry would be in " in str(error)
+
+
+async def test_a_systemic_error_stays_systemic_when_the_deadline_ends_its_retries() -> None:
+    async with model_of(f"http://127.0.0.1:{unused_port()}/v1") as model:
+        with pytest.raises(ModelError) as caught:
+            await chat(
+                model,
+                ChatRequest(messages=[]),
+                policy=RetryPolicy(first_s=100, cap_s=100),
+                remaining_s=lambda: 5.0,
+                waiting=Waits(),
+                rng=Random(0),
+            )
+    assert caught.value.systemic == "until_success"
+
+
+async def test_a_deadline_that_passes_while_a_request_is_open_is_the_providers() -> None:
+    start = time.monotonic()
+    with ChatServer(servers.never()) as server:
+        error = await failure(server, left_s=0.2, timeout_s=60.0)
+    assert 0.2 <= time.monotonic() - start < 5
+    assert (len(server.requests), error.boundary, error.retryable) == (1, "provider", False)
+    assert str(error) == "no answer within 0.2 s; no time is left for a retry"
+
+
+async def test_a_client_that_is_kept_busy_is_still_stopped_by_the_timeout() -> None:
+    with ChatServer(servers.dripping(5.0)) as server:
+        error = await failure(server, policy=RetryPolicy(max_retries=0), timeout_s=0.2)
+    assert str(error) == "no answer within 0.2 s"
+    assert (error.boundary, error.systemic, len(server.requests)) == ("provider", "no", 1)
+
+
+async def test_without_time_nothing_is_sent() -> None:
+    with ChatServer(GOOD) as server:
+        error = await failure(server, left_s=0.0)
+    assert server.requests == []
+    assert (str(error), error.boundary, error.retryable) == ("no time is left for the request", "provider", False)
+
+
+async def test_a_deadline_that_passes_in_a_wait_tells_what_was_waited_for() -> None:
+    left = iter([10.0, 10.0, -1.0])
+    with ChatServer(servers.status(503)) as server:
+        async with model_of(server.base_url) as model:
+            with pytest.raises(ModelError) as caught:
+                await chat(
+                    model,
+                    ChatRequest(messages=[]),
+                    policy=QUICK,
+                    remaining_s=lambda: next(left),
+                    waiting=Waits(),
+                    rng=Random(0),
+                )
+    assert len(server.requests) == 1
+    assert "scripted 503; no time is left for the request" in str(caught.value)
+    assert (caught.value.boundary, caught.value.retries) == ("provider", 1)
+
+
+async def test_the_request_is_given_no_more_than_the_time_that_is_left() -> None:
+    given = []
+
+    class Listening:
+        """Notes the timeout that it is given."""
+
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            given.append(request.timeout_s)
+            return ChatReply({"role": "assistant", "content": "42"})
+
+        async def close(self) -> None:
+            """Nothing to close."""
+
+    for left_s in (3.0, 30.0, None):
+        await chat(
+            Listening(),
+            ChatRequest(messages=[], timeout_s=9.0),
+            policy=QUICK,
+            remaining_s=lambda left_s=left_s: left_s,  # type: ignore[misc]
+            waiting=Waits(),
+            rng=Random(0),
+        )
+    assert given == [3.0, 9.0, 9.0]
+
+
+async def test_cancelling_ends_an_open_request() -> None:
+    with ChatServer(servers.never()) as server:
+        task = asyncio.create_task(answered(server, timeout_s=60.0))
+        await asyncio.to_thread(server.wait_for, lambda server: server.in_flight == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(server.wait_for, lambda server: server.in_flight == 0)
+    assert len(server.requests) == 1
+
+
+async def test_cancelling_ends_a_wait() -> None:
+    waits = Waits()
+    with ChatServer(servers.status(429, retry_after="60")) as server:
+        task = asyncio.create_task(answered(server, waits))
+        await asyncio.to_thread(server.wait_for, lambda _server: waits.waiting)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (len(server.requests), waits.waiting) == (1, False)
+
+
+# -- the probe -----------------------------------------------------------------------------------------------
+
+
+async def probed(server: ChatServer, timeout_s: float = 5.0) -> ModelError | None:
+    async with model_of(server.base_url) as model:
+        return await probe(model, timeout_s=timeout_s)
+
+
+async def test_the_probe_is_one_tiny_request() -> None:
+    with ChatServer(GOOD) as server:
+        assert await probed(server) is None
+    assert server.bodies == [
+        {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 16},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "systemic"), [(401, "always"), (402, "always"), (403, "until_success"), (404, "until_success")]
+)
+async def test_the_probe_reports_what_would_stop_every_request(code: int, systemic: str) -> None:
+    with ChatServer(servers.status(code)) as server:
+        error = await probed(server)
+    assert error is not None
+    assert (error.status, error.systemic, len(server.requests)) == (code, systemic, 1)
+
+
+async def test_the_probe_reports_an_exhausted_quota() -> None:
+    with ChatServer(servers.status(429, servers.QUOTA)) as server:
+        error = await probed(server)
+    assert error is not None
+    assert (error.systemic, len(server.requests)) == ("always", 1)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        servers.status(429, retry_after="60"),
+        servers.status(500),
+        servers.status(400),
+        servers.html(),
+        servers.data({"choices": []}),
+        servers.cut_connection(),
+        servers.never(),
+    ],
+    ids=["429", "500", "400", "html", "no-choices", "cut", "never"],
+)
+async def test_the_probe_ignores_what_may_pass_or_is_the_models(behaviour: Behaviour) -> None:
+    with ChatServer(behaviour) as server:
+        assert await probed(server, timeout_s=0.5) is None
+    assert len(server.requests) == 1
+
+
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+async def test_the_probe_tries_an_unreachable_server_once_more() -> None:
+    async with model_of(f"http://127.0.0.1:{unused_port()}/v1") as model:
+        start = time.monotonic()
+        error = await probe(model)
+    assert error is not None
+    assert (error.systemic, error.retryable) == ("until_success", True)
+    assert time.monotonic() - start >= 0.5
+
+
+async def test_the_probe_finds_a_server_that_was_about_to_start() -> None:
+    class Starting:
+        """Is there the second time that it is asked."""
+
+        asked = 0
+
+        async def chat(self, _request: ChatRequest) -> ChatReply:
+            self.asked += 1
+            if self.asked == 1:
+                raise ModelError("cannot reach it", retryable=True, systemic="until_success")
+            return ChatReply({"role": "assistant", "content": "42"})
+
+        async def close(self) -> None:
+            """Nothing to close."""
+
+    model = Starting()
+    assert await probe(model) is None
+    assert model.asked == 2

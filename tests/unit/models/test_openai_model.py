@@ -1,0 +1,595 @@
+"""The openai client against a real server: what is sent, what is read, and what every odd answer becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ConfigError, ModelError
+from pytest_osmosis.models import create
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.targets import resolve
+from tests import servers
+from tests.servers import Behaviour, ChatServer
+
+KEY = "sk-a-key-of-some-length"
+PROMPT: list[Message] = [{"role": "user", "content": "17 * 23"}]
+TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"type": "object"}}}
+
+
+@asynccontextmanager
+async def model_at(
+    base_url: str,
+    *,
+    key: str | None = None,
+    path: str = "Qwen/Qwen3-8B",
+    headers: Mapping[str, str] | None = None,
+    max_in_flight: int = 4,
+) -> AsyncIterator[Model]:
+    table = ModelTable(base_url=base_url, api_key_env="MY_KEY" if key else None, headers=headers or {})
+    environ = {"MY_KEY": key} if key else {}
+    model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
+    request = ChatRequest(**{"messages": PROMPT, "timeout_s": 5.0, **fields})
+    async with model_at(server.base_url, key=key) as model:
+        return await model.chat(request)
+
+
+async def reply_of(behaviour: Behaviour) -> ChatReply:
+    with ChatServer(behaviour) as server:
+        return await ask(server)
+
+
+async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError:
+    """The error of one request, which must have been one request only."""
+    with ChatServer(behaviour) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server, key)
+    assert len(server.requests) == 1
+    return caught.value
+
+
+def kind(error: ModelError) -> tuple[str, bool, str, int | None]:
+    return error.boundary, error.retryable, error.systemic, error.status
+
+
+# -- what is sent --------------------------------------------------------------------------------------------
+
+
+async def test_the_body_holds_the_model_as_written_and_the_messages_and_nothing_else() -> None:
+    with ChatServer() as server:
+        await ask(server)
+    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT}]
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].headers["content-type"] == "application/json"
+
+
+async def test_tools_seed_and_sampling_with_its_extra_keys_are_sent() -> None:
+    sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ("END",), "min_p": 0.1}
+    with ChatServer() as server:
+        await ask(server, tools=[TOOL], seed=7, sampling=sampling, run="row3-run1")
+    assert server.bodies == [
+        {
+            "model": "Qwen/Qwen3-8B",
+            "messages": PROMPT,
+            "tools": [TOOL],
+            "seed": 7,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_tokens": 64,
+            "stop": ["END"],
+            "min_p": 0.1,
+        }
+    ]
+
+
+async def test_seed_zero_is_a_seed() -> None:
+    with ChatServer() as server:
+        await ask(server, seed=0)
+    assert server.bodies[0]["seed"] == 0
+
+
+async def test_the_history_goes_back_as_it_came() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
+    history = [
+        *PROMPT,
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
+        {"role": "tool", "tool_call_id": "c", "content": "391"},
+    ]
+    with ChatServer() as server:
+        await ask(server, messages=history)
+    assert server.bodies[0]["messages"] == history
+
+
+async def test_a_lone_surrogate_in_the_history_can_be_sent() -> None:
+    with ChatServer() as server:
+        await ask(server, messages=[{"role": "user", "content": "a\ud800b"}])
+    assert server.bodies[0]["messages"][0]["content"] == "a\ud800b"
+
+
+@pytest.mark.parametrize("content", [object(), float("nan")])
+async def test_a_message_that_is_no_json_is_the_callers_error_and_is_not_sent(content: object) -> None:
+    with ChatServer() as server:
+        with pytest.raises((TypeError, ValueError)):
+            await ask(server, messages=[{"role": "user", "content": content}])
+    assert server.requests == []
+
+
+async def test_without_api_key_env_no_key_is_sent_whatever_the_environment_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "sk-admin-of-openai")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-of-openai")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-of-openai")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer of-openai\nX-Gateway: of-openai")
+    with ChatServer() as server:
+        await ask(server)
+    headers = server.requests[0].headers
+    assert "authorization" not in headers
+    assert [name for name, value in headers.items() if "of-openai" in value] == []
+
+
+async def test_the_named_key_is_sent_and_none_of_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer of-openai\nContent-Type: text/of-openai")
+    with ChatServer() as server:
+        await ask(server, key=f" {KEY}\n")
+    headers = server.requests[0].headers
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert [name for name, value in headers.items() if "of-openai" in value] == []
+
+
+async def test_openai_moved_by_its_variable_gets_its_key_and_organization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    with ChatServer() as server:
+        environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
+        model = create(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ, 1)
+        await model.chat(ChatRequest(messages=PROMPT))
+        await model.close()
+    headers = server.requests[0].headers
+    assert (headers["authorization"], headers["openai-organization"]) == (f"Bearer {KEY}", "org-1")
+    assert server.bodies[0]["model"] == "gpt-5-mini"
+
+
+async def test_configured_headers_are_sent_and_win() -> None:
+    with ChatServer() as server:
+        headers = {"X-Team": "evals", "authorization": "Basic abc", "User-Agent": "mine"}
+        async with model_at(server.base_url, key=KEY, headers=headers) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+    seen = server.requests[0].headers
+    assert (seen["x-team"], seen["authorization"], seen["user-agent"]) == ("evals", "Basic abc", "mine")
+
+
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(servers.reply("by proxy")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with model_at("http://model.invalid/v1") as model:
+            reply = await model.chat(ChatRequest(messages=PROMPT))
+    assert reply.content == "by proxy"
+    assert proxy.requests[0].headers["host"] == "model.invalid"
+
+
+async def test_as_many_requests_are_open_as_may_be_in_flight() -> None:
+    n = 120
+    with ChatServer(servers.held(servers.reply("42"))) as server:
+        async with model_at(server.base_url, max_in_flight=n) as model:
+            tasks = [asyncio.create_task(model.chat(ChatRequest(messages=PROMPT))) for _ in range(n)]
+            await asyncio.to_thread(server.wait_for, lambda server: server.in_flight == n)
+            server.release()
+            replies = await asyncio.gather(*tasks)
+    assert {reply.content for reply in replies} == {"42"}
+
+
+async def test_more_requests_than_connections_wait_their_turn() -> None:
+    with ChatServer(servers.slow(0.02, servers.reply("42"))) as server:
+        async with model_at(server.base_url, max_in_flight=2) as model:
+            await asyncio.gather(*(model.chat(ChatRequest(messages=PROMPT)) for _ in range(8)))
+    assert (len(server.requests), server.max_in_flight) == (8, 2)
+
+
+async def test_closing_twice_is_closing_once() -> None:
+    with ChatServer() as server:
+        async with model_at(server.base_url) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+            await model.close()
+
+
+def test_a_model_without_its_key_is_not_made() -> None:
+    target = resolve("openai/x", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        create(target, {"OPENAI_API_KEY": ""}, 1)
+
+
+async def test_the_demo_model_needs_no_server() -> None:
+    model = create(resolve("demo/arithmetic", ModelTable(), {}, where="x.toml:1"), {}, 1)
+    reply = await model.chat(ChatRequest(messages=PROMPT, run="row0-run0"))
+    await model.close()
+    assert "391" in reply.content
+
+
+# -- what is read --------------------------------------------------------------------------------------------
+
+
+async def test_a_normal_reply() -> None:
+    reply = await reply_of(servers.reply("42"))
+    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
+
+
+async def test_a_tool_call_keeps_the_null_content_beside_it() -> None:
+    reply = await reply_of(servers.tool_call("multiply", {"a": 17}))
+    assert reply.message["content"] is None
+    assert reply.content == ""
+    assert [call["function"] for call in reply.tool_calls] == [{"name": "multiply", "arguments": '{"a": 17}'}]
+
+
+async def test_cached_and_reasoning_tokens_are_counted() -> None:
+    usage = {
+        **servers.USAGE,
+        "prompt_tokens_details": {"cached_tokens": 5},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+    reply = await reply_of(servers.reply("42", usage=usage))
+    assert reply.usage == Usage(7, 3, cached_input_tokens=5, reasoning_tokens=2)
+
+
+@pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
+async def test_details_that_make_no_sense_are_unknown(details: object) -> None:
+    reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))
+    assert reply.usage == Usage(7, 3)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        "many",
+        [],
+        {},
+        {"prompt_tokens": 7},
+        {"prompt_tokens": "7", "completion_tokens": 3},
+        {"prompt_tokens": True, "completion_tokens": 3},
+        {"prompt_tokens": -1, "completion_tokens": 3},
+        {"prompt_tokens": None, "completion_tokens": None},
+    ],
+)
+async def test_usage_that_makes_no_sense_is_unknown_and_not_zero(usage: object) -> None:
+    reply = await reply_of(servers.reply("42", usage=usage))
+    assert (reply.content, reply.usage) == ("42", None)
+
+
+async def test_a_minimal_reply_is_enough() -> None:
+    reply = await reply_of(servers.data({"choices": [{"message": {"content": "42"}}]}))
+    assert reply == ChatReply({"role": "assistant", "content": "42"})
+
+
+async def test_list_content_is_passed_through_and_its_text_joined() -> None:
+    parts = [{"type": "text", "text": "4"}, {"type": "image"}, {"type": "text", "text": "2"}]
+    reply = await reply_of(servers.reply(parts))
+    assert reply.message["content"] == parts
+    assert reply.content == "42"
+
+
+async def test_a_refusal_is_data() -> None:
+    reply = await reply_of(servers.refusal("I will not"))
+    assert (reply.message["refusal"], reply.message["content"], reply.content) == ("I will not", None, "")
+
+
+async def test_unknown_fields_of_the_message_are_kept() -> None:
+    reply = await reply_of(servers.message(content="42", reasoning_content="hm", provider_specific_fields={"a": 1}))
+    assert reply.message["reasoning_content"] == "hm"
+    assert reply.message["provider_specific_fields"] == {"a": 1}
+
+
+async def test_a_lone_surrogate_is_kept() -> None:
+    assert (await reply_of(servers.reply("a\ud800b"))).content == "a\ud800b"
+
+
+async def test_numbers_that_json_has_not_become_null() -> None:
+    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5]}}]}'
+    reply = await reply_of(servers.body(text))
+    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5]}
+
+
+async def test_a_byte_that_is_no_utf8_costs_one_character() -> None:
+    reply = await reply_of(servers.body(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4\xff2"}}]}'))
+    assert reply.content == "4\ufffd2"
+
+
+# -- bodies that are no reply --------------------------------------------------------------------------------
+
+
+async def test_a_web_page_with_status_200_is_the_servers_failure() -> None:
+    error = await failure_of(servers.html())
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == (
+        "the server answered 200 with a body that is not JSON: '<!DOCTYPE html> <html><title>Sign in</title></html>'"
+    )
+
+
+async def test_half_a_json_body_is_the_servers_failure() -> None:
+    error = await failure_of(servers.half_json())
+    assert kind(error) == ("provider", True, "no", 200)
+    assert 'is not JSON: \'{"choices": [{' in str(error)
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_an_empty_body_is_the_servers_failure(text: str) -> None:
+    error = await failure_of(servers.body(text))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == "the server answered 200 with a body that is empty"
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"ok"', "1"])
+async def test_json_that_is_no_object_is_the_servers_failure(text: str) -> None:
+    error = await failure_of(servers.body(text))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == f"the server answered 200 with a body that is not a JSON object: '{text}'"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000])
+async def test_json_that_python_cannot_take_is_the_servers_failure(text: str) -> None:
+    assert kind(await failure_of(servers.body(text))) == ("provider", True, "no", 200)
+
+
+async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
+    error = await failure_of(servers.body(b"not gzip", content_encoding="gzip"))
+    assert kind(error) == ("provider", True, "no", None)
+    assert "a body that cannot be unpacked" in str(error)
+
+
+async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
+    error = await failure_of(servers.body("\x1b[31m\u202e" + "x" * 5000))
+    assert "'\\x1b[31m\\u202exxx" in str(error)
+    assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({}, "no choices"),
+        ({"choices": []}, "no choices"),
+        ({"choices": None}, "choices = null"),
+        ({"choices": "x"}, "choices = a str"),
+        ({"choices": [None]}, "a choice without a message"),
+        ({"choices": [{}]}, "a choice without a message"),
+        ({"choices": [{"message": None}]}, "a choice without a message"),
+        ({"choices": [{"message": {"tool_calls": {"id": 1}}}]}, "tool_calls that are no list of objects"),
+        ({"choices": [{"message": {"tool_calls": ["x"]}}]}, "tool_calls that are no list of objects"),
+    ],
+)
+async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:
+    error = await failure_of(servers.data(fields))
+    assert kind(error) == ("model", False, "no", 200)
+    assert str(error) == f"the server answered 200 with {what}"
+
+
+@pytest.mark.parametrize("error", ["no\x07 luck", {"message": "no\x07 luck", "code": 502}])
+async def test_the_error_beside_missing_choices_is_shown(error: object) -> None:
+    failure = await failure_of(servers.data({"choices": None, "error": error}))
+    assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"
+
+
+# -- statuses ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "boundary", "retryable", "systemic"),
+    [
+        (400, "model", False, "no"),
+        (401, "provider", False, "always"),
+        (402, "provider", False, "always"),
+        (403, "provider", False, "until_success"),
+        (404, "provider", False, "until_success"),
+        (405, "model", False, "no"),
+        (408, "provider", True, "no"),
+        (409, "provider", True, "no"),
+        (413, "model", False, "no"),
+        (422, "model", False, "no"),
+        (429, "provider", True, "no"),
+        (500, "provider", True, "no"),
+        (502, "provider", True, "no"),
+        (503, "provider", True, "no"),
+        (529, "provider", True, "no"),
+    ],
+)
+async def test_what_a_status_means(code: int, boundary: str, retryable: bool, systemic: str) -> None:
+    error = await failure_of(servers.status(code))
+    assert kind(error) == (boundary, retryable, systemic, code)
+    assert f"the server answered {code}" in str(error)
+    assert str(error).endswith(f": scripted {code}")
+
+
+async def test_a_context_overflow_is_the_models_failure() -> None:
+    error = await failure_of(servers.status(400, servers.OVERFLOW))
+    assert kind(error) == ("model", False, "no", 400)
+    assert "maximum context length is 8192 tokens" in str(error)
+
+
+@pytest.mark.parametrize("code", [403, 429])
+@pytest.mark.parametrize(
+    "value",
+    [
+        servers.QUOTA,
+        {"error": {"message": "no", "code": "insufficient_quota"}},
+        {"error": {"message": "no", "type": "insufficient_quota"}},
+        [{"error": {"message": "You exceeded your current quota", "code": 429}}],
+        {"detail": "You exceeded your Current Quota"},
+    ],
+)
+async def test_an_exhausted_quota_is_systemic_and_not_retried(code: int, value: object) -> None:
+    error = await failure_of(servers.status(code, value, retry_after="1"))
+    assert kind(error) == ("provider", False, "always", code)
+
+
+async def test_a_missing_model_names_the_address() -> None:
+    with ChatServer(servers.status(404)) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server)
+    assert str(caught.value) == f"the server answered 404 Not Found at {server.base_url}: scripted 404"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"error": {"message": "said"}}, "said"),
+        ({"error": "said"}, "said"),
+        ({"detail": "said"}, "said"),
+        ({"detail": [{"msg": "said"}]}, '[{"msg": "said"}]'),
+        ({"message": "said"}, "said"),
+        ({"error": {"code": 3}}, '{"code": 3}'),
+        ({"error": {"message": ["said"]}}, '{"message": ["said"]}'),
+        ("said", "said"),
+        ([], "[]"),
+    ],
+)
+async def test_the_servers_message_is_found_in_every_shape(value: object, said: str) -> None:
+    assert str(await failure_of(servers.status(400, value))) == f"the server answered 400 Bad Request: {said}"
+
+
+async def test_a_plain_text_error_is_shown_short_and_escaped() -> None:
+    error = await failure_of(servers.body("Oops\n\x1b]0;" + "x" * 9000, status=500, content_type="text/plain"))
+    assert str(error).startswith("the server answered 500 Internal Server Error: Oops \\x1b]0;xxx")
+    assert str(error).endswith("...")
+    assert len(str(error)) < 400
+
+
+async def test_an_error_without_a_body_is_its_status() -> None:
+    assert str(await failure_of(servers.body(b"", status=503))) == "the server answered 503 Service Unavailable"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "86400"}, 86400.0),
+        ({"retry_after": "0.5"}, 0.5),
+        ({"retry_after": "0"}, 0.0),
+        ({"retry_after_ms": "250", "retry_after": "9"}, 0.25),
+        ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": "-1"}, None),
+        ({"retry_after": "inf"}, None),
+        ({"retry_after": "nan"}, None),
+        ({}, None),
+    ],
+)
+async def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert (await failure_of(servers.status(429, **headers))).retry_after_s == seconds
+
+
+async def test_a_redirect_is_not_followed_and_says_where_it_leads() -> None:
+    with ChatServer() as elsewhere:
+        target = f"http://localhost:{elsewhere.port}/v1/chat/completions"
+        error = await failure_of(servers.redirect(target), KEY)
+    assert elsewhere.requests == []
+    assert kind(error) == ("provider", False, "until_success", 307)
+    assert f'a redirect to "{target}"' in str(error)
+    assert "set [model] base_url" in str(error)
+
+
+async def test_a_key_that_the_server_quotes_is_redacted() -> None:
+    value = {"error": {"message": f"Incorrect API key provided: {KEY}. " + "x" * 400}}
+    error = await failure_of(servers.status(401, value), KEY)
+    assert "Incorrect API key provided: [redacted]." in str(error)
+    assert KEY not in str(error)
+
+
+async def test_a_key_is_redacted_before_the_text_is_cut() -> None:
+    error = await failure_of(servers.body("x" * 190 + KEY), KEY)
+    assert KEY[:8] not in str(error)
+
+
+async def test_a_key_too_short_to_be_one_is_left() -> None:
+    error = await failure_of(servers.status(400, {"error": "a bad cat"}), "a")
+    assert str(error).endswith(": a bad cat")
+
+
+# -- connections ---------------------------------------------------------------------------------------------
+
+
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+async def test_nothing_listening_is_unreachable_and_names_the_address() -> None:
+    base_url = f"http://127.0.0.1:{unused_port()}/v1"
+    async with model_at(base_url) as model:
+        with pytest.raises(ModelError) as caught:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", True, "until_success", None)
+    assert str(caught.value).startswith(f"cannot reach {base_url}: ")
+    assert "Connect call failed" in str(caught.value)
+
+
+async def test_a_host_that_does_not_exist_is_unreachable() -> None:
+    async with model_at("http://model.invalid/v1") as model:
+        with pytest.raises(ModelError, match=r"cannot reach http://model\.invalid/v1: ") as caught:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", True, "until_success", None)
+
+
+async def test_a_server_that_speaks_no_tls_is_unreachable() -> None:
+    with ChatServer() as server:
+        async with model_at(server.base_url.replace("http:", "https:")) as model:
+            with pytest.raises(ModelError, match=r"cannot reach https://.*SSL") as caught:
+                await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", True, "until_success", None)
+
+
+@pytest.mark.parametrize("behaviour", [servers.cut_connection(), servers.cut_body()], ids=["connection", "body"])
+async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour: Behaviour) -> None:
+    with ChatServer(behaviour) as server:
+        with pytest.raises(ModelError, match=f"the connection to {server.base_url} broke: ") as caught:
+            await ask(server)
+    assert kind(caught.value) == ("provider", True, "no", None)
+    assert len(server.requests) == 1
+
+
+async def test_a_server_that_speaks_no_http_is_a_failure_like_others() -> None:
+    async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 smtp ready\r\n\r\n")
+        writer.close()
+
+    listener = await asyncio.start_server(babble, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener, model_at(f"http://127.0.0.1:{port}/v1") as model:
+        with pytest.raises(ModelError, match="broke: ") as caught:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", True, "no", None)
+
+
+async def test_a_server_that_never_answers_is_a_timeout() -> None:
+    with ChatServer(servers.never()) as server:
+        with pytest.raises(ModelError, match=f"no answer from {server.base_url} in time") as caught:
+            await ask(server, timeout_s=0.2)
+    assert kind(caught.value) == ("provider", True, "no", None)
+
+
+async def test_a_key_that_no_header_may_hold_is_a_failure_that_does_not_show_it() -> None:
+    with ChatServer() as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server, key="sk-key-with-\N{SNOWMAN}")
+    assert kind(caught.value) == ("provider", False, "no", None)
+    assert "sk-key" not in str(caught.value)
+
+
+async def test_a_failure_has_no_chain_of_the_clients_own_errors() -> None:
+    error = await failure_of(servers.cut_connection())
+    assert error.__suppress_context__
+    assert error.__cause__ is None

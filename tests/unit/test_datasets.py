@@ -1,0 +1,303 @@
+"""Rows read from real files: where they lie, what they hold, and that memory does not grow with them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import tempfile
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_osmosis.datasets import Dataset, open_dataset
+
+Records = list[dict[str, Any]]
+Writer = Callable[[Path, Records], None]
+
+
+def write_jsonl(path: Path, records: Records) -> None:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+
+
+def write_json(path: Path, records: Records) -> None:
+    path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+
+
+def write_indented_json(path: Path, records: Records) -> None:
+    path.write_text(json.dumps(records, indent=2), encoding="utf-8")
+
+
+def write_csv(path: Path, records: Records) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
+
+
+WRITERS: dict[str, Writer] = {".jsonl": write_jsonl, ".json": write_json, ".csv": write_csv}
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Callable[..., Dataset]:
+    """A dataset with this text (or these bytes), under a name whose suffix says the format."""
+
+    def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return open_dataset(path, columns or {}, display=f"data/{name}")
+
+    return write_and_open
+
+
+def prompts(opened: Dataset) -> list[str]:
+    return [opened.row(index).messages[-1]["content"] for index in range(len(opened))]
+
+
+# -- round trips -------------------------------------------------------------------------------------------
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+awkward = st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "\\", "\u2028", "\x00", "\ufeff", "]", "}, {", "[", "é"])
+texts = st.lists(words | awkward, max_size=5).map("".join)
+non_blank = texts.filter(lambda text: bool(text.strip()))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+json_records = st.lists(
+    st.fixed_dictionaries(
+        {"user_prompt": non_blank}, optional={"system_prompt": texts, "ground_truth": values, "Extra": values}
+    ),
+    min_size=1,
+    max_size=8,
+)
+csv_records = st.lists(
+    st.fixed_dictionaries({"user_prompt": non_blank, "ground_truth": texts, "Extra": texts}), min_size=1, max_size=8
+)
+
+
+def reads_back(suffix: str, write: Writer, records: Records, order: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"x{suffix}"
+        write(path, records)
+        opened = open_dataset(path)
+        assert len(opened) == len(records)
+        for index in order:
+            row = opened.row(index)
+            assert row.record == records[index]
+            assert row.row_index == index
+            assert row.ground_truth == records[index].get("ground_truth")
+            assert row.messages[-1] == {"role": "user", "content": records[index]["user_prompt"]}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "write"), [(".jsonl", write_jsonl), (".json", write_json), (".json", write_indented_json)]
+)
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_json_rows_read_back_equal_in_any_order(suffix: str, write: Writer, data: st.DataObject) -> None:
+    records = data.draw(json_records)
+    reads_back(suffix, write, records, data.draw(st.permutations(range(len(records)))))
+
+
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
+    records = data.draw(csv_records)
+    reads_back(".csv", write_csv, records, data.draw(st.permutations(range(len(records)))))
+
+
+# -- what a row holds --------------------------------------------------------------------------------------
+
+
+def test_system_prompt_comes_before_the_user_prompt(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset('{"user_prompt": "2+2?", "system_prompt": "Be brief."}')
+    assert opened.row(0).messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "2+2?"},
+    ]
+
+
+@pytest.mark.parametrize("system_prompt", ["null", '""', '"  "'])
+def test_blank_system_prompt_sends_no_system_message(dataset: Callable[..., Dataset], system_prompt: str) -> None:
+    opened = dataset(f'{{"user_prompt": "2+2?", "system_prompt": {system_prompt}}}')
+    assert opened.row(0).messages == [{"role": "user", "content": "2+2?"}]
+
+
+def test_messages_are_the_prompt_as_given(dataset: Callable[..., Dataset]) -> None:
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "2+2?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "tool_call_id": "1", "content": "4"},
+    ]
+    opened = dataset(json.dumps({"messages": chat, "user_prompt": None, "ground_truth": 4}))
+    assert opened.row(0).messages == chat
+
+
+def test_messages_of_a_csv_are_json_text(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset('messages,label\n"[{""role"": ""user"", ""content"": ""2+2?""}]",4\n', "x.csv")
+    row = opened.row(0)
+    assert row.messages == row.record["messages"] == [{"role": "user", "content": "2+2?"}]
+
+
+def test_csv_rows_may_use_prompts_and_messages_by_turns(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
+    assert prompts(opened) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4", 4), ("4.5", 4.5), ('"4"', "4"), ("null", None), ("[1, {}]", [1, {}]), ("false", False), ('""', "")],
+)
+def test_ground_truth_keeps_its_json_type(dataset: Callable[..., Dataset], text: str, expected: object) -> None:
+    found = dataset(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
+    assert (found, type(found)) == (expected, type(expected))
+
+
+def test_absent_ground_truth_is_none(dataset: Callable[..., Dataset]) -> None:
+    assert dataset('{"user_prompt": "2+2?"}').row(0).ground_truth is None
+
+
+def test_csv_ground_truth_is_a_string(dataset: Callable[..., Dataset]) -> None:
+    assert dataset("user_prompt,ground_truth\n2+2?,4\n", "x.csv").row(0).ground_truth == "4"
+
+
+def test_label_is_the_ground_truth(dataset: Callable[..., Dataset]) -> None:
+    row = dataset('{"user_prompt": "2+2?", "Label": 4}').row(0)
+    assert (row.ground_truth, row.record) == (4, {"user_prompt": "2+2?", "ground_truth": 4})
+
+
+def test_label_beside_a_ground_truth_is_an_ordinary_column(dataset: Callable[..., Dataset]) -> None:
+    row = dataset('{"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}').row(0)
+    assert (row.ground_truth, row.record["label"]) == (4, "sums")
+
+
+def test_known_columns_are_matched_without_case_and_others_keep_theirs(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset("User_Prompt, GROUND_TRUTH,Difficulty\n2+2?,4,Easy\n", "x.csv")
+    assert opened.row(0).record == {"user_prompt": "2+2?", "ground_truth": "4", "Difficulty": "Easy"}
+
+
+def test_mapped_columns_take_our_names(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset('{"Question": "2+2?", "answer": 4}', columns={"user_prompt": "question", "ground_truth": "answer"})
+    row = opened.row(0)
+    assert row.record == {"user_prompt": "2+2?", "ground_truth": 4}
+    assert row.ground_truth == 4
+
+
+def test_label_is_an_ordinary_column_where_the_ground_truth_is_mapped(dataset: Callable[..., Dataset]) -> None:
+    opened = dataset('{"user_prompt": "2+2?", "label": "sums", "answer": 4}', columns={"ground_truth": "answer"})
+    assert opened.row(0).record == {"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}
+
+
+# -- where rows lie ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("x.jsonl", '\n{"user_prompt": "a"}\n  \n{"user_prompt": "é"}\n\n{"user_prompt": "c"}', [2, 4, 6]),
+        ("x.json", '[\n{"user_prompt": "a"}\n,\n\n{"user_prompt":\n "é"},{"user_prompt": "c"}\n]\n', [2, 5, 6]),
+        ("x.csv", '\nuser_prompt,k\n\na,"1\n2"\n\né,3\nc,4', [4, 7, 8]),
+    ],
+)
+def test_lines_are_counted_from_1_and_blank_ones_skipped(
+    dataset: Callable[..., Dataset], name: str, text: str, lines: list[int], newline: str, bom: bytes
+) -> None:
+    opened = dataset(bom + text.replace("\n", newline).encode(), name)
+    assert [opened.line(index) for index in range(len(opened))] == lines
+    assert [opened.row(index).line for index in range(len(opened))] == lines
+    assert prompts(opened) == ["a", "é", "c"]
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_row_outside_the_dataset_is_an_index_error(dataset: Callable[..., Dataset], index: int) -> None:
+    opened = dataset('{"user_prompt": "a"}\n{"user_prompt": "b"}\n')
+    with pytest.raises(IndexError, match=f"row {index} of 2"):
+        opened.row(index)
+
+
+@pytest.mark.parametrize("length", [1 << 16, (1 << 18) - 20, 1 << 18, 3 << 18])
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_rows_longer_than_a_chunk_and_csv_cells_beyond_the_usual_limit_are_read(
+    tmp_path: Path, suffix: str, length: int
+) -> None:
+    records = [{"user_prompt": letter * length, "ground_truth": "1234567890"} for letter in "abc"]
+    WRITERS[suffix](tmp_path / f"x{suffix}", records)
+    opened = open_dataset(tmp_path / f"x{suffix}")
+    assert [opened.row(index).record for index in range(3)] == records
+
+
+@pytest.mark.parametrize("padding", range(12))
+def test_json_element_cut_by_the_end_of_a_chunk_is_read_whole(dataset: Callable[..., Dataset], padding: int) -> None:
+    first = json.dumps({"user_prompt": "a", "pad": "x" * ((1 << 18) - 100 + 8 * padding)})
+    second = '{"user_prompt": "b", "ground_truth": -12.5e3, "t": true}'
+    opened = dataset(f"[{first}, {second}, {second}]", "x.json")
+    assert [opened.row(index).ground_truth for index in range(3)] == [None, -12500.0, -12500.0]
+
+
+@pytest.fixture
+def field_limit() -> Iterator[int]:
+    """A limit that someone else has set in this process."""
+    before = csv.field_size_limit(1000)
+    yield 1000
+    csv.field_size_limit(before)
+
+
+def test_csv_field_limit_of_the_process_is_left_as_it_was(tmp_path: Path, field_limit: int) -> None:
+    write_csv(tmp_path / "x.csv", [{"user_prompt": "a" * 200_000}])
+    open_dataset(tmp_path / "x.csv").row(0)
+    assert csv.field_size_limit() == field_limit
+
+
+def test_path_and_digest_are_those_of_the_file(dataset: Callable[..., Dataset], tmp_path: Path) -> None:
+    opened = dataset('{"user_prompt": "a"}')
+    assert opened.path == tmp_path / "x.jsonl"
+    assert opened.digest() == hashlib.sha256(b'{"user_prompt": "a"}').hexdigest()
+
+
+# -- laziness and threads ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_index_holds_no_rows(tmp_path: Path, suffix: str, traced: None) -> None:
+    path = tmp_path / f"x{suffix}"
+    WRITERS[suffix](path, [{"user_prompt": f"{index} " + "x" * 4000, "ground_truth": "1"} for index in range(4000)])
+    assert path.stat().st_size > 16_000_000
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    opened = open_dataset(path)
+    held, peak = (size - before for size in tracemalloc.get_traced_memory())
+    assert len(opened) == 4000
+    assert held < 4000 * 24 * 1.3 + 50_000
+    assert peak < 3_000_000
+
+
+def test_rows_read_from_many_threads_are_each_their_own(tmp_path: Path) -> None:
+    write_csv(tmp_path / "x.csv", [{"user_prompt": f"prompt {index}"} for index in range(500)])
+    opened = open_dataset(tmp_path / "x.csv")
+    start = threading.Barrier(8)
+
+    def read_all(_: int) -> list[str]:
+        start.wait(timeout=30)
+        return prompts(opened)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(found == [f"prompt {i}" for i in range(500)] for found in pool.map(read_all, range(8)))

@@ -1,0 +1,164 @@
+"""Where a config's dataset is looked for, and what is said when it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.datasets import locate
+from pytest_osmosis.errors import DatasetError
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty workspace beside which other files may lie."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"user_prompt": "2+2?"}\n')
+    return path
+
+
+def problem(workspace: Path, name: str | None = None, path: str | None = None) -> str:
+    with pytest.raises(DatasetError) as caught:
+        locate(workspace, name, path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
+@pytest.mark.parametrize("folder", ["datasets", "data"])
+def test_name_stands_for_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
+    file = put(workspace / folder / f"sums{suffix}")
+    put(workspace / folder / "other.jsonl")
+    assert locate(workspace, "sums", None) == file
+
+
+def test_name_with_a_dot_is_not_cut_at_it(workspace: Path) -> None:
+    file = put(workspace / "data" / "sums.v2.jsonl")
+    put(workspace / "data" / "sums.jsonl")
+    assert locate(workspace, "sums.v2", None) == file
+
+
+def test_name_may_be_a_file_in_the_workspace(workspace: Path) -> None:
+    file = put(workspace / "examples" / "sums.csv")
+    assert locate(workspace, "examples/sums.csv", None) == file
+
+
+def test_path_comes_before_the_name(workspace: Path) -> None:
+    put(workspace / "data" / "sums.jsonl")
+    file = put(workspace / "elsewhere" / "sums.JSONL")
+    assert locate(workspace, "sums", "elsewhere/sums.JSONL") == file
+
+
+def test_absolute_path_may_lie_anywhere(workspace: Path) -> None:
+    file = put(workspace.parent / "sums.jsonl")
+    assert locate(workspace, None, str(file)) == file
+
+
+def test_two_files_of_one_name_are_both_named(workspace: Path) -> None:
+    put(workspace / "datasets" / "sums.csv")
+    put(workspace / "data" / "sums.parquet")
+    assert problem(workspace, "sums") == (
+        'dataset "sums": stands for 2 files, datasets/sums.csv and data/sums.parquet; '
+        'set [data] path = "datasets/sums.csv" or remove the others'
+    )
+
+
+def test_missing_name_says_where_it_was_looked_for_and_what_lies_there(workspace: Path) -> None:
+    put(workspace / "datasets" / "multiply.jsonl")
+    put(workspace / "data" / "divide.csv")
+    put(workspace / "data" / "notes.txt")
+    assert problem(workspace, "sums") == (
+        f'dataset "sums": not found; looked for datasets/sums.* and data/sums.* in {workspace}; '
+        "there are data/divide.csv, datasets/multiply.jsonl"
+    )
+
+
+def test_no_more_than_ten_files_are_listed(workspace: Path) -> None:
+    for number in range(12):
+        put(workspace / "data" / f"{number:02}.csv")
+    assert problem(workspace, "sums").endswith("data/08.csv, data/09.csv and 2 more")
+
+
+def test_workspace_without_dataset_folders_says_so(workspace: Path) -> None:
+    assert problem(workspace, "sums").endswith("; the workspace has neither datasets/ nor data/")
+
+
+def test_empty_dataset_folder_says_so(workspace: Path) -> None:
+    (workspace / "data").mkdir()
+    assert problem(workspace, "sums").endswith("; no dataset lies in data/")
+
+
+def test_missing_path_says_so(workspace: Path) -> None:
+    put(workspace / "data" / "sums.csv")
+    assert problem(workspace, path="data/sum.csv") == (
+        f"data/sum.csv: no such file in {workspace}; there are data/sums.csv"
+    )
+
+
+def test_missing_absolute_path_says_so(workspace: Path) -> None:
+    path = str(workspace.parent / "sums.csv")
+    assert problem(workspace, path=path) == f"{path}: no such file; the workspace has neither datasets/ nor data/"
+
+
+def test_folder_is_no_dataset(workspace: Path) -> None:
+    put(workspace / "data" / "sums.csv")
+    assert problem(workspace, path="data") == "data: is a folder, not a file; there are data/sums.csv"
+
+
+def test_neither_name_nor_path_says_what_to_set(workspace: Path) -> None:
+    assert problem(workspace) == (
+        'dataset: none is named; set [experiment] dataset = "<name>" or [data] path = "<file>"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "where"),
+    [
+        ("path", "../sums.jsonl", "../sums.jsonl"),
+        ("path", "data/../../sums.jsonl", "data/../../sums.jsonl"),
+        ("path", "link/sums.jsonl", "link/sums.jsonl"),
+        ("name", "../sums.jsonl", "../sums.jsonl"),
+        ("name", "../../sums", "datasets/../../sums.jsonl"),
+        ("name", "linked", "data/linked.jsonl"),
+    ],
+)
+def test_what_lies_outside_the_workspace_is_refused(workspace: Path, kind: str, value: str, where: str) -> None:
+    outside = put(workspace.parent / "sums.jsonl")
+    (workspace / "datasets").mkdir()
+    (workspace / "data").mkdir()
+    (workspace / "data" / "linked.jsonl").symlink_to(outside)
+    (workspace / "link").symlink_to(workspace.parent)
+    if value == "../../sums":
+        (workspace / "data").rename(workspace / "elsewhere")  # else the name stands for one file by two ways
+    expected = (
+        f"{where}: lies outside the workspace {workspace} (symlinks resolved); "
+        "copy it into the workspace, or give its absolute path in [data] path"
+    )
+    assert problem(workspace, **{kind: value}) == expected
+
+
+def test_workspace_reached_by_a_symlink_is_inside_itself(workspace: Path) -> None:
+    put(workspace / "data" / "sums.jsonl")
+    link = workspace.parent / "link"
+    link.symlink_to(workspace)
+    assert locate(link, "sums", None) == link / "data" / "sums.jsonl"
+
+
+def test_parquet_is_not_supported_yet(workspace: Path) -> None:
+    put(workspace / "data" / "sums.parquet")
+    assert problem(workspace, "sums") == (
+        "data/sums.parquet: .parquet is not supported yet; convert it to .jsonl, .json or .csv"
+    )
+
+
+def test_path_must_have_a_known_suffix(workspace: Path) -> None:
+    put(workspace / "data" / "sums.txt")
+    assert problem(workspace, path="data/sums.txt") == (
+        'data/sums.txt: the suffix must be .jsonl, .json or .csv, got ".txt"'
+    )

@@ -1,0 +1,417 @@
+"""Every rule of a dataset broken once, and the whole message read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
+from pytest_osmosis.errors import DatasetError
+
+GOOD = '{"user_prompt": "2+2?"}'
+MUST_CHAT = 'must be a non-empty list of {"role": ..., "content": ...}'
+CELLS_FIX = 'put a cell that holds a comma or a line break in "..."'
+CSV_FIX = 'put a cell that holds a comma, a quote or a line break in "...", and write a quote in it twice'
+NAME_IT = 'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+
+Problems = Callable[..., str]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., Dataset]:
+    """A dataset with this text, under a name whose suffix says the format."""
+
+    def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return open_dataset(path, columns or {}, display=f"data/{name}")
+
+    return write_and_open
+
+
+def check_all(dataset: Dataset) -> None:
+    check_rows(dataset, range(len(dataset)))
+
+
+@pytest.fixture
+def problem(opened: Callable[..., Dataset]) -> Problems:
+    """What is said of the dataset with this text when it is opened, or else when all its rows are checked."""
+
+    def read(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> str:
+        with pytest.raises(DatasetError) as caught:
+            check_all(opened(text, name, columns))
+        return str(caught.value)
+
+    return read
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def test_problem_names_row_and_line(problem: Problems) -> None:
+    text = f'{GOOD}\n\n{GOOD}\n{{"user_prompt": 7}}\n'
+    assert problem(text) == (
+        'data/x.jsonl:4: row 2: column "user_prompt": must be a non-blank string, got 7; '
+        "write the prompt there or remove the row"
+    )
+
+
+@pytest.mark.parametrize("got", ["7", '""', '" \\n "', "null", '["a"]'])
+def test_user_prompt_must_be_a_non_blank_string(problem: Problems, got: str) -> None:
+    assert problem(f'{{"user_prompt": {got}}}') == (
+        f'data/x.jsonl:1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
+        "write the prompt there or remove the row"
+    )
+
+
+def test_user_prompt_is_required(problem: Problems) -> None:
+    assert problem('{"question": "2+2?", "Answer": 4}') == (
+        'data/x.jsonl:1: row 0: column "user_prompt": missing, and no "messages" either; '
+        f'the columns are "question", "Answer"; {NAME_IT}'
+    )
+
+
+def test_row_without_columns_says_so(problem: Problems) -> None:
+    assert 'no "messages" either; the columns are none; ' in problem("{}")
+
+
+def test_mapped_column_is_named_as_the_dataset_should_have_it(problem: Problems) -> None:
+    assert problem('{"prompt": "2+2?"}', columns={"user_prompt": "question"}) == (
+        'data/x.jsonl:1: row 0: column "question" (user_prompt): missing, and no "messages" either; '
+        f'the columns are "prompt"; {NAME_IT}'
+    )
+
+
+def test_system_prompt_must_be_a_string(problem: Problems) -> None:
+    assert problem('{"user_prompt": "2+2?", "system_prompt": ["Be brief."]}') == (
+        'data/x.jsonl:1: row 0: column "system_prompt": must be a string or null, got ["Be brief."]; '
+        "put it in quotes or remove it"
+    )
+
+
+def test_all_faults_of_a_row_are_named(problem: Problems) -> None:
+    lines = problem('{"user_prompt": 7, "system_prompt": 8}').splitlines()
+    assert [line.partition(": must be")[0] for line in lines] == [
+        'data/x.jsonl:1: row 0: column "user_prompt"',
+        'data/x.jsonl:1: row 0: column "system_prompt"',
+    ]
+
+
+@pytest.mark.parametrize("got", ["[]", '"2+2?"', "{}", "7"])
+def test_messages_must_be_a_list(problem: Problems, got: str) -> None:
+    assert problem(f'{{"messages": {got}}}') == (
+        f'data/x.jsonl:1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt'
+    )
+
+
+def test_messages_exclude_the_prompts(problem: Problems) -> None:
+    chat = [{"role": "user", "content": "2+2?"}]
+    assert problem(json.dumps({"messages": chat, "user_prompt": "2+2?", "system_prompt": "Be brief."})) == (
+        'data/x.jsonl:1: row 0: column "messages": cannot stand together with "user_prompt"; '
+        "keep one of them in this row\n"
+        'data/x.jsonl:1: row 0: column "messages": cannot stand together with "system_prompt"; '
+        "keep one of them in this row"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        ("2+2?", 'must be an object with "role" and "content", got "2+2?"'),
+        ({"content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got null'),
+        ({"role": "human", "content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got "human"'),
+        ({"role": ["user"], "content": "2+2?"}, '"role" must be one of system, user, assistant, tool, got ["user"]'),
+        ({"role": "user"}, '"content" must be a string or a list of parts, got null'),
+        ({"role": "assistant"}, '"content" must be a string or a list of parts, got null'),
+        ({"role": "user", "content": 7}, '"content" must be a string or a list of parts, got 7'),
+    ],
+)
+def test_each_message_has_a_role_and_content(problem: Problems, message: object, fault: str) -> None:
+    chat = [{"role": "system", "content": "Be brief."}, message]
+    assert problem(json.dumps({"messages": chat})) == (f'data/x.jsonl:1: row 0: column "messages": message 1: {fault}')
+
+
+def test_csv_messages_must_be_json_text(problem: Problems) -> None:
+    assert problem("messages\n[2+2?]\n", "x.csv") == (
+        'data/x.csv:2: row 0: column "messages": not valid JSON at character 3: '
+        "Expecting ',' delimiter; it must be one whole JSON value"
+    )
+
+
+def test_long_value_is_cut_and_kept_on_one_line(problem: Problems) -> None:
+    shown = problem(json.dumps({"user_prompt": ["a\n\x1b\x9b" * 50]}))
+    assert r'got ["a\n\u001b\u009ba\n\u001b' in shown
+    assert "..." in shown
+    assert len(shown) < 200
+    assert shown.isprintable()
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("got", ["[1, 2]", '"2+2?"', "7", "null"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
+def test_row_must_be_an_object(problem: Problems, got: str, name: str) -> None:
+    text = f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}"
+    assert problem(text, name) == f'data/{name}:2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}'
+
+
+def test_json_number_cut_by_the_end_of_a_chunk_is_one_row(problem: Problems) -> None:
+    text = f"[{' ' * ((1 << 18) - 3)}12345]"
+    assert problem(text, "x.json").endswith(", got 12345")
+
+
+def test_jsonl_line_must_be_whole(problem: Problems) -> None:
+    assert problem(f'{GOOD}\n{{"user_prompt": \n') == (
+        "data/x.jsonl:2: row 1: not valid JSON at character 18: Expecting value; it must be one whole JSON value"
+    )
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
+def test_nan_and_infinity_are_refused(problem: Problems, constant: str, name: str) -> None:
+    row = f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}'
+    text = f"[{row}]" if name == "x.json" else row
+    assert problem(text, name) == f"data/{name}:1: row 0: {constant} is not JSON; use null or a finite number"
+
+
+def test_number_beyond_a_float_is_refused(problem: Problems) -> None:
+    assert problem('{"user_prompt": "2+2?", "ground_truth": 1e999}') == (
+        "data/x.jsonl:1: row 0: 1e999 is beyond what a float holds; write it as a string"
+    )
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
+def test_whole_number_too_long_for_python_is_refused(problem: Problems, name: str) -> None:
+    row = f'{{"user_prompt": "2+2?", "ground_truth": {"9" * 5000}}}'
+    shown = problem(f"[{row}]" if name == "x.json" else row, name)
+    assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
+
+
+def test_key_twice_in_one_object_is_refused(problem: Problems) -> None:
+    assert problem('{"user_prompt": "2+2?", "user_prompt": "3+3?"}') == (
+        'data/x.jsonl:1: row 0: key "user_prompt" stands more than once in one object; keep one'
+    )
+
+
+@pytest.mark.parametrize(("name", "row"), [("x.jsonl", "row 0: "), ("x.json", "")])
+def test_endless_nesting_is_refused(problem: Problems, name: str, row: str) -> None:
+    text = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
+    shown = problem(f"[{text}]" if name == "x.json" else text, name)
+    assert shown == f"data/{name}:1: {row}nested too deeply to be read; flatten it"
+
+
+def test_json_must_be_an_array(problem: Problems) -> None:
+    assert problem(f"\n{GOOD}\n{GOOD}\n", "x.json") == (
+        "data/x.json:2: must be an array of objects; one object a line is .jsonl: rename the file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"[{GOOD}\n{GOOD}]",
+            'data/x.json:2: not valid JSON: "," or "]" must follow after row 0, got "{"; '
+            "check that line with a JSON formatter",
+        ),
+        (
+            f"[{GOOD},\n{GOOD}\n",
+            'data/x.json:3: not valid JSON: "," or "]" must follow after row 1, got the end of the file; '
+            "check that line with a JSON formatter",
+        ),
+        (
+            f"[{GOOD},\n]",
+            "data/x.json:2: not valid JSON: Expecting value; check that line with a JSON formatter",
+        ),
+        (
+            f'[{GOOD},\n{{\n"user_prompt" "2+2?"\n}}\n\n]\n',
+            "data/x.json:3: not valid JSON: Expecting ':' delimiter; check that line with a JSON formatter",
+        ),
+        (
+            f'[{GOOD},\n{{"user_prompt": "2+2?}}]',
+            "data/x.json:2: not valid JSON: Unterminated string starting at; check that line with a JSON formatter",
+        ),
+        (
+            f"[{GOOD}]\n[{GOOD}]",
+            "data/x.json:2: not valid JSON: more follows after the array; keep one array in the file",
+        ),
+    ],
+    ids=["no comma", "no end", "comma at the end", "no colon", "open string", "two arrays"],
+)
+def test_broken_json_array_is_named_by_line(problem: Problems, text: str, expected: str) -> None:
+    assert problem(text, "x.json") == expected
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("row", "got"), [("2+2?", "1 cell"), ("2+2?,4,5", "3 cells")])
+def test_csv_row_has_as_many_cells_as_the_header(problem: Problems, row: str, got: str) -> None:
+    assert problem(f"user_prompt,ground_truth\n2+2?,4\n{row}\n", "x.csv") == (
+        f"data/x.csv:3: row 1: must hold 2 cells as the header does, got {got}; {CELLS_FIX}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [('"2+2?\n3+3?\n', "unexpected end of data"), ('"2+2"?\n', "',' expected after '\"'")]
+)
+def test_csv_quote_that_is_not_closed_well_is_named_by_the_line_it_opens_on(
+    problem: Problems, text: str, reason: str
+) -> None:
+    assert problem(f"user_prompt\n1+1?\n{text}", "x.csv") == f"data/x.csv:3: not valid CSV: {reason}; {CSV_FIX}"
+
+
+def test_csv_header_without_a_prompt_is_said_once(problem: Problems) -> None:
+    assert problem("question;answer\n2+2?;4\n3+3?;6\n", "x.csv") == (
+        'data/x.csv:1: header: column "user_prompt": missing, and no "messages" either; '
+        f'the columns are "question;answer"; {NAME_IT}'
+    )
+
+
+# -- columns -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("user_prompt,k,k", 'column "k" stands more than once; remove or rename one'),
+        ("user_prompt,K,k", 'columns "K" and "k" are the same column; remove or rename one'),
+        (
+            "user_prompt,User_Prompt",
+            'columns "user_prompt" and "User_Prompt" are the same column; remove or rename one',
+        ),
+    ],
+)
+def test_csv_column_twice_is_refused(problem: Problems, header: str, expected: str) -> None:
+    assert problem(f"\n{header}\n" + "a," * header.count(",") + "a\n", "x.csv") == f"data/x.csv:2: header: {expected}"
+
+
+def test_json_column_twice_but_for_case_is_refused(problem: Problems) -> None:
+    assert problem('{"user_prompt": "2+2?", "User_Prompt": "3+3?"}') == (
+        'data/x.jsonl:1: row 0: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'
+    )
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_mapped_column_beside_our_own_is_refused(problem: Problems, name: str) -> None:
+    text = "question,User_Prompt\na,b\n" if name == "x.csv" else '{"question": "a", "User_Prompt": "b"}'
+    where = "data/x.csv:1: header" if name == "x.csv" else "data/x.jsonl:1: row 0"
+    assert problem(text, name, {"user_prompt": "question"}) == (
+        f'{where}: column "User_Prompt": [data] columns takes user_prompt from "question"; '
+        "rename this column or drop the mapping"
+    )
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
+def test_mapped_column_that_no_selected_row_has_is_refused(problem: Problems, name: str) -> None:
+    text = "user_prompt,answer\na,b\n" if name == "x.csv" else '{"user_prompt": "a", "answer": "b"}'
+    assert problem(text, name, {"ground_truth": "anwser"}) == (
+        f'data/{name}: column "anwser" (ground_truth): no selected row has it; '
+        "correct the name in [data] columns or drop it there"
+    )
+
+
+def test_mapped_column_that_some_row_has_is_enough(opened: Callable[..., Dataset]) -> None:
+    dataset = opened(f'{GOOD}\n{{"user_prompt": "3+3?", "answer": 6}}', columns={"ground_truth": "answer"})
+    check_rows(dataset, [0, 1])
+
+
+def test_two_of_our_columns_cannot_be_one_of_theirs(problem: Problems) -> None:
+    assert problem(GOOD, columns={"user_prompt": "text", "ground_truth": "Text"}) == (
+        '[data] columns: "text" is mapped to more than one of our columns; keep one of them'
+    )
+
+
+# -- bytes and files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where"),
+    [
+        ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "data/x.jsonl:2: row 1"),
+        ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "data/x.json:3: row 1"),
+        ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "data/x.csv:5: row 1"),
+        ("x.csv", b"user_prompt,\xff\na,b\n", "data/x.csv:1: header"),
+    ],
+)
+def test_bad_byte_is_named_by_line(problem: Problems, name: str, text: bytes, where: str) -> None:
+    assert problem(text, name) == f"{where}: byte 0xff is not UTF-8; save the file as UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", ""),
+        ("x.jsonl", "\n \n"),
+        ("x.json", ""),
+        ("x.json", " [ ] "),
+        ("x.csv", ""),
+        ("x.csv", "user_prompt\n"),
+    ],
+)
+def test_dataset_without_rows_is_refused(problem: Problems, name: str, text: str) -> None:
+    assert problem(text, name) == f"data/{name}: holds no rows; it needs at least one"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("x.parquet", "data/x.parquet: .parquet is not supported yet; convert it to .jsonl, .json or .csv"),
+        ("x.txt", 'data/x.txt: the suffix must be .jsonl, .json or .csv, got ".txt"'),
+        ("x", "data/x: the suffix must be .jsonl, .json or .csv, got none"),
+    ],
+)
+def test_other_formats_are_refused(problem: Problems, name: str, expected: str) -> None:
+    assert problem(GOOD, name) == expected
+
+
+def test_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"^data/x\.jsonl: cannot be read: No such file or directory$"):
+        open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
+
+
+def test_file_is_called_by_its_path_where_no_other_name_is_given(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("7")
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(tmp_path / "x.jsonl").row(0)
+    assert caught.value.problems[0].where == f"{tmp_path / 'x.jsonl'}:1"
+
+
+@pytest.mark.parametrize("change", ["content", "time"])
+def test_file_that_changed_after_it_was_indexed_is_refused(opened: Callable[..., Dataset], change: str) -> None:
+    dataset = opened(GOOD)
+    if change == "content":
+        dataset.path.write_text(f"\n{GOOD}")
+    else:
+        os.utime(dataset.path, ns=(1, 1))
+    with pytest.raises(DatasetError) as caught:
+        dataset.row(0)
+    assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the run again"
+
+
+# -- check_rows --------------------------------------------------------------------------------------------
+
+
+def test_only_selected_rows_are_checked(opened: Callable[..., Dataset]) -> None:
+    dataset = opened(f"{GOOD}\nnot JSON\n{GOOD}")
+    check_rows(dataset, [0, 2])
+
+
+def test_all_problems_are_said_at_once(opened: Callable[..., Dataset]) -> None:
+    dataset = opened("7\n" * 20)
+    with pytest.raises(DatasetError) as caught:
+        check_rows(dataset, range(20))
+    assert [problem.where for problem in caught.value.problems] == [f"data/x.jsonl:{n}" for n in range(1, 21)]
+
+
+def test_no_more_than_20_problems_are_listed(opened: Callable[..., Dataset]) -> None:
+    dataset = opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7")
+    with pytest.raises(DatasetError) as caught:
+        check_rows(dataset, range(29))
+    assert len(caught.value.problems) == 21
+    assert str(caught.value).splitlines()[-1] == "data/x.jsonl: ... and 37 more"

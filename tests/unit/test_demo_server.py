@@ -1,0 +1,254 @@
+"""The demo server: OpenAI's shapes and errors over real HTTP, and the embedded model's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestClient, TestServer
+
+from pytest_osmosis.demo import application, main
+from pytest_osmosis.models.arithmetic import ArithmeticModel
+from pytest_osmosis.models.base import ChatRequest
+
+CHAT = "/v1/chat/completions"
+QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
+MULTIPLY: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "multiply",
+        "parameters": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
+    },
+}
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": "demo/arithmetic", "messages": QUESTION, **fields}
+
+
+@asynccontextmanager
+async def served(latency_ms: float = 0, api_key: str | None = None) -> AsyncIterator[TestClient[Any, Any]]:
+    async with TestClient(TestServer(application(latency_ms, api_key))) as client:
+        yield client
+
+
+async def stats(client: TestClient[Any, Any] | ClientSession) -> dict[str, int]:
+    response = await client.get("/stats")
+    counts: dict[str, int] = await response.json()
+    return counts
+
+
+async def stats_with(client: TestClient[Any, Any] | ClientSession, in_flight: int) -> dict[str, int]:
+    async with asyncio.timeout(20):
+        while True:
+            counts = await stats(client)
+            if counts["in_flight"] == in_flight:
+                return counts
+
+
+async def test_a_completion_has_the_shape_of_openai() -> None:
+    async with served() as client:
+        response = await client.post(CHAT, json=body())
+        completion = await response.json()
+    assert response.status == 200
+    assert isinstance(completion.pop("id"), str)
+    assert abs(completion.pop("created") - time.time()) < 600
+    assert completion == {
+        "object": "chat.completion",
+        "model": "demo/arithmetic",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "17 * 23 = 391\n#### 391"},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
+    }
+
+
+async def test_every_completion_has_an_id_of_its_own() -> None:
+    async with served() as client:
+        ids = [(await (await client.post(CHAT, json=body())).json())["id"] for _ in range(3)]
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize("tools", [[], [MULTIPLY]])
+async def test_a_seed_gets_the_reply_of_the_embedded_model(tools: list[dict[str, Any]]) -> None:
+    embedded = ArithmeticModel()
+    async with served() as client:
+        for seed in range(20):
+            sampling = {"accuracy": 0.5, "max_tokens": 6, "temperature": 1.0}
+            response = await client.post(CHAT, json=body(seed=seed, tools=tools, **sampling))
+            [choice] = (await response.json())["choices"]
+            reply = await embedded.chat(ChatRequest(QUESTION, tools, sampling, seed, run=f"row{seed}-run0"))
+            assert (choice["message"], choice["finish_reason"]) == (reply.message, reply.finish_reason)
+
+
+async def test_the_short_name_is_served_too() -> None:
+    async with served() as client:
+        assert (await client.post(CHAT, json=body(model="arithmetic"))).status == 200
+
+
+async def test_the_models_are_listed() -> None:
+    async with served() as client:
+        listed = await (await client.get("/v1/models")).json()
+    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "message"),
+    [
+        ("{", 400, "not JSON"),
+        (b"\xff", 400, "not JSON"),
+        ("[" * 100_000, 400, "not JSON"),
+        ("[]", 400, "must be a JSON object, got list"),
+        ({"model": "arithmetic"}, 400, "messages must be a list"),
+        (body(messages=[]), 400, "messages must be a list"),
+        (body(messages=["hello"]), 400, "messages must be a list"),
+        (body(messages="hello"), 400, "messages must be a list"),
+        (body(tools={"name": "multiply"}), 400, "tools must be a list"),
+        (body(tools=["multiply"]), 400, "tools must be a list"),
+        (body(seed="one"), 400, "seed must be an integer, got 'one'"),
+        (body(accuracy=2), 400, "accuracy must be a number from 0 to 1, got 2"),
+        (body(max_tokens=0), 400, "max_tokens must be an integer of at least 1, got 0"),
+        (body(stream=True), 400, "streaming is not supported yet"),
+        (body(model="gpt-5"), 404, "'gpt-5' is not served here; served: demo/arithmetic, arithmetic"),
+        ({"messages": QUESTION}, 404, "None is not served here"),
+    ],
+    ids=lambda value: None if isinstance(value, int) else str(value)[:40],
+)
+async def test_a_bad_request_is_an_error_in_the_shape_of_openai(
+    sent: str | bytes | dict[str, Any], status: int, message: str
+) -> None:
+    data = json.dumps(sent) if isinstance(sent, dict) else sent
+    async with served() as client:
+        response = await client.post(CHAT, data=data, headers={"Content-Type": "application/json"})
+        error = (await response.json())["error"]
+    assert response.status == status
+    assert message in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+async def test_a_body_beyond_the_bound_is_refused() -> None:
+    async with served() as client:
+        response = await client.post(CHAT, data=io.BytesIO(b" " * (17 * 2**20)))
+        assert response.status == 413
+        assert "error" in await response.json()
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nothing", 404), ("GET", CHAT, 405)])
+async def test_an_unknown_path_is_an_error_in_the_shape_of_openai(method: str, path: str, status: int) -> None:
+    async with served() as client:
+        response = await client.request(method, path)
+        assert response.status == status
+        assert path in (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Bearer right"}, 200)],
+)
+async def test_with_an_api_key_only_requests_that_send_it_are_answered(headers: dict[str, str], status: int) -> None:
+    async with served(api_key="right") as client:
+        response = await client.post(CHAT, json=body(), headers=headers)
+        assert response.status == status
+        assert ((await response.json()).get("error") or {}).get("code") == (
+            "invalid_api_key" if status == 401 else None
+        )
+
+
+async def test_the_stats_count_requests_and_the_most_that_were_in_flight_at_once() -> None:
+    async with served(latency_ms=60_000) as client:
+        first = [asyncio.create_task(client.post(CHAT, json=body())) for _ in range(3)]
+        assert await stats_with(client, in_flight=3) == {"requests": 3, "in_flight": 3, "max_in_flight": 3}
+        for request in first:
+            request.cancel()
+        assert await stats_with(client, in_flight=0) == {"requests": 3, "in_flight": 0, "max_in_flight": 3}
+        later = asyncio.create_task(client.post(CHAT, json=body()))
+        assert await stats_with(client, in_flight=1) == {"requests": 4, "in_flight": 1, "max_in_flight": 3}
+        later.cancel()
+
+
+async def test_an_answer_takes_at_least_the_latency() -> None:
+    async with served(latency_ms=50) as client:
+        began = time.monotonic()
+        await client.post(CHAT, json=body())
+        assert time.monotonic() - began >= 0.05
+
+
+# -- the command ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-m", "pytest_osmosis.demo", *arguments]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def served_at(process: subprocess.Popen[str]) -> str:
+    return first_line(process).removeprefix("demo/arithmetic serves ").removesuffix(" (Ctrl-C to stop)\n")
+
+
+def test_the_first_line_says_where_it_serves() -> None:
+    with command("--port=0") as process:
+        url = served_at(process)
+        with urllib.request.urlopen(f"{url}/models", timeout=20) as response:
+            assert response.status == 200
+    assert url.startswith("http://127.0.0.1:")
+
+
+async def test_a_request_whose_client_left_is_no_longer_in_flight() -> None:
+    with command("--port=0", "--latency-ms=60000") as process:
+        async with ClientSession(served_at(process).removesuffix("v1")) as client:
+            request = asyncio.create_task(client.post(CHAT, json=body()))
+            await stats_with(client, in_flight=1)
+            request.cancel()
+            assert (await stats_with(client, in_flight=0))["requests"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_ends_it_quietly(number: signal.Signals) -> None:
+    with command("--port=0") as process:
+        first_line(process)
+        process.send_signal(number)
+        rest, errors = process.communicate(timeout=20)
+    assert (process.returncode, rest, errors) == (0, "", "")
+
+
+def test_a_port_in_use_is_named_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main([f"--port={port}"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"cannot listen on 127.0.0.1 port {port}: ")
+    assert "--port=0" in errors
+
+
+@pytest.mark.parametrize("argument", ["--port=70000", "--port=x", "--latency-ms=-1", "--latency-ms=nan"])
+def test_an_argument_out_of_bounds_is_refused(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([argument])
+    assert argument.split("=")[0] in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""Statistics against published vectors, brute force over every subset, and properties."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.stats import (
+    Attempt,
+    Summary,
+    ks_for,
+    mean,
+    median,
+    pass_at_k,
+    pass_hat_k,
+    std,
+    summarize,
+)
+
+PASS = Attempt(1.0, True)
+FAIL = Attempt(0.0, False)
+UNMEASURED = Attempt(0.0, False, measured=False)
+
+scores = st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=50)
+
+
+@st.composite
+def counts(draw: st.DrawFn, max_n: int = 60) -> tuple[int, int, int]:
+    n = draw(st.integers(1, max_n))
+    return n, draw(st.integers(0, n)), draw(st.integers(1, n))
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "expected"),
+    [
+        (5, 2, 1, 0.4),
+        (5, 2, 3, 0.9),
+        (5, 2, 5, 1.0),
+        (10, 3, 5, 0.9166666667),
+        (10, 6, 5, 1.0),
+        (10, 0, 5, 0.0),
+        (3, 1, 2, 0.6666666667),
+        (200, 13, 10, 0.4975511147),
+        (200, 13, 100, 0.9999194972),
+    ],
+)
+def test_pass_at_k_gives_the_published_vectors(n: int, c: int, k: int, expected: float) -> None:
+    assert pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "expected"),
+    [
+        (5, 4, 2, 0.6),
+        (5, 4, 4, 0.2),
+        (5, 4, 5, 0.0),
+        (8, 6, 3, 0.3571428571),
+        (10, 9, 5, 0.5),
+        (4, 4, 4, 1.0),
+    ],
+)
+def test_pass_hat_k_gives_the_published_vectors(n: int, c: int, k: int, expected: float) -> None:
+    assert pass_hat_k(n, c, k) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k"), [(n, c, k) for n in range(1, 8) for c in range(n + 1) for k in range(1, n + 1)]
+)
+def test_pass_at_k_and_pass_hat_k_are_shares_of_all_subsets(n: int, c: int, k: int) -> None:
+    subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == sum(map(any, subsets)) / len(subsets)
+    assert pass_hat_k(n, c, k) == sum(map(all, subsets)) / len(subsets)
+
+
+@pytest.mark.parametrize("k", [1, 10, 500, 999, 1000])
+def test_a_thousand_attempts_agree_with_the_product_form(k: int) -> None:
+    n, c = 1000, 3
+    expected = -math.expm1(math.fsum(math.log1p(-k / i) if i > k else -math.inf for i in range(n - c + 1, n + 1)))
+    assert pass_at_k(n, c, k) == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_fail_in_a_thousand_attempts_is_seen_by_pass_hat_k() -> None:
+    assert pass_hat_k(1000, 999, 500) == 0.5
+
+
+@pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
+@pytest.mark.parametrize(("n", "c", "k"), [(5, 5, 6), (5, 2, 0), (0, 0, 1)])
+def test_k_outside_the_attempts_is_undefined(
+    estimate: Callable[[int, int, int], float], n: int, c: int, k: int
+) -> None:
+    with pytest.raises(ValueError, match=rf"is undefined for k = {k} with n = {n} attempts; k must lie in 1\.\.n"):
+        estimate(n, c, k)
+
+
+@pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
+@pytest.mark.parametrize("c", [-1, 6])
+def test_more_passes_than_attempts_are_refused(estimate: Callable[[int, int, int], float], c: int) -> None:
+    with pytest.raises(ValueError, match=rf"of n = 5 attempts c = {c} cannot have passed"):
+        estimate(5, c, 2)
+
+
+@given(counts())
+def test_at_k_1_both_are_the_pass_rate(case: tuple[int, int, int]) -> None:
+    n, c, _ = case
+    assert pass_at_k(n, c, 1) == pass_hat_k(n, c, 1) == c / n
+
+
+@given(counts())
+def test_all_pass_is_the_complement_of_any_fail(case: tuple[int, int, int]) -> None:
+    n, c, k = case
+    assert pass_hat_k(n, c, k) == pytest.approx(1 - pass_at_k(n, n - c, k), abs=1e-12)
+
+
+@given(counts())
+def test_more_passes_never_lower_either(case: tuple[int, int, int]) -> None:
+    n, c, k = case
+    if c < n:
+        assert pass_at_k(n, c, k) <= pass_at_k(n, c + 1, k)
+        assert pass_hat_k(n, c, k) <= pass_hat_k(n, c + 1, k)
+
+
+@given(counts())
+def test_more_attempts_help_pass_at_k_and_hurt_pass_hat_k(case: tuple[int, int, int]) -> None:
+    n, c, k = case
+    if k < n:
+        assert pass_at_k(n, c, k) <= pass_at_k(n, c, k + 1)
+        assert pass_hat_k(n, c, k) >= pass_hat_k(n, c, k + 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, ()),
+        (2, (1, 2)),
+        (3, (1, 2, 3)),
+        (5, (1, 2, 3, 4, 5)),
+        (7, (1, 2, 3, 4, 5, 7)),
+        (10, (1, 2, 3, 4, 5, 8, 10)),
+        (100, (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 100)),
+    ],
+)
+def test_reported_ks_are_powers_of_two_3_5_10_and_n(n: int, expected: tuple[int, ...]) -> None:
+    assert ks_for(n) == expected
+
+
+@given(scores)
+def test_mean_std_and_median_agree_with_the_standard_library(values: list[float]) -> None:
+    assert mean(values) == pytest.approx(statistics.mean(values), rel=1e-12, abs=1e-300)
+    assert std(values) == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-9)
+    assert median(values) == pytest.approx(statistics.median(values), rel=1e-12, abs=1e-300)
+
+
+@given(scores, st.randoms())
+def test_order_of_the_scores_does_not_matter(values: list[float], random: Random) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    assert (mean(shuffled), std(shuffled), median(shuffled)) == (mean(values), std(values), median(values))
+
+
+def test_mean_is_summed_without_loss() -> None:
+    assert mean([1e16, 1.0, -1e16, 1.0]) == 0.5
+
+
+def test_the_largest_scores_still_have_a_finite_mean_median_and_std() -> None:
+    values = [sys.float_info.max, sys.float_info.max / 2]
+    assert mean(values) == median(values) == sys.float_info.max * 0.75
+    assert std(values) == pytest.approx(sys.float_info.max / 4)
+
+
+def test_std_divides_by_n() -> None:
+    assert std([1.0, 0.25, 1.0, 0.25]) == 0.375
+
+
+@pytest.mark.parametrize("function", [mean, std, median])
+def test_no_values_have_no_mean_std_or_median(function: Callable[[list[float]], float]) -> None:
+    with pytest.raises(ValueError, match="of no values is undefined"):
+        function([])
+
+
+def test_summary_of_rows_gives_the_published_vectors() -> None:
+    rows = {index: [PASS] * c + [FAIL] * (4 - c) for index, c in enumerate([4, 2, 0, 3])}
+    summary = summarize(rows, n=4)
+    assert summary.pass_at == pytest.approx({1: 0.5625, 2: 0.7083333333, 3: 0.75, 4: 0.75}, abs=1e-9)
+    assert summary.pass_hat == pytest.approx({2: 0.4166666667, 3: 0.3125, 4: 0.25}, abs=1e-9)
+
+
+def test_summary_describes_all_attempts() -> None:
+    rows = {0: [Attempt(1.0, True), Attempt(0.25, False)], 7: [Attempt(1.0, True), Attempt(0.25, False)]}
+    assert summarize(rows, n=2) == Summary(
+        n_rows=2,
+        n_runs=4,
+        n_measured=4,
+        mean=0.625,
+        std=0.375,
+        min=0.25,
+        max=1.0,
+        median=0.625,
+        pass_rate=0.5,
+        pass_at={1: 0.5, 2: 1.0},
+        pass_hat={2: 0.0},
+    )
+
+
+def test_unmeasured_attempts_count_as_zero_in_mean_and_pass_rate() -> None:
+    summary = summarize({0: [PASS, UNMEASURED], 1: [PASS, PASS]}, n=2)
+    assert (summary.mean, summary.min, summary.pass_rate) == (0.75, 0.0, 0.75)
+    assert (summary.n_runs, summary.n_measured) == (4, 3)
+
+
+def test_pass_at_k_leaves_out_rows_with_fewer_than_k_measured_attempts() -> None:
+    summary = summarize({0: [PASS, UNMEASURED], 1: [FAIL, FAIL]}, n=2)
+    assert summary.pass_at == {1: 0.5, 2: 0.0}
+    assert summary.pass_hat == {2: 0.0}
+
+
+def test_k_that_no_row_reaches_is_left_out() -> None:
+    summary = summarize({0: [PASS, FAIL, UNMEASURED], 1: [UNMEASURED] * 3}, n=3)
+    assert summary.pass_at == {1: 0.5, 2: 1.0}
+    assert summary.pass_hat == {2: 0.0}
+
+
+def test_one_attempt_a_row_has_no_pass_at_k() -> None:
+    summary = summarize({0: [PASS], 1: [FAIL]}, n=1)
+    assert (summary.pass_rate, summary.pass_at, summary.pass_hat) == (0.5, {}, {})
+
+
+@pytest.mark.parametrize("rows", [{}, {0: [], 1: []}])
+def test_no_attempts_summarize_to_none(rows: dict[int, list[Attempt]]) -> None:
+    summary = summarize(rows, n=3)
+    assert summary == Summary(n_rows=0, n_runs=0, n_measured=0)
+    assert summary.mean is summary.std is summary.min is summary.max is summary.median is summary.pass_rate is None
+
+
+def test_rows_without_attempts_are_not_counted() -> None:
+    assert summarize({0: [PASS], 1: []}, n=1).n_rows == 1
+
+
+@given(st.dictionaries(st.integers(0, 99), st.lists(st.sampled_from([PASS, FAIL]), min_size=4, max_size=4), min_size=1))
+def test_whole_rows_have_pass_at_1_equal_to_the_pass_rate(rows: dict[int, list[Attempt]]) -> None:
+    summary = summarize(rows, n=4)
+    assert summary.pass_at[1] == pytest.approx(summary.pass_rate)
+    assert list(summary.pass_at.values()) == sorted(summary.pass_at.values())
