@@ -65,4 +65,4 @@ def decide(rule: GateRule, tally: Tally) -> Verdict:
 
 def partial(rule: GateRule, n_selected: int, n_planned: int) -> Verdict:
     """The verdict where only a part of the plan was selected: none."""
-    return Verdict(title_of(rule), "partial", f"partial: {n_selected:,} of {n_planned:,} runs")
+    return Verdict(title_of(rule), "partial", f"{n_selected:,} of {n_planned:,} runs")

@@ -15,10 +15,10 @@ from pytest_osmosis.records import Run
 
 
 class Span(NamedTuple):
-    """`count` rows from row `first`; row `first` stands on `line` of the dataset, each next one a line below."""
+    """`n_rows` rows from row `first`; row `first` stands on `line` of the dataset, each next one a line below."""
 
     first: int
-    count: int
+    n_rows: int
     line: int
 
 
@@ -42,7 +42,7 @@ class Plan:
     @property
     def n_rows(self) -> int:
         """Planned rows, without those that only a node id asked for."""
-        return sum(span.count for span in self.spans)
+        return sum(span.n_rows for span in self.spans)
 
     @property
     def n_runs(self) -> int:
@@ -52,13 +52,13 @@ class Plan:
     def rows(self) -> Iterator[tuple[int, int]]:
         """(row index, dataset line) of every row to collect, in file order."""
         for span in sorted((*self.spans, *self.named)):
-            for offset in range(span.count):
+            for offset in range(span.n_rows):
                 yield span.first + offset, span.line + offset
 
     def runs(self) -> Iterator[Run]:
         """Every planned run, row by row."""
         for span in self.spans:
-            for row in range(span.first, span.first + span.count):
+            for row in range(span.first, span.first + span.n_rows):
                 for run in range(self.n):
                     yield Run(row, run)
 
@@ -91,14 +91,14 @@ def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, 
     """Sorted row indices as spans: rows that follow one another, on lines that follow one another.
 
     >>> spans_of([0, 1, 2, 7], lambda row: row + 1)
-    (Span(first=0, count=3, line=1), Span(first=7, count=1, line=8))
+    (Span(first=0, n_rows=3, line=1), Span(first=7, n_rows=1, line=8))
     """
     spans: list[Span] = []
     for row in rows:
         line = line_of(row)
         last = spans[-1] if spans else None
-        if last and row == last.first + last.count and line == last.line + last.count:
-            spans[-1] = last._replace(count=last.count + 1)
+        if last and row == last.first + last.n_rows and line == last.line + last.n_rows:
+            spans[-1] = last._replace(n_rows=last.n_rows + 1)
         else:
             spans.append(Span(row, 1, line))
     return tuple(spans)

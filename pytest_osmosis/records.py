@@ -65,8 +65,8 @@ class RunRecord:
     rolled: bool = False
     scored: bool = False
     removed: bool = False
-    scores: Mapping[str, float] = NOTHING
-    scorer_errors: Mapping[str, ScorerError] = NOTHING
+    scores: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    scorer_errors: Mapping[str, ScorerError] = field(default_factory=lambda: NOTHING)
     boundary: Boundary | None = None
     error: str | None = None
     duration_ms: float = 0.0

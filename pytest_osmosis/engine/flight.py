@@ -16,8 +16,8 @@ from pytest_osmosis.records import Run
 class Flight:
     """`line` is the host that rolls the run out or scores it asynchronously, None when no host has it.
 
-    `begun`: that host has begun; `rolled`: its rollout is in the journal. `sync` follows the scorer process, for functions
-    that are not asynchronous: `running` names the one that runs, `crashes` counts the processes it took down.
+    `begun`: that host has begun; `rolled`: its rollout is in the journal. `sync` follows the scorer process, for
+    functions that are not asynchronous: `running` names the one that runs, `crashes` counts the processes it took down.
     """
 
     run: Run

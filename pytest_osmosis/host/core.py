@@ -90,7 +90,7 @@ class HostCore:
     """Performs requests on the running event loop. Both methods take a request and give events to `emit`."""
 
     def __init__(
-        self, setup: Setup, code: Code, model: Model, slots: Slots, stalls: Stalls, watch: Watch, emit: Emit
+        self, setup: Setup, code: Code, model: Model | None, slots: Slots, stalls: Stalls, watch: Watch, emit: Emit
     ) -> None:
         self._setup = setup
         self._code = code
@@ -208,6 +208,7 @@ class HostCore:
             await self._go_on(talk, deadline)
             await right.take()
 
+        assert self._model is not None, "only hosts that roll out are asked to"
         await right.take()
         talk.open += 1
         try:

@@ -1,4 +1,4 @@
-"""User code, loaded in the host: agent, eval functions, Grader. Every mistake is a `CodeError` with the user's traceback.
+"""User code, loaded in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
 
 Import roots are put in front of sys.path: the rollout's folder, the workspace root, pytest's `pythonpath`. No conftest.
 """
@@ -65,7 +65,7 @@ def load(setup: Setup) -> Code:
         grader = _found_grader(entrypoint) if entrypoint is not None else None
     if not functions and grader is None:
         raise CodeError(
-            f"{setup.entrypoint}: nothing scores: the module holds no Grader, and [scoring] names no eval_fns or grader"
+            f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
         )
     return Code(_agent(setup, entrypoint), functions, grader, _digest(functions, grader))
 

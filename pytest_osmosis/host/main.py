@@ -119,7 +119,7 @@ class Host:
         watch = Watch(stalls, self._stalled)
         self._slots = Slots(self._setup.limit, self._begin)
         target = ModelTarget.from_json(self._setup.target)
-        self._model = create(target, os.environ, 2 * self._setup.limit)
+        self._model = create(target, os.environ, self._setup.limit) if self._setup.role == "roll" else None
         self._core = HostCore(self._setup, self._code, self._model, self._slots, stalls, watch, self._emit)
         watch.start(self._loop)
         code = self._code
@@ -131,7 +131,8 @@ class Host:
             except (SystemExit, KeyboardInterrupt):
                 continue  # a task that user code forgot ended so; no callback is lost
             break
-        self._loop.run_until_complete(self._model.close())
+        if self._model is not None:
+            self._loop.run_until_complete(self._model.close())
         sys.stdout.flush()
 
     def post(self, messages: list[dict[str, Any]]) -> None:
@@ -176,6 +177,7 @@ class Host:
             self._emit({"ev": "broken", "key": key, "error": f"{type(error).__name__}: {error}"})
 
     async def _probe(self) -> None:
+        assert self._model is not None, "only hosts that roll out are asked to probe"
         error: ModelError | None = await probe(self._model)
         self._emit({"ev": "probed", "error": str(error) if error is not None else None})
 

@@ -77,6 +77,7 @@ class ControllerPlugin:
         """The first worker's collection is everyone's: start what it selected."""
         if not self.config.option.collectonly and not self.evals.runs:
             self.evals.select_ids(ids)
+            self.progress.begin(alone=self.evals.n_selected == len(ids))
             self.evals.start()
 
     # -- the run -----------------------------------------------------------------------------------------

@@ -75,4 +75,4 @@ def amend(item: RunItem, report: pytest.TestReport) -> None:
         report.duration = answer.outcome.duration_s
         if report.failed and answer.gated:
             report.outcome = "skipped"
-            report.wasxfail = answer.outcome.reason  # type: ignore[attr-defined]
+            report.wasxfail = answer.outcome.reason

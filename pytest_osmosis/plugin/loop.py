@@ -36,9 +36,9 @@ class CompletionLoop:
         others = [item for item in session.items if not isinstance(item, RunItem)]
         for index, item in enumerate(others):
             self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
-        with self._progress.shown():
-            for item, last in self._completed(session):
-                self._run(session, item, None if last else sentinel)
+        self._progress.begin(alone=not others)
+        for item, last in self._completed(session):
+            self._run(session, item, None if last else sentinel)
         return True
 
     def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -110,6 +110,11 @@ class EvalSession:
                 probe=self.options.probe,
             )
 
+    @property
+    def n_selected(self) -> int:
+        """How many of our tests were selected."""
+        return sum(len(run.selected) for run in self.runs.values())
+
     def start(self) -> None:
         """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load."""
         for run in self.runs.values():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,20 +68,15 @@ class Progress:
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         return reporter
 
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """While our tests run, their file's name is not printed between live lines."""
+    def begin(self, *, alone: bool) -> None:
+        """From here on our tests run: no file names between live lines, and no percentages where we are `alone`."""
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
-            yield
             return
-        before, terminal.showfspath = terminal.showfspath, False
         terminal.ensure_newline()
-        try:
-            yield
-        finally:
-            self.clear()
-            terminal.showfspath = before
+        terminal.showfspath = False
+        if alone and hasattr(terminal, "_show_progress_info"):
+            terminal._show_progress_info = False
 
     def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """A report's category without a letter; pytest's own words where it prints a line for each test."""

@@ -26,7 +26,7 @@ def report(session: pytest.Session, file: str, run: EvalRun, *, gated: bool) -> 
     if stopped is not None and stopped.reason == "max_errors":
         _send(session, f"{file}::{name}[limit max_errors]", "error", f"stopped: {stopped.text}")
     for verdict in run.results.verdicts:
-        text = f"gate {verdict.title}: {verdict.text}"
+        text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         _send(session, f"{file}::{name}[gate {verdict.title}]", _kind(verdict.state, gated), text)
 
 
@@ -65,10 +65,8 @@ def _send(
     longrepr = None if kind == "passed" else (file, 0, f"Skipped: {text}") if kind == "skipped" else text
     hook = session.config.hook
     session.testscollected += 1
-    hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
     shown = pytest.TestReport(nodeid, location, {"osmosis": 1}, outcome, longrepr, when)
     hook.pytest_runtest_logreport(report=shown)
     hook.pytest_runtest_logreport(
         report=pytest.TestReport(nodeid, location, {"osmosis": 1}, "passed", None, "teardown")
     )
-    hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)

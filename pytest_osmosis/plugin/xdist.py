@@ -1,7 +1,7 @@
 """Evals under pytest-xdist: the controller owns the engines, workers ask it for outcomes over a local socket.
 
-A worker knows the plans from its `workerinput`, opens no dataset and imports no user code. Whatever scheduler is used and
-however often a worker dies, each run is rolled out once.
+A worker knows the plans from its `workerinput`, opens no dataset and imports no user code. Whatever scheduler is used
+and however often a worker dies, each run is rolled out once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class OutcomeServer:
     def workerinput(self) -> dict[str, Any]:
         """What a worker needs, as plain builtins."""
         plans = {str(path): prepared.plan.to_json() for path, prepared in self._evals.prepared.items()}
-        return {"address": self._listener.address, "key": self._key, "plans": plans}
+        args = list(self._evals.config.args)
+        return {"address": self._listener.address, "key": self._key, "plans": plans, "args": args}
 
     def close(self) -> None:
         """Take no more workers."""
@@ -75,6 +76,7 @@ class WorkerPlugin:
         self._address, self._key = given["address"], given["key"]
         self._plans = {Path(path): Plan.from_json(plan) for path, plan in given["plans"].items()}
         self._connection: Connection[bytes, bytes] | None = None
+        config.args[:] = given["args"]  # a worker parses what was typed; the controller added the named evals
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named TOML is an eval."""
