@@ -92,7 +92,8 @@ def _named_agent(name: str, value: object) -> Agent:
     if _derives(cls, "RolloutAgentLoop"):
         raise CodeError(f"{name}: a RolloutAgentLoop is not supported yet")
     raise CodeError(
-        f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, got {type(value).__name__}"
+        f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, "
+        f"got {type(value).__name__}"
     )
 
 
