@@ -8,6 +8,7 @@ put out beside a run), `results.json` and `artifacts/`.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import secrets as randomness
@@ -23,13 +24,14 @@ from typing import Any, Literal
 import pytest_osmosis
 from pytest_osmosis import gates, results
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets
+from pytest_osmosis.config.tables import Limits
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.host.redaction import MIN_CHARS, Redaction
+from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from pytest_osmosis.outcomes import Judging, Outcome
@@ -57,18 +59,24 @@ class Prepared:
         return [name for name, value in self.secrets.items() if len(value) < MIN_CHARS]
 
 
+def _stdin() -> str:
+    return sys.stdin.read()
+
+
 def prepare(
     path: Path,
     overrides: Sequence[Override],
     *,
     environ: Mapping[str, str],
     secrets_file: SecretsFile = None,
+    read_stdin: Callable[[], str] = _stdin,
     listing: bool = False,
     named_rows: Sequence[int] = (),
 ) -> Prepared:
     """Check and plan the eval in `path`. `listing` leaves secrets and keys alone, as nothing will run.
 
-    `named_rows` are rows that a node id asks for. Raises `ConfigError` or `DatasetError` with every problem.
+    `read_stdin` gives what the secrets file "-" holds; `named_rows` are rows that a node id asks for. Raises
+    `ProblemsError` with every problem.
     """
     config = load_eval_config(path, overrides)
     problems: list[Problem] = []
@@ -85,11 +93,23 @@ def prepare(
     values = {}
     if not listing:
         names = dict.fromkeys([*config.secrets, *([target.api_key_env] if target and target.api_key_env else [])])
-        values = checked(lambda: resolve_secrets(names, secrets_file, environ, sys.stdin.read))
+        values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
     if problems:
         raise ProblemsError(problems)
     dataset, plan = dataset_plan
     return Prepared(config, dataset, plan, target, values)
+
+
+def output_problems(prepared: Prepared) -> list[Problem]:
+    """What is known, before anything is paid for, to keep the results from being written where they are asked for."""
+    path = results_path(prepared.config)
+    found = results.obstacle(path) if path is not None else None
+    return [Problem(f"results file {path}", f"cannot be written: {found}")] if found else []
+
+
+def results_path(config: EvalConfig) -> Path | None:
+    """Where the results go beside the run directory."""
+    return None if config.output.results is None else config.workspace / config.output.results
 
 
 def _plan(config: EvalConfig, named_rows: Sequence[int]) -> tuple[Dataset, Plan]:
@@ -110,7 +130,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> tuple[Dataset, Plan]
 
 
 class EvalRun:
-    """One execution of a prepared eval over `selected` runs.
+    """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
     is done, from the engine's thread.
@@ -129,6 +149,7 @@ class EvalRun:
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
+        self.partial = not set(selected).issuperset(prepared.plan.runs())
         self.results: Results | None = None
         self.written: list[Path] = []
         self._rerun = rerun
@@ -138,11 +159,6 @@ class EvalRun:
         _write_manifest(self.run_dir, prepared)
         job = self._job(environ, pythonpath, probe)
         self.engine = Engine(job, Journal(self.run_dir / "journal.jsonl"), every)
-
-    @property
-    def partial(self) -> bool:
-        """True where not all planned runs were selected."""
-        return not set(self.selected).issuperset(self.prepared.plan.runs())
 
     def go(self) -> None:
         """Let the model be probed and the selected runs be rolled out."""
@@ -169,15 +185,16 @@ class EvalRun:
         assert self.results is not None
         published = self.results.to_json()
         self.written = [results.write(self.run_dir / "results.json", published)]
-        output = self.prepared.config.output.results
+        output = results_path(self.prepared.config)
         if output is not None:
-            path = Path(self.prepared.config.workspace, output)
-            path = path.with_name(f"{path.stem}.partial{path.suffix}") if self.partial else path
-            self.written.append(results.write(path, published))
+            path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.partial else output
+            try:
+                self.written.append(results.write(path, published))
+            except OSError as error:
+                self.engine.notices.append(f"{shown(path)} could not be written: {error.strerror}")
 
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool) -> Job:
         config, target = self.prepared.config, self.prepared.target
-        share = config.limits.max_errors
         return Job(
             setup=_setup(self.prepared, self.run_dir, pythonpath),
             dataset=self.prepared.dataset,
@@ -187,7 +204,7 @@ class EvalRun:
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
             n_selected=len(self.selected),
-            max_errors=share * len(self.selected) if config.limits.max_errors_is_share else share,
+            max_errors=_max_errors(config.limits, len(self.selected)),
             seed=config.sampling.seed,
             probe=probe and target.provider != "demo" and bool(self.selected),
         )
@@ -208,7 +225,7 @@ class EvalRun:
         log = self.run_dir / "host.log"
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         if text:
-            log.write_text(Redaction(self.prepared.secrets).text(text), encoding="utf-8")
+            log.write_text(_redaction(self.prepared).text(text), encoding="utf-8")
         else:
             log.unlink(missing_ok=True)
 
@@ -264,6 +281,12 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=config.evaluation.grader_timeout_s,
     )
+
+
+def _max_errors(limits: Limits, n_runs: int) -> int:
+    """How many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
+    bound = limits.max_errors
+    return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
 
 
 def _request_sampling(config: EvalConfig) -> dict[str, Any]:
@@ -329,6 +352,10 @@ def _make_run_dir(config: EvalConfig, now: datetime) -> Path:
     return run_dir
 
 
+def _redaction(prepared: Prepared) -> Redaction:
+    return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
+
+
 def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
     """What was asked for. Names of secrets, never values."""
     config = prepared.config
@@ -336,7 +363,7 @@ def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
         "schema_version": results.SCHEMA_VERSION,
         "eval": config.name,
         "config": shown(config.path),
-        "config_text": Redaction(prepared.secrets).text(config.path.read_text(encoding="utf-8")),
+        "config_text": _redaction(prepared).text(config.path.read_text(encoding="utf-8")),
         "overridden": list(config.overridden),
         "plan": prepared.plan.to_json(),
         "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},

@@ -2,6 +2,9 @@
 
 A gate holds if it holds with every unmeasured run counted as a fail, fails if it fails with every one counted as a
 pass, and is otherwise not measured.
+
+Comparing `passed / total >= minimum` in floats is exact where it matters: the division is rounded correctly, and so is
+the decimal that the user wrote, so 7 of 10 and "0.7" are the same float.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.report.numbers import beside, plural
 
 State = Literal["holds", "fails", "not measured", "partial"]
 
@@ -44,7 +48,7 @@ def title_of(rule: GateRule) -> str:
     >>> title_of(GateRule("pass_rate", 0.7))
     'pass_rate >= 0.7'
     """
-    return f"{rule.metric} >= {rule.minimum:g}"
+    return f"{rule.metric} >= {rule.minimum:.12g}"
 
 
 def decide(rule: GateRule, tally: Tally) -> Verdict:
@@ -54,13 +58,18 @@ def decide(rule: GateRule, tally: Tally) -> Verdict:
         return Verdict(title, "not measured", "no run was measured")
     at_least = tally.passed / tally.total
     at_most = (tally.passed + tally.unmeasured) / tally.total
-    share = f"{tally.passed:,} of {tally.total:,} runs passed"
+    low, _ = beside(at_least, rule.minimum)
+    high, _ = beside(at_most, rule.minimum)
+    share = f"{tally.passed:,} of {plural(tally.total, 'run')} passed"
+    unmeasured = f", {tally.unmeasured:,} not measured" if tally.unmeasured else ""
     if at_least >= rule.minimum:
-        return Verdict(title, "holds", f"pass_rate {at_least:.4g} ({share})", at_least)
+        assumed = f"{unmeasured} and counted as not passed" if unmeasured else ""
+        return Verdict(title, "holds", f"pass_rate {low} ({share}{assumed})", at_least)
     if at_most < rule.minimum:
-        return Verdict(title, "fails", f"pass_rate {at_least:.4g} ({share})", at_least)
-    between = f"pass_rate is between {at_least:.4g} and {at_most:.4g}: {share}, {tally.unmeasured:,} were not measured"
-    return Verdict(title, "not measured", between, at_least)
+        assumed = f"{unmeasured}, at most {high} had they passed" if unmeasured else ""
+        return Verdict(title, "fails", f"pass_rate {low} ({share}{assumed})", at_least)
+    text = f"pass_rate is between {low} and {high} ({share}{unmeasured})"
+    return Verdict(title, "not measured", text, at_least)
 
 
 def partial(rule: GateRule, n_selected: int, n_planned: int) -> Verdict:

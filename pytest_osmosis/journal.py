@@ -36,14 +36,17 @@ class Journal:
             view = memoryview(lines)
             while view:
                 view = view[self._file.write(view) :]
-            if time.monotonic() - self._synced > SYNC_INTERVAL_S:
-                self.sync()
         except OSError as error:
             raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+        if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+            self.sync()
 
     def sync(self) -> None:
-        """Force what was appended to the disk."""
-        os.fsync(self._file.fileno())
+        """Force what was appended to the disk. `JournalError` where it does not take it."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
         self._synced = time.monotonic()
 
     def close(self) -> None:
@@ -61,12 +64,25 @@ def encode(event: Event) -> bytes:
 
 
 def replay(path: Path) -> Iterator[Event]:
-    """The events of a journal in order; a torn last line is left out. `JournalError` names any other bad line."""
-    with path.open("rb") as file:
+    """The events of a journal in order; a torn last line is left out.
+
+    `JournalError` names any other bad line, and a file that cannot be read.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+    with file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise JournalError(f"{path}:{number}: not a journal line: {error}") from error
+            if line.endswith(b"\n"):
+                yield _event(line, f"{path}:{number}")
+
+
+def _event(line: bytes, where: str) -> Event:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise JournalError(f"{where}: not a journal line: {error}") from error
+    if not isinstance(event, dict):
+        raise JournalError(f"{where}: not a journal line: an event is a JSON object, this is {type(event).__name__}")
+    return event

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pytest_osmosis.records import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.report.numbers import beside
 
 Kind = Literal["passed", "failed", "error", "skipped"]
 
@@ -121,11 +122,12 @@ def reason_of(record: RunRecord, judging: Judging) -> str:
 def score_line(score: float, threshold: float, name: str = "") -> str:
     """A score against its threshold.
 
-    >>> score_line(0.2, 0.5)
-    'score 0.2 < 0.5'
+    >>> score_line(0.2, 0.5), score_line(0.99999999, 1.0)
+    ('score 0.2 < 0.5', 'score 0.99999999 < 1.0')
     """
     sign = ">=" if score >= threshold else "<"
-    return f"{name or 'score'} {score:g} {sign} {threshold:g}"
+    shown, bound = beside(score, threshold)
+    return f"{name or 'score'} {shown} {sign} {bound}"
 
 
 def _scorer_error(record: RunRecord, name: str) -> str:

@@ -8,7 +8,8 @@ Events are JSON objects, one a line of the journal, keyed by (row, run, attempt)
 - `score`    scores and scorer errors by function name, or `removed`; written when made, maybe in several parts
 - `skip`     the run will not be done in this session, with the reason
 
-A later attempt replaces an earlier one. Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else
+A later attempt replaces an earlier one; of two lines about the same score the later one counts. A `skip` belongs to the
+run and carries no attempt. Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else
 reads events.
 """
 
@@ -17,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 Event = Mapping[str, Any]
 Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
@@ -114,7 +117,7 @@ class Ledger:
             return None
         run = Run(event["row"], event["run"])
         record = self.records.get(run) or RunRecord(run)
-        if event.get("attempt", 1) < record.attempt:
+        if event.get("attempt", record.attempt) < record.attempt:
             return None  # a late line of an attempt that was given up
         record = fold(record, event)
         if record.rolled and not record.scored and self._complete(record):
@@ -123,7 +126,10 @@ class Ledger:
         return record
 
     def _complete(self, record: RunRecord) -> bool:
-        return record.removed or all(name in record.scores or name in record.scorer_errors for name in self.scorers)
+        if record.removed:
+            return True
+        known = {*record.scores, *record.scorer_errors}
+        return bool(self.scorers) and known.issuperset(self.scorers)
 
 
 def fold(events: Iterable[Event]) -> Ledger:
@@ -157,14 +163,19 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
 
 
 def _score(record: RunRecord, event: Event) -> RunRecord:
+    scores: Mapping[str, float] = event.get("scores", {})
     errors = {name: ScorerError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
     return replace(
         record,
-        scores={**record.scores, **event.get("scores", {})},
-        scorer_errors={**record.scorer_errors, **errors},
+        scores={**_without(record.scores, errors), **scores},
+        scorer_errors={**_without(record.scorer_errors, scores), **errors},
         removed=record.removed or event.get("removed", False),
         scoring_ms=record.scoring_ms + event.get("ms", 0.0),
     )
+
+
+def _without(known: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    return {name: value for name, value in known.items() if name not in names}
 
 
 def _skip(record: RunRecord, event: Event) -> RunRecord:

@@ -179,6 +179,16 @@ def records_of(runs: Sequence[Run], records: Mapping[Run, RunRecord]) -> list[Ru
     return [records.get(run) or RunRecord(run) for run in runs]
 
 
+def obstacle(path: Path) -> str | None:
+    """What will keep a file from being written at `path`, None where nothing is seen to."""
+    if path.is_dir():
+        return "it is a folder"
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if not nearest.is_dir():
+        return f"{nearest} is not a folder"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written to"
+
+
 def write(path: Path, results: Mapping[str, Any]) -> Path:
     """Write atomically: a reader sees the old file or the whole new one. Gives the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -213,6 +223,7 @@ def _summary(summary: stats.Summary) -> dict[str, Any]:
         "max": summary.max,
         "median": summary.median,
         "pass_rate": summary.pass_rate,
+        "measured": summary.n_measured,
         **{f"pass_at_{k}": value for k, value in summary.pass_at.items()},
         **{f"pass_hat_{k}": value for k, value in summary.pass_hat.items() if k > 1},
     }

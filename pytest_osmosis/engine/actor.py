@@ -3,17 +3,20 @@
 Everyone else (pytest's main thread, the hosts' readers) only posts messages to it, and `every` hears of each run that
 is done, once, after the journal holds it; so there is no lock on its state. There is no event loop here either.
 
-A run is queued, handed to a host ahead of its turn (`credits`), begun there (from then on it may cost money), rolled
-out, scored, done. What a host that died had begun is rolled out once more, one at a time, in a quarantine host; what
-takes that down too was the culprit. What is in the journal is never rolled out again, only scored.
+A run is queued, handed to a host ahead of its turn, begun there (from then on it may cost money), rolled out, scored,
+done. What a host that died had begun is rolled out once more, one at a time, in a quarantine host; what takes that down
+too was the culprit. What is in the journal is never rolled out again, only scored: by the same rule where it was being
+scored when its host died.
 """
 
 from __future__ import annotations
 
+import json
 import queue
 import signal
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +29,7 @@ from pytest_osmosis.engine.line import Died, Heard, PipeLine
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import CodeError, DatasetError, HostError, JournalError
 from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.journal import Journal, encode
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import run_seed
@@ -34,13 +38,14 @@ from pytest_osmosis.records import Ledger, Run, RunRecord
 StopReason = Literal["systemic", "max_errors", "maxfail", "interrupt", "journal", "closed"]
 
 START_S = 300.0
-"""A host that has not loaded its code after this long is given up."""
+"""A host that has not loaded its code after this long is ended."""
 SILENCE_SLACK_S = 30.0
-"""A host that says nothing for the longest a run may take, and this, is given up: no deadline of its own worked."""
+"""A host that says nothing for as long as its code may take, and this, is ended: no deadline of its own worked."""
 SCORER_CREDITS = 8
 MAX_STARTS = 3
 """So many hosts in a row that die before they are ready stop the eval."""
 CLOSE_S = 3.0
+"""A host that is told to close is ended after this long."""
 
 
 class Submit(NamedTuple):
@@ -78,24 +83,31 @@ class Engine:
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._loaded = threading.Event()
         self._refused: CodeError | HostError | None = None
+        self._redaction = Redaction(secrets_of(job.setup, job.environ))
         self._known: set[Run] = set()
         self._queue: deque[Run] = deque()
         self._flights: dict[Run, Flight] = {}
         self._suspects: deque[Flight] = deque()
+        self._unjudged: deque[Flight] = deque()
         self._unscored: deque[Flight] = deque()
         self._journal_lines: list[bytes] = []
         self._told: list[tuple[Run, Outcome]] = []
         self._main: PipeLine | None = None
         self._quarantine: PipeLine | None = None
         self._scorer: PipeLine | None = None
+        self._retired: set[PipeLine] = set()
         self._ready: set[PipeLine] = set()
         self._heard_at: dict[PipeLine, float] = {}
         self._failed_starts = 0
         self._sync: frozenset[str] = frozenset()
+        self._probing = False
+        self._given_up = False
         self._dispatching = False
+        self._journal_works = True
         self._systemic = Systemic(job.batch_size)
         self._row: Row | None = None
         self._closing: float | None = None
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-engine", daemon=True)
 
     # -- for everyone ------------------------------------------------------------------------------------
@@ -126,7 +138,7 @@ class Engine:
         """Give what is in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
         self._inbox.put(Close(grace_s))
         if self._thread.ident is not None:
-            self._thread.join()
+            self._ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
 
     def kill(self) -> None:
         """End the hosts now, so that `close` has nothing to wait for."""
@@ -137,12 +149,30 @@ class Engine:
 
     def _run(self) -> None:
         try:
+            self._work()
+        except Exception as error:
+            self._fail(error)
+        try:
+            self._end()
+        finally:
+            self._loaded.set()
+            self._ended.set()
+
+    def _work(self) -> None:
+        try:
             self._main = self._spawn("host", self.job.setup)
         except HostError as error:
             self._refuse(error)
         while self._closing is None or (self._flights and time.monotonic() < self._closing):
             self._turn()
-        self._end()
+
+    def _fail(self, error: Exception) -> None:
+        """The engine itself is broken: nobody must wait for it. What it knows is kept, the rest stays pending."""
+        self.notices.append("".join(traceback.format_exception(error)))
+        text = f"the engine failed: {type(error).__name__}: {error}"
+        self._refused = self._refused or HostError(text)
+        self.kill()
+        self._stop(Stop("systemic", text))
 
     def _turn(self) -> None:
         """Handle what has arrived, refill the hosts, write the journal, and only then say what is done."""
@@ -191,8 +221,9 @@ class Engine:
 
     def _end(self) -> None:
         """End the hosts and close the journal; what is still in flight stays pending."""
+        reason = self.stopped.text if self.stopped is not None and self.stopped.reason != "closed" else "interrupted"
         for flight in list(self._flights.values()):
-            self._skip(flight.run, "interrupted")
+            self._skip(flight.run, reason)
         lines = self._lines()
         for line in lines:
             line.send([{"op": "close"}])
@@ -202,13 +233,16 @@ class Engine:
                 line.kill()
                 line.join(CLOSE_S)
         self._report()
-        self._journal.close()
-        self._loaded.set()
+        try:
+            self._journal.close()
+        except JournalError as error:
+            self.notices.append(str(error))
 
     # -- hosts' lives ------------------------------------------------------------------------------------
 
     def _lines(self) -> list[PipeLine]:
-        return [line for line in (self._main, self._quarantine, self._scorer) if line is not None]
+        lines = (self._main, self._quarantine, self._scorer, *self._retired)
+        return [line for line in lines if line is not None]
 
     def _spawn(self, name: str, setup: Setup) -> PipeLine:
         log = self.job.run_dir / "host.log"
@@ -218,7 +252,7 @@ class Engine:
 
     def _respawn(self, name: str, setup: Setup) -> PipeLine | None:
         """A host in place of one that died; None where no more can be had."""
-        if self._closing is not None or self._refused is not None or self._failed_starts >= MAX_STARTS:
+        if self._closing is not None or self._refused is not None or self._given_up:
             return None
         try:
             return self._spawn(name, setup)
@@ -227,29 +261,43 @@ class Engine:
             return None
 
     def _look_after_lines(self) -> None:
-        """End hosts that do not become ready, or say nothing though no run may take so long."""
+        """End hosts that do not become ready, do not close, or say nothing though no code may take so long."""
         now = time.monotonic()
-        patience_s = self.job.setup.agent_timeout_s + self.job.setup.grader_timeout_s + SILENCE_SLACK_S
         for line in self._lines():
-            busy = any(flight.line is line and flight.begun for flight in self._flights.values())
-            allowed_s = START_S if line not in self._ready else patience_s if busy else None
+            allowed_s = self._patience_s(line)
             if allowed_s is not None and now - self._heard_at[line] > allowed_s:
                 self.notices.append(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
                 self._heard_at[line] = now
                 line.kill()
 
+    def _patience_s(self, line: PipeLine) -> float | None:
+        """How long a host may say nothing; None for one that has nothing to say."""
+        setup = self.job.setup
+        if line in self._retired:
+            return CLOSE_S
+        if line not in self._ready:
+            return START_S
+        if line is self._scorer:
+            busy, code_s = any(flight.sync == "handed" for flight in self._flights.values()), setup.grader_timeout_s
+        else:
+            busy = any(flight.line is line and flight.begun for flight in self._flights.values())
+            code_s = max(setup.agent_timeout_s, setup.grader_timeout_s)
+        return code_s + SILENCE_SLACK_S if busy else None
+
     def _died(self, line: PipeLine, how: str) -> None:
         was_ready = line in self._ready
         self._ready.discard(line)
+        self._retired.discard(line)
         self._heard_at.pop(line, None)
         if not was_ready and self._closing is None:
             self._start_failed(how)
         if line is self._scorer:
             self._scorer = None
-            self._scorer_died(how)
+            self._scorer_died(line, how)
         elif line is self._quarantine:
             self._quarantine = None
             self._quarantine_died(line, how)
+            self._limit_main()
         elif line is self._main:
             self._main = None
             self._main_died(line, how)
@@ -263,31 +311,41 @@ class Engine:
             self._give_up(text)
 
     def _refuse(self, error: CodeError | HostError) -> None:
+        """The code does not load. Where it did before, it is its hosts that cannot be had any more."""
+        if self._loaded.is_set():
+            self._give_up(str(error))
+            return
         self._refused = error
         self._stop(Stop("systemic", str(error)))
         self._loaded.set()
 
     def _give_up(self, text: str) -> None:
         """No host can be had any more: what is under way is not measured, the rest stays pending."""
-        self._stop(Stop("systemic", text))
-        for flight in list(self._flights.values()):
+        self._given_up = True
+        begun = [flight for flight in self._flights.values() if flight.begun or flight in self._suspects]
+        for flight in begun:
             if flight.rolled:
                 self._synthesize_scores(flight, self._left(flight), text)
             else:
                 self._synthesize_rollout(flight, "host", text)
+        self._stop(Stop("systemic", text))
+        for flight in list(self._flights.values()):
+            self._skip(flight.run, text)
 
     def _main_died(self, line: PipeLine, how: str) -> None:
-        """Unbegun runs are queued again; begun ones go to quarantine, to be rolled out once more or scored again."""
+        """Unbegun runs are queued again, begun ones go to quarantine."""
         flights = [flight for flight in self._flights.values() if flight.line is line]
         for flight in reversed([flight for flight in flights if not flight.begun]):
             self._requeue(flight)
-        begun = [flight for flight in flights if flight.begun]
-        again = [flight for flight in begun if not flight.rolled]
-        if again and self._closing is None:
+        again = [flight for flight in flights if flight.begun and not flight.rolled]
+        if again and self.stopped is None:
             runs = f"{len(again)} run{'s' if len(again) != 1 else ''}"
             self.notices.append(f"an engine host ended ({how}) with {runs} in flight, rolled out once more")
-        for flight in begun:
-            self._suspect(flight)
+        for flight in flights:
+            if flight.rolled:
+                self._unwatched(flight)
+            elif flight.begun:
+                self._suspect(flight)
         self._main = self._respawn("host", replace(self.job.setup, limit=max(1, self._main_limit())))
 
     def _requeue(self, flight: Flight) -> None:
@@ -300,36 +358,48 @@ class Engine:
     def _suspect(self, flight: Flight) -> None:
         """Put a run that was begun in a host that died in line for quarantine."""
         flight.line, flight.begun = None, False
-        if flight.rolled:
-            self._suspects.append(flight)
-        elif self.stopped is not None:
+        if self.stopped is not None:
             self._skip(flight.run, "its host ended, and nothing new is begun")
         else:
             flight.attempt += 1
             self.progress = replace(self.progress, again=self.progress.again + 1)
             self._suspects.append(flight)
 
+    def _unwatched(self, flight: Flight) -> None:
+        """The host died in which a run waited for its asynchronous scores, or was given one: it gets them elsewhere."""
+        flight.line = None
+        if flight.judging is None:
+            self._unjudged.append(flight)
+        else:
+            flight.judging = None
+            self._suspects.append(flight)
+
     def _quarantine_died(self, line: PipeLine, how: str) -> None:
         """The one run that was begun there has taken down its second host: it was the culprit."""
-        text = f"ended its process twice ({how})"
+        text, details = f"ended its process twice ({how})", line.last_words()
         for flight in [flight for flight in self._flights.values() if flight.line is line]:
             flight.line = None
-            if not flight.begun:
-                self._suspects.appendleft(flight)
-            elif flight.rolled:
-                self._synthesize_scores(flight, self._async_left(flight), text)
+            if flight.rolled:
+                judging, flight.judging = flight.judging, None
+                if judging is not None:
+                    self._synthesize_scores(flight, [judging], text, details)
+                if flight.run in self._flights and self._async_left(flight):
+                    self._unjudged.append(flight)
+            elif flight.begun:
+                self._synthesize_rollout(flight, "agent", text, details)
             else:
-                self._synthesize_rollout(flight, "agent", text)
+                self._suspects.appendleft(flight)
 
-    def _scorer_died(self, how: str) -> None:
+    def _scorer_died(self, line: PipeLine, how: str) -> None:
         """Every run that it had is scored by a new one, but for a function that took down its second scorer."""
         self._scorer = self._respawn("scorer", self._scorer_setup())
         for flight in [flight for flight in self._flights.values() if flight.sync == "handed"]:
             running, flight.running = flight.running, None
-            flight.crashes += running is not None
-            if running is not None and flight.crashes >= 2:
-                flight.crashes = 0
-                self._synthesize_scores(flight, [running], f"ended its process twice ({how})")
+            if running in flight.accused:
+                text = f"ended its process twice ({how})"
+                self._synthesize_scores(flight, [running], text, line.last_words())
+            elif running is not None:
+                flight.accused.add(running)
             if flight.run in self._flights and self._sync_left(flight):
                 flight.sync = "queued"
                 self._unscored.appendleft(flight)
@@ -354,6 +424,8 @@ class Engine:
                 flight = self._flights.get(Run(event["row"], event["run"]))
                 if flight is not None and flight.attempt == event["attempt"]:
                     self._flight_event(line, flight, event, raw)
+                elif event["ev"] == "stalled":
+                    line.kill()  # a task that a run left behind holds the loop
 
     def _flight_event(self, line: PipeLine, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
         match event["ev"]:
@@ -363,18 +435,30 @@ class Engine:
             case "rollout":
                 self._rolled(flight, event, raw)
             case "scoring":
-                flight.running = event["name"] if line is self._scorer else None
+                self._runs(line, flight, event["name"])
             case "score":
+                self._runs(line, flight, None)
                 self._scored(flight, event, raw)
             case "stalled":
                 self._stalled(line, flight, event["stack"])
             case "broken":
-                self._synthesize_rollout(flight, "agent", event["error"])
+                self._broken(line, flight, event["error"])
+
+    def _runs(self, line: PipeLine, flight: Flight, name: str | None) -> None:
+        """Note which function scores a run now, in that host."""
+        if line is self._scorer:
+            flight.running = name
+        else:
+            flight.judging = name
 
     def _became_ready(self, line: PipeLine, event: Mapping[str, Any]) -> None:
         self._ready.add(line)
         self._failed_starts = 0
-        if line is not self._main or self._loaded.is_set():
+        if line is not self._main:
+            return
+        if self._probing:
+            line.send([{"op": "probe"}])
+        if self._loaded.is_set():
             return
         self.judging = replace(self.judging, scorers=tuple(event["scorers"]))
         self._sync = frozenset(event["sync"])
@@ -385,13 +469,15 @@ class Engine:
         self._loaded.set()
 
     def _begin(self) -> None:
-        if self.job.probe and self._main is not None:
-            self._main.send([{"op": "probe"}])
-        else:
+        if not self.job.probe:
             self._dispatching = True
+            return
+        self._probing = True
+        if self._main is not None and self._main in self._ready:
+            self._main.send([{"op": "probe"}])
 
     def _probed(self, error: str | None) -> None:
-        self._dispatching = True
+        self._probing, self._dispatching = False, True
         if error is not None:
             self._stop(Stop("systemic", f"the probe failed: {error}"))
 
@@ -421,7 +507,6 @@ class Engine:
 
     def _scored(self, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
         record = self._record(event, raw)
-        flight.running = None
         flight.heard(event["output"])
         flight.details = flight.details or next((e["details"] for e in event["errors"].values()), "")
         if not self._async_left(flight):
@@ -434,14 +519,22 @@ class Engine:
     def _stalled(self, line: PipeLine, flight: Flight, stack: str) -> None:
         """User code that cannot be interrupted: the culprit is known, its host goes."""
         text = "took too long and could not be interrupted"
-        if line is self._scorer:
-            self._synthesize_scores(flight, [flight.running] if flight.running else [], text, stack)
-        elif flight.rolled:
-            self._synthesize_scores(flight, self._async_left(flight), text, stack)
+        if line is self._scorer or flight.rolled:
+            name = flight.running if line is self._scorer else flight.judging
+            self._runs(line, flight, None)
+            self._synthesize_scores(flight, [name] if name is not None else [], text, stack)
         else:
             self._synthesize_rollout(flight, "timeout", text, stack)
-        flight.running = None
         line.kill()
+
+    def _broken(self, line: PipeLine, flight: Flight, error: str) -> None:
+        """A host failed at a run by its own fault."""
+        if not flight.rolled:
+            self._synthesize_rollout(flight, "host", error)
+        elif line is self._scorer:
+            self._synthesize_scores(flight, self._sync_left(flight), error)
+        else:
+            self._synthesize_scores(flight, self._async_left(flight), error)
 
     def _left(self, flight: Flight) -> list[str]:
         """Names that have neither a score nor an error yet."""
@@ -467,7 +560,7 @@ class Engine:
             "error": error,
             "details": details,
         }
-        self._rolled(flight, event, encode(event))
+        self._rolled(flight, *self._without_secrets(event))
 
     def _synthesize_scores(self, flight: Flight, names: Sequence[str], error: str, details: str = "") -> None:
         """The `score` event of scorers whose process can no longer write it."""
@@ -480,7 +573,12 @@ class Engine:
             "errors": errors,
             "output": {},
         }
-        self._scored(flight, event, encode(event))
+        self._scored(flight, *self._without_secrets(event))
+
+    def _without_secrets(self, event: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+        """An event as it comes from a host: parsed, and its line."""
+        line = self._redaction.event(event)
+        return json.loads(line), line.encode("ascii") + b"\n"
 
     # -- what goes out -----------------------------------------------------------------------------------
 
@@ -515,7 +613,7 @@ class Engine:
 
     def _forget(self, flight: Flight) -> None:
         del self._flights[flight.run]
-        for waiting in (self._unscored, self._suspects):
+        for waiting in (self._unscored, self._unjudged, self._suspects):
             if flight in waiting:
                 waiting.remove(flight)
 
@@ -524,10 +622,11 @@ class Engine:
         in_flight = sum(flight.begun and not flight.rolled for flight in self._flights.values())
         self.progress = replace(self.progress, in_flight=in_flight)
         lines, self._journal_lines = b"".join(self._journal_lines), []
-        if lines:
+        if lines and self._journal_works:
             try:
                 self._journal.append(lines)
             except JournalError as error:
+                self._journal_works = False  # more would follow half a line
                 self.notices.append(str(error))
                 self._stop(Stop("journal", str(error)))
         told, self._told = self._told, []
@@ -538,7 +637,7 @@ class Engine:
         if self.stopped is not None:
             return
         self.stopped = stop
-        runs = [*self._queue, *(flight.run for flight in self._suspects if not flight.rolled)]
+        runs = [*(flight.run for flight in self._suspects if not flight.rolled), *self._queue]
         self._queue.clear()
         for run in runs:
             self._skip(run, stop.text)
@@ -550,6 +649,7 @@ class Engine:
         if self._dispatching and self._closing is None:
             self._refill_quarantine()
             self._refill_main()
+        self._refill_judges()
         self._refill_scorer()
 
     def _main_limit(self) -> int:
@@ -569,9 +669,9 @@ class Engine:
         line, limit = self._main, self._main_limit()
         if line is None or line not in self._ready or limit < 1 or not self._queue:
             return
-        if len(self._unscored) > 4 * limit + 64:
-            return
         rolling = [flight for flight in self._flights.values() if flight.line is line and not flight.rolled]
+        if len(self._flights) - len(rolling) > 4 * limit + 64:
+            return
         begun = sum(flight.begun for flight in rolling)
         room = max(limit, begun) + max(2, limit // 2) - len(rolling)
         requests = []
@@ -581,8 +681,19 @@ class Engine:
                 flight.line = line
                 requests.append(self._run_request(flight))
                 room -= 1
-        if requests:
-            line.send(requests)
+        self._hand(line, requests)
+
+    def _refill_judges(self) -> None:
+        """Let the main host score what another one left."""
+        line = self._main
+        if line is None or line not in self._ready:
+            return
+        requests = []
+        while self._unjudged:
+            flight = self._unjudged.popleft()
+            flight.line = line
+            requests.append(self._score_request(flight, self._async_left(flight)))
+        self._hand(line, requests)
 
     def _refill_quarantine(self) -> None:
         line = self._quarantine
@@ -592,16 +703,22 @@ class Engine:
         if line is None or line not in self._ready or any(f.line is line for f in self._flights.values()):
             return
         if not self._suspects:
-            line.send([{"op": "close"}])
-            self._quarantine = None
-            self._limit_main()
+            self._retire(line)
             return
         flight = self._suspects.popleft()
         flight.line, flight.begun = line, flight.rolled
         if flight.rolled:
-            line.send([self._score_request(flight, self._async_left(flight))])
+            self._hand(line, [self._score_request(flight, self._async_left(flight))])
         else:
-            line.send([self._run_request(flight)])
+            self._hand(line, [self._run_request(flight)])
+
+    def _retire(self, line: PipeLine) -> None:
+        """Nothing is left for the quarantine."""
+        line.send([{"op": "close"}])
+        self._heard_at[line] = time.monotonic()
+        self._retired.add(line)
+        self._quarantine = None
+        self._limit_main()
 
     def _refill_scorer(self) -> None:
         line = self._scorer
@@ -614,7 +731,12 @@ class Engine:
             flight.sync = "handed"
             handed += 1
             requests.append(self._score_request(flight, self._sync_left(flight)))
+        self._hand(line, requests)
+
+    def _hand(self, line: PipeLine, requests: Sequence[Mapping[str, Any]]) -> None:
+        """Give a host something to do, and its time for it."""
         if requests:
+            self._heard_at[line] = time.monotonic()
             line.send(requests)
 
     def _flight(self, run: Run) -> Flight | None:

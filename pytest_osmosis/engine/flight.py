@@ -16,8 +16,9 @@ from pytest_osmosis.records import Run
 class Flight:
     """`line` is the host that rolls the run out or scores it asynchronously, None when no host has it.
 
-    `begun`: that host has begun; `rolled`: its rollout is in the journal. `sync` follows the scorer process, for
-    functions that are not asynchronous: `running` names the one that runs, `crashes` counts the processes it took down.
+    `begun`: that host has begun; `rolled`: its rollout is in the journal; `judging` names the asynchronous function
+    that runs there. `sync` follows the scorer process, for functions that are not asynchronous: `running` names the one
+    that runs, `accused` those that ran when a scorer ended.
     """
 
     run: Run
@@ -26,9 +27,10 @@ class Flight:
     line: PipeLine | None = None
     begun: bool = False
     rolled: bool = False
+    judging: str | None = None
     sync: Literal["none", "queued", "handed"] = "none"
     running: str | None = None
-    crashes: int = 0
+    accused: set[str] = field(default_factory=set)
     messages: Sequence[Mapping[str, Any]] = ()
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)

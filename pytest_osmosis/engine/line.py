@@ -1,6 +1,7 @@
-"""The line to one engine host: a child process, its pipes, and a thread that reads what it says.
+"""The line to one engine host: a child process, its pipes, and a thread at each of them.
 
-Everything that arrives is posted to the engine; nothing here keeps state of the eval.
+Everything that arrives is posted to the engine, and nothing that is sent makes the engine wait: a host whose user code
+keeps it from reading must not stop the others. Nothing here keeps state of the eval.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -20,6 +22,9 @@ from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup, encode
 
 READ_BYTES = 1 << 20
+LOG_BYTES = 1 << 18
+LAST_WORDS_CHARS = 8_000
+JOIN_S = 1.0
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; main()"
 
@@ -52,10 +57,12 @@ class PipeLine:
     ) -> None:
         self.name = name
         self.setup = setup
+        self.log = log
         self._post = post
-        self._write_lock = threading.Lock()  # keeps whole lines together, and off a closed pipe
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             with log.open("ab") as stderr:
+                self._log_begun = stderr.tell()
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
                     stdin=subprocess.PIPE,
@@ -71,9 +78,11 @@ class PipeLine:
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
+        self.send([setup.to_json()])
+        self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
+        self._writer.start()
         self._reader = threading.Thread(target=self._read, name=f"osmosis-{name}", daemon=True)
         self._reader.start()
-        self.send([setup.to_json()])
 
     @property
     def pid(self) -> int:
@@ -82,10 +91,7 @@ class PipeLine:
 
     def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Send messages; what a dead host does not take is dropped, as `Died` follows."""
-        data = memoryview(encode(messages))
-        with self._write_lock, contextlib.suppress(BrokenPipeError, OSError):
-            while data:
-                data = data[os.write(self._stdin, data) :]
+        self._outbox.put(encode(messages))
 
     def kill(self) -> None:
         """End the host and all that it started, now. `Died` follows."""
@@ -97,13 +103,33 @@ class PipeLine:
         self._reader.join(timeout_s)
         return not self._reader.is_alive()
 
+    def last_words(self) -> str:
+        """What the interpreter said of a fatal error (a segmentation fault), as far as it is in the log; else ""."""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(self._log_begun, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            said = log.read().decode("utf-8", errors="replace")
+            begin = said.rfind("Fatal Python error")
+            return said[begin:][:LAST_WORDS_CHARS] if begin >= 0 else ""
+        return ""
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # it is gone
+            while (message := self._outbox.get()) is not None:
+                data = memoryview(message)
+                while data:
+                    data = data[os.write(self._stdin, data) :]
+
     def _read(self) -> None:
-        rest = b""
+        begun: list[bytes] = []
         while data := os.read(self._stdout, READ_BYTES):
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, rest = data.split(b"\n")
+            if lines:
+                lines[0] = b"".join((*begun, lines[0]))
+                begun = []
+            begun.append(rest)
             try:
                 heard = [(json.loads(line), line + b"\n") for line in lines]
-            except ValueError:  # user code found and wrote to the protocol's descriptor
+            except (ValueError, RecursionError):  # user code found and wrote to the protocol's descriptor
                 self.kill()
                 break
             if heard:
@@ -115,9 +141,10 @@ class PipeLine:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.kill()
         status = self._process.wait()
-        with self._write_lock:
-            for pipe in (self._process.stdin, self._process.stdout):
-                assert pipe is not None
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._outbox.put(None)
+        self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
         return status

@@ -7,10 +7,12 @@ becomes an event with its boundary and never leaves `perform` or `score`: other 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,35 +21,34 @@ from typing import Any
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
-from pytest_osmosis.host.loading import Code, user_traceback
-from pytest_osmosis.host.protocol import Key, Setup, key_of
-from pytest_osmosis.host.slots import Slots
+from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
+from pytest_osmosis.host.protocol import Key, Setup, dumps, key_of
+from pytest_osmosis.host.slots import Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.records import Boundary, Run
-from pytest_osmosis.rewards.functions import score_of
+from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.function import NotAConversation
 
 Emit = Callable[[Mapping[str, Any]], None]
 Request = Mapping[str, Any]
 
+STUCK_AFTER = 5
+"""Code that swallowed so many cancellations will not end by itself."""
+MAX_ERROR_CHARS = 4_000
+
 
 @dataclass(slots=True)
 class Talk:
-    """What a rollout's requests add up to.
-
-    `open` counts requests that are under way or wait for their retry, `waiting` only the latter: while there is one,
-    the rollout holds no slot. `over` is set when the rollout has ended.
-    """
+    """What a rollout's requests add up to. `open` counts those that are not answered, waits for a retry included."""
 
     usage: Usage | None = None
     retries: int = 0
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
-    waiting: int = 0
-    over: bool = False
 
     def add(self, reply: ChatReply) -> None:
         """Count one reply."""
@@ -55,25 +56,6 @@ class Talk:
             self.usage = reply.usage if self.usage is None else self.usage + reply.usage
         self.finish_reason = reply.finish_reason
         self.model = reply.model or self.model
-
-
-class Right:
-    """The right to have one request under way, out of a bounded number."""
-
-    def __init__(self, rights: asyncio.Semaphore) -> None:
-        self._rights = rights
-        self._held = False
-
-    async def take(self) -> None:
-        """Wait for it."""
-        await self._rights.acquire()
-        self._held = True
-
-    def give_back(self) -> None:
-        """Free it, where it is held."""
-        if self._held:
-            self._held = False
-            self._rights.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +69,11 @@ class Failure:
 
 
 class HostCore:
-    """Performs requests on the running event loop. Both methods take a request and give events to `emit`."""
+    """Performs requests on the running event loop. Both methods take a request and give events to `emit`.
+
+    What says that user code is about to run is emitted a turn of the loop before it does, so that it is on its way
+    whatever that code does to the process. Once `closing` is set, what ends is not reported any more.
+    """
 
     def __init__(
         self, setup: Setup, code: Code, model: Model | None, slots: Slots, stalls: Stalls, watch: Watch, emit: Emit
@@ -99,63 +85,76 @@ class HostCore:
         self._stalls = stalls
         self._watch = watch
         self._emit = emit
-        self._requests = asyncio.Semaphore(setup.limit)
-        self._scorings = asyncio.Semaphore(setup.limit if setup.role == "roll" else 1)
+        self._pid = os.getpid()
+        self.closing = False
+        self._requests = Bound(setup.limit)
+        self._scorings = Bound(setup.limit)
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
-        self._async_names = code.asynchronous
+
+    def resize(self, limit: int) -> None:
+        """From now on so many rollouts, requests and scorings at once; what is in flight stays."""
+        self._slots.resize(limit)
+        self._requests.resize(limit)
+        self._scorings.resize(limit)
 
     async def perform(self, request: Request) -> None:
-        """One run: its slot is held already. Emits `start`, `rollout`, and `score` for what scores asynchronously."""
+        """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
         key = key_of(request)
+        deadline = self._deadline(key, self._setup.agent_timeout_s)
+        place = Place(self._slots, self._requests, deadline)
         with output.captured() as sink:
-            holding = True
             try:
                 self._emit({"ev": "start", **key._asdict(), "at": _now()})
-                rollout, holding = await self._rolled(key, request)
+                await asyncio.sleep(0)
+                rollout = await self._rolled(key, request, deadline, place)
             finally:
-                self._slots.end(holding=holding)
+                place.end()
             self._emit({**rollout, "output": sink.take()})
-        if rollout.get("boundary") is None and self._async_names:
-            await self.score({**request, "messages": rollout["messages"], "names": self._async_names})
+        names = self._code.asynchronous
+        if rollout.get("boundary") is None and names:
+            await self.score({**request, "messages": rollout["messages"], "names": names})
 
     async def score(self, request: Request) -> None:
-        """Score the conversation in `request` with the scorers that it names. Emits one `score` for each."""
+        """Score the conversation in `request` with the scorers that it names. Emits `scoring` and `score` of each."""
         key = key_of(request)
-        async with self._scorings:
+        await self._scorings.take()
+        try:
             for name in request["names"]:
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key._asdict(), "name": name})
+                    await asyncio.sleep(0)
                     begun = time.perf_counter()
                     scored = await self._scored(key, request, name)
                     self._emit({"ev": "score", **key._asdict(), "ms": _ms(begun), **scored, "output": sink.take()})
+        finally:
+            self._scorings.give_back()
 
     # -- rolling out -------------------------------------------------------------------------------------
 
-    async def _rolled(self, key: Key, request: Request) -> tuple[dict[str, Any], bool]:
-        """The `rollout` event, and whether the run still holds its slot."""
+    async def _rolled(self, key: Key, request: Request, deadline: Deadline, place: Place) -> dict[str, Any]:
+        """The `rollout` event."""
         talk = Talk()
-        deadline = Deadline(self._setup.agent_timeout_s, self._stalls, self._stuck(key))
-        ctx = self._context(key, request, talk, deadline)
-        messages: Sequence[Message] = ()
+        watched = Watched(key, deadline)
+        ctx = self._context(key, request, talk, deadline, place)
         failure: Failure | None = None
         begun = time.perf_counter()
         try:
             async with deadline:
-                self._watch.own(Watched(key, deadline))
-                messages = await self._code.agent.roll(ctx)
+                with self._users_code(watched):
+                    returned = await self._code.agent.roll(ctx)
+            messages = _plain(returned)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+            if self.closing:
                 raise
-            failure = self._failure(error, talk, self._setup.agent_timeout_s, "agent")
-            messages = ctx.last_conversation or ctx.prompt
-        talk.over = True
+            failure = self._failure(error, talk, watched, "agent")
+            messages = _kept(ctx.last_conversation) or request["prompt"]
         event = {
             "ev": "rollout",
             **key._asdict(),
             "at": _now(),
             "ms": _ms(begun),
-            "messages": list(messages),
+            "messages": messages,
             "finish_reason": talk.finish_reason,
             "usage": talk.usage.to_json() if talk.usage is not None else None,
             "model": talk.model,
@@ -164,9 +163,24 @@ class HostCore:
         if failure is not None:
             event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}
             event |= {"systemic": failure.systemic} if failure.systemic != "no" else {}
-        return event, talk.waiting == 0
+        return event
 
-    def _context(self, key: Key, request: Request, talk: Talk, deadline: Deadline) -> ChatContext:
+    @contextmanager
+    def _users_code(self, watched: Watched) -> Iterator[None]:
+        """User code runs inside. A process that it forked and that comes back out is not the host: it ends here."""
+        with self._watch.over(watched):
+            try:
+                yield
+            finally:
+                self._end_forks()
+        if watched.held:
+            raise Interrupted  # it may have swallowed it
+
+    def _end_forks(self) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+    def _context(self, key: Key, request: Request, talk: Talk, deadline: Deadline, place: Place) -> ChatContext:
         async def chat(
             messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]
         ) -> ChatReply:
@@ -178,7 +192,7 @@ class HostCore:
                 timeout_s=self._setup.target["timeout_s"],
                 run=str(Run(key.row, key.run)),
             )
-            return await self._chat(ask, talk, deadline)
+            return await self._chat(ask, talk, deadline, place)
 
         return ChatContext(
             prompt=request["prompt"],
@@ -190,98 +204,66 @@ class HostCore:
             chat=chat,
         )
 
-    async def _chat(self, ask: ChatRequest, talk: Talk, deadline: Deadline) -> ChatReply:
-        """One request with its retries; the rollout gives its slot back while it waits for one."""
-        if talk.over:
+    async def _chat(self, ask: ChatRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatReply:
+        """One request with its retries; the rollout gives its slot back while it only waits for them."""
+        self._end_forks()
+        if place.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        right = Right(self._requests)
-
-        @asynccontextmanager
-        async def waiting(_delay_s: float) -> AsyncIterator[None]:
-            right.give_back()
-            self._pause(talk)
-            try:
-                yield
-            except BaseException:
-                self._go_on_at_once(talk)
-                raise
-            await self._go_on(talk, deadline)
-            await right.take()
-
         assert self._model is not None, "only hosts that roll out are asked to"
-        await right.take()
+        await asyncio.sleep(0)  # a model that answers at once must not hold the loop
         talk.open += 1
         try:
-            answered = await retry.chat(
-                self._model,
-                ask,
-                policy=self._policy,
-                remaining_s=deadline.remaining_s,
-                waiting=waiting,
-                rng=self._jitter,
-            )
-        except ModelError as error:
-            talk.retries += error.retries
-            raise
+            async with place.request() as request:
+
+                @asynccontextmanager
+                async def waiting(_delay_s: float) -> AsyncIterator[None]:
+                    async with request.waiting():
+                        yield
+                    talk.retries += 1
+
+                answered = await retry.chat(
+                    self._model,
+                    ask,
+                    policy=self._policy,
+                    remaining_s=deadline.remaining_s,
+                    waiting=waiting,
+                    rng=self._jitter,
+                )
         finally:
-            right.give_back()
-            if not deadline.expired:
-                talk.open -= 1
-        talk.retries += answered.retries
+            talk.open -= not deadline.expired
         talk.add(answered.reply)
         return answered.reply
-
-    def _pause(self, talk: Talk) -> None:
-        talk.waiting += 1
-        if talk.waiting == 1 and not talk.over:
-            self._slots.give_back()
-
-    def _go_on_at_once(self, talk: Talk) -> None:
-        """The wait was given up: the slot is taken again without a turn, as the rollout goes on now."""
-        talk.waiting -= 1
-        if talk.waiting == 0 and not talk.over:
-            self._slots.take()
-
-    async def _go_on(self, talk: Talk, deadline: Deadline) -> None:
-        """Wait for a slot, on time that does not count."""
-        if talk.waiting > 1 or talk.over:
-            talk.waiting -= 1
-            return
-        deadline.pause()
-        try:
-            await self._slots.resume()
-        except BaseException:
-            self._go_on_at_once(talk)
-            raise
-        finally:
-            deadline.resume()
-        talk.waiting -= 1
 
     # -- scoring -----------------------------------------------------------------------------------------
 
     async def _scored(self, key: Key, request: Request, name: str) -> dict[str, Any]:
         """What one scorer gave, under its deadline: the fields of a `score` event."""
-        deadline = Deadline(self._setup.grader_timeout_s, self._stalls, self._stuck(key))
+        deadline = self._deadline(key, self._setup.grader_timeout_s)
+        watched = Watched(key, deadline)
         try:
             async with deadline:
-                self._watch.own(Watched(key, deadline))
-                value = await self._value(key, request, name)
+                with self._users_code(watched):
+                    value = await self._value(key, request, name, watched)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+            if self.closing:
                 raise
-            failure = self._failure(error, Talk(), self._setup.grader_timeout_s, "reward")
+            failure = self._failure(error, Talk(), watched, "reward")
             return {"scores": {}, "errors": {name: {"message": failure.message, "details": failure.details}}}
         if value is None:
             return {"scores": {}, "errors": {}, "removed": True}
         return {"scores": {name: value}, "errors": {}}
 
-    async def _value(self, key: Key, request: Request, name: str) -> float | None:
+    async def _value(self, key: Key, request: Request, name: str, watched: Watched) -> float | None:
         """The score that `name` gives, None where a Grader takes the run out."""
         messages, ground_truth, record = request["messages"], request["ground_truth"], request["record"]
         function = next((function for function in self._code.functions if function.name == name), None)
         if function is not None:
-            value = function.function(**function.arguments(messages, ground_truth, record))
-            return score_of(await value if function.is_async else value)
+            arguments = function.arguments(messages, ground_truth, record)
+            if function.is_async:
+                return score_of(await function.function(**arguments))
+            with self._watch.blocking(watched):
+                value = function.function(**arguments)
+            return score_of(value)
         assert self._code.grader is not None
         project, artifacts = Path(self._setup.workspace), self._artifacts(key)
         sample = await self._code.grader.grade(messages, ground_truth, record, project=project, artifacts=artifacts)
@@ -289,49 +271,77 @@ class HostCore:
 
     # -- failures ----------------------------------------------------------------------------------------
 
-    def _failure(self, error: BaseException, talk: Talk, budget_s: float, code: Boundary) -> Failure:
+    def _failure(self, error: BaseException, talk: Talk, watched: Watched, code: Boundary) -> Failure:
         """What ended user code, as data. `code` is the boundary of the code itself: "agent" or "reward"."""
         timeout: Boundary = "timeout" if code == "agent" else "reward"
+        budget_s = watched.deadline.budget_s
+        if watched.held:
+            held = "held the event loop until its {:g} s were over" if code == "agent" else "took longer than {:g} s"
+            return Failure(timeout, held.format(budget_s), watched.held)
         if isinstance(error, DeadlineExpired):
             if talk.open:
                 return Failure("provider", f"no answer within the run's {budget_s:g} s ({talk.retries} retries)")
-            return Failure(timeout, f"took longer than {budget_s:g} s", user_traceback(error.__cause__ or error))
-        if isinstance(error, Interrupted):
-            held = f"held the event loop until its {budget_s:g} s were over"
-            return Failure(
-                timeout,
-                held if code == "agent" else f"took longer than {budget_s:g} s",
-                user_traceback(error),
-            )
-        failed = _model_error(error) if code == "agent" else None
-        if failed is not None:
+            where = user_traceback(error.__cause__) if error.__cause__ is not None else ""
+            return Failure(timeout, f"took longer than {budget_s:g} s", where)
+        failed = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
+        if failed is not None and code == "agent":
             return Failure(failed.boundary, str(failed), "", failed.systemic)
-        text = str(error)
-        message = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return Failure(code, message, user_traceback(error))
+        if isinstance(error, (NotAConversation, NotAScore)):
+            return Failure(code, str(error), user_traceback(error) if is_users(error) else "")
+        return Failure(code, _said(error), user_traceback(error))
 
-    def _stuck(self, key: Key) -> Callable[[int], None]:
-        def stuck(times: int) -> None:
-            if times >= 5:
-                self._emit({"ev": "stalled", **key._asdict(), "stack": "it swallows its cancellation"})
+    def _deadline(self, key: Key, budget_s: float) -> Deadline:
+        def stuck(task: asyncio.Task[Any], times: int) -> None:
+            if times >= STUCK_AFTER:
+                self._emit({"ev": "stalled", **key._asdict(), "stack": suspended_stack(task)})
 
-        return stuck
+        return Deadline(budget_s, self._stalls, stuck)
 
     def _artifacts(self, key: Key) -> Path:
         return Path(self._setup.artifacts) / str(Run(key.row, key.run))
 
 
-def _model_error(error: BaseException) -> ModelError | None:
-    """The `ModelError` that `error` is, or that led to it."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, ModelError):
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-    return seen
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """`error`, and all that led to it: its cause or context, and the members of a group."""
+    waiting, seen = [error], set()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        linked = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        waiting += [linked] if linked is not None else []
+        waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
 
 
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _said(error: BaseException) -> str:
+    """An error in a line or more: its type, and its text where that can be had."""
+    try:
+        text = str(error)
+    except BaseException as worse:
+        text = f"(its text raised {type(worse).__name__})"
+    return f"{type(error).__name__}: {text[:MAX_ERROR_CHARS]}" if text else type(error).__name__
+
+
+def _plain(messages: Sequence[Message]) -> list[Message]:
+    """`messages` as plain JSON, as whoever scores or reads them gets them.
+
+    What JSON has no shape for becomes its text. `NotAConversation` where that cannot be had, as for a circle.
+    """
+    try:
+        plain: list[Message] = json.loads(dumps({"messages": list(messages)}))["messages"]
+    except Exception as error:
+        raise NotAConversation(f"its messages cannot be written as JSON: {type(error).__name__}: {error}") from error
+    return plain
+
+
+def _kept(messages: Sequence[Message] | None) -> list[Message] | None:
+    """The conversation of a rollout that failed, as far as it can be shown."""
+    try:
+        return _plain(messages) if messages is not None else None
+    except NotAConversation:
+        return None
 
 
 def _ms(begun: float) -> float:

@@ -1,7 +1,7 @@
 """Deadlines that count only a rollout's own time: not its waits for a slot, not a loop that others held up.
 
-`Stalls` is fed by the watch's heartbeat and knows for how long callbacks could not run. A `Deadline` leaves those
-stretches out, but for the ones that its own run caused (`owe`).
+`Stalls` is fed by the watch and knows for how long callbacks could not run. A `Deadline` leaves those stretches out,
+but for the ones that its own run caused (`owe`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
@@ -25,14 +26,14 @@ class DeadlineExpired(Exception):
     """The time of a `Deadline` ran out."""
 
 
-Stuck = Callable[[int], None]
-"""Told that code does not end though it was cancelled so many times."""
+Stuck = Callable[["asyncio.Task[Any]", int], None]
+"""Told that a task does not end though it was cancelled so many times."""
 
 
 class Deadline:
     """An async context that cancels its task once `budget_s` of the run's own time is spent.
 
-    Leaving it then raises `DeadlineExpired`, also where the code inside swallowed the cancellation.
+    Leaving it then raises `DeadlineExpired`, whatever the code inside made of the cancellation.
     """
 
     def __init__(self, budget_s: float, stalls: Stalls, stuck: Stuck) -> None:
@@ -41,6 +42,8 @@ class Deadline:
         self._stalls = stalls
         self._stuck = stuck
         self._loop = asyncio.get_running_loop()
+        self._begun = self._loop.time()
+        self._stalls_before = stalls.total_s
         self._owed_s = 0.0
         self._paused_s = 0.0
         self._paused_at: float | None = None
@@ -62,11 +65,12 @@ class Deadline:
         return max(0.0, self.budget_s - self.spent_s())
 
     def pause(self) -> None:
-        """Stop the clock."""
-        self._paused_at = self._loop.time()
+        """Stop the clock. Idempotent."""
+        if self._paused_at is None:
+            self._paused_at = self._loop.time()
 
     def resume(self) -> None:
-        """Let the clock run again."""
+        """Let the clock run again. Idempotent."""
         if self._paused_at is not None:
             self._paused_s += self._loop.time() - self._paused_at
             self._paused_at = None
@@ -89,8 +93,8 @@ class Deadline:
         if not self.expired:
             return
         for _ in range(self._cancels):
-            others = self._task.uncancel()
-        if kind is None or (issubclass(kind, asyncio.CancelledError) and others <= self._cancelling):
+            self._task.uncancel()
+        if self._task.cancelling() <= self._cancelling:
             raise DeadlineExpired from error
 
     def _arm(self, delay_s: float) -> None:
@@ -105,5 +109,5 @@ class Deadline:
         self._cancels += 1
         self._task.cancel()
         if self._cancels > 1:
-            self._stuck(self._cancels - 1)
+            self._stuck(self._task, self._cancels - 1)
         self._arm(CANCEL_AGAIN_S)

@@ -1,6 +1,6 @@
 """User code, loaded in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
 
-Import roots are put in front of sys.path: the rollout's folder, the workspace root, pytest's `pythonpath`. No conftest.
+Import roots: the rollout's folder, the workspace root, pytest's `pythonpath`. No conftest.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import Setup
@@ -25,6 +26,9 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -56,7 +60,7 @@ class Code:
 
 def load(setup: Setup) -> Code:
     """All the code that `setup` names. `CodeError` for the first that does not load."""
-    sys.path[:0] = [root for root in setup.roots if root not in sys.path]
+    _add_roots(setup.roots)
     entrypoint = _entrypoint(Path(setup.entrypoint)) if setup.entrypoint else None
     functions = tuple(eval_function(name, _attribute(name)) for name in setup.eval_fns)
     if setup.grader is not None:
@@ -68,6 +72,12 @@ def load(setup: Setup) -> Code:
             f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
         )
     return Code(_agent(setup, entrypoint), functions, grader, _digest(functions, grader))
+
+
+def _add_roots(roots: Sequence[str]) -> None:
+    """Import roots come before what is installed, but hide nothing of the standard library: others import it too."""
+    first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
+    sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
 
 
 def _agent(setup: Setup, entrypoint: ModuleType | None) -> Agent:
@@ -87,7 +97,7 @@ def _named_agent(name: str, value: object) -> Agent:
         return FunctionAgent(name, value)
     if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
         _refuse_later(value)
-        return WorkflowAgent(value)
+        return WorkflowAgent(value, _config(sys.modules[value.__module__], "AgentWorkflowConfig"))
     cls = value if inspect.isclass(value) else type(value)
     if _derives(cls, "RolloutAgentLoop"):
         raise CodeError(f"{name}: a RolloutAgentLoop is not supported yet")
@@ -170,7 +180,8 @@ def _near(name: str, holder: object) -> str:
 
 def _entrypoint(path: Path) -> ModuleType:
     """Import a file under its own name (`main.py` is module `main`), never as `__main__`."""
-    name = path.stem if path.stem not in sys.modules else f"_osmosis_{path.stem}"
+    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    name = f"_osmosis_{path.stem}" if taken else path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise CodeError(f"{path}: not a Python file")
@@ -189,24 +200,46 @@ def _guarded(what: str, action: Callable[[], T]) -> T:
         raise CodeError(f"{what}: does not load: {summary}", user_traceback(error)) from error
 
 
+OURS = (str(Path(__file__).parents[1]) + os.sep, "<frozen importlib", str(Path(importlib.__file__).parent) + os.sep)
+"""Where frames come from that say nothing to a user."""
+
+
 def user_traceback(error: BaseException) -> str:
     """The traceback of `error` without the frames of this package and of the import system.
 
     An error that has no frame of the user's keeps them all.
     """
     shown = traceback.TracebackException.from_exception(error)
-    _cut(shown)
+    parts = [shown]
+    while parts:
+        part = parts.pop()
+        part.stack = _cut(part.stack) or part.stack
+        parts += [linked for linked in (part.__cause__, part.__context__, *(part.exceptions or ())) if linked]
     return "".join(shown.format())
 
 
-def _cut(shown: traceback.TracebackException) -> None:
-    ours = (str(Path(__file__).parent.parent), "<frozen importlib", str(Path(importlib.__file__).parent))
-    frames = [frame for frame in shown.stack if not frame.filename.startswith(ours)]
-    if frames:
-        shown.stack = traceback.StackSummary.from_list(frames)
-    for linked in (shown.__cause__, shown.__context__):
-        if linked is not None:
-            _cut(linked)
+def is_users(error: BaseException) -> bool:
+    """True where user code raised `error`, or called what did."""
+    return bool(_cut(traceback.extract_tb(error.__traceback__)))
+
+
+def user_stack(frame: FrameType | None) -> str:
+    """Where a thread is, from `frame` up, without the frames of this package."""
+    return "".join(_cut(traceback.extract_stack(frame)).format()) if frame is not None else ""
+
+
+def suspended_stack(task: asyncio.Task[Any]) -> str:
+    """Where a task waits, through all coroutines that it is in, without the frames of this package."""
+    frames = []
+    coroutine: Any = task.get_coro()
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return "".join(_cut(traceback.StackSummary.extract(iter(frames))).format())
+
+
+def _cut(stack: traceback.StackSummary) -> traceback.StackSummary:
+    return traceback.StackSummary.from_list([frame for frame in stack if not frame.filename.startswith(OURS)])
 
 
 def _digest(functions: tuple[EvalFunction, ...], grader: GraderCode | None) -> str:

@@ -8,11 +8,15 @@ that it started end at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
 import json
 import os
+import platform
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any, BinaryIO
@@ -22,29 +26,32 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
-from pytest_osmosis.host.protocol import Key, Setup, dumps, key_of
-from pytest_osmosis.host.redaction import Redaction, secret_headers
+from pytest_osmosis.host.protocol import Key, Setup, key_of
+from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.host.watch import Watch
 from pytest_osmosis.models import create, probe
+from pytest_osmosis.models.base import Model
 from pytest_osmosis.models.targets import ModelTarget
 
 
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
     requests, events = _own_pipes()
+    faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = Setup.from_json(json.loads(requests.readline()))
-    redaction = Redaction(_secrets(setup))
+    redaction = Redaction(secrets_of(setup, os.environ))
     inbox = Inbox(requests)
     output.install(redaction.text)
+    model = _model(setup)
     try:
         code = load(setup)
     except CodeError as error:
         refused = {"ev": "refused", "error": str(error), "details": error.details}
-        os.write(events, redaction.line(dumps(refused)).encode() + b"\n")
+        os.write(events, redaction.event(refused).encode() + b"\n")
         return
-    Host(setup, code, events, redaction).serve(inbox)
+    Host(setup, code, model, events, redaction).serve(inbox)
 
 
 def _own_pipes() -> tuple[BinaryIO, int]:
@@ -58,10 +65,16 @@ def _own_pipes() -> tuple[BinaryIO, int]:
     return os.fdopen(requests, "rb"), events
 
 
-def _secrets(setup: Setup) -> dict[str, str]:
-    target = ModelTarget.from_json(setup.target)
-    names = [*setup.secrets, *([target.api_key_env] if target.api_key_env else [])]
-    return {**secret_headers(target.headers), **{name: os.environ.get(name, "") for name in names}}
+def _model(setup: Setup) -> Model | None:
+    """The model's client, None where nothing is rolled out.
+
+    It is made before user code is imported, so that a user's `openai.py` cannot take its place. Clients describe the
+    platform to their servers, which starts a process; asked for here, it is known before user code may fork.
+    """
+    if setup.role != "roll":
+        return None
+    platform.platform()
+    return create(ModelTarget.from_json(setup.target), os.environ, setup.limit)
 
 
 class Inbox:
@@ -81,13 +94,14 @@ class Inbox:
             host.post(self._waiting)
 
     def _read(self) -> None:
-        while data := self._requests.readline():
-            message = json.loads(data)
-            with self._lock:
-                if self._host is None:
-                    self._waiting.append(message)
-                else:
-                    self._host.post([message])
+        with contextlib.suppress(OSError):  # user code closed it
+            while (data := self._requests.readline()).endswith(b"\n"):
+                message = json.loads(data)
+                with self._lock:
+                    if self._host is None:
+                        self._waiting.append(message)
+                    else:
+                        self._host.post([message])
         _end_group()
 
 
@@ -101,9 +115,10 @@ def _end_group() -> None:
 class Host:
     """Connects the loop, the core and the pipe."""
 
-    def __init__(self, setup: Setup, code: Code, events: int, redaction: Redaction) -> None:
+    def __init__(self, setup: Setup, code: Code, model: Model | None, events: int, redaction: Redaction) -> None:
         self._setup = setup
         self._code = code
+        self._model = model
         self._events = events
         self._redaction = redaction
         self._lines: list[str] = []
@@ -111,26 +126,22 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._closing = False
+        self._closed = False
 
     def serve(self, inbox: Inbox) -> None:
         """Run until `close`."""
-        asyncio.set_event_loop(self._loop)
         stalls = Stalls()
         watch = Watch(stalls, self._stalled)
         self._slots = Slots(self._setup.limit, self._begin)
-        target = ModelTarget.from_json(self._setup.target)
-        self._model = create(target, os.environ, self._setup.limit) if self._setup.role == "roll" else None
         self._core = HostCore(self._setup, self._code, self._model, self._slots, stalls, watch, self._emit)
         watch.start(self._loop)
         code = self._code
         self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digest": code.digest})
         inbox.deliver_to(self)
-        while not self._closing:
-            try:
+        while not self._closed:
+            # Left by a task of the user's that ends so, or by `stop()` called on it: nothing that waits there is lost.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
-            except (SystemExit, KeyboardInterrupt):
-                continue  # a task that user code forgot ended so; no callback is lost
-            break
         if self._model is not None:
             self._loop.run_until_complete(self._model.close())
         sys.stdout.flush()
@@ -147,13 +158,13 @@ class Host:
                 case "score":
                     self._spawn(self._core.score(message), key_of(message))
                 case "limit":
-                    self._slots.resize(message["limit"])
+                    self._core.resize(message["limit"])
                 case "drop":
                     self._drop()
                 case "probe":
                     self._spawn(self._probe())
                 case "close":
-                    self._closing = True
+                    self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
         self._begin()
 
@@ -173,8 +184,14 @@ class Host:
 
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._emit({"ev": "broken", "key": key, "error": f"{type(error).__name__}: {error}"})
+        if self._closing or not (task.cancelled() or task.exception()):
+            return
+        error = task.exception() if not task.cancelled() else None
+        text = "".join(traceback.format_exception(error)) if error is not None else "user code cancelled its task"
+        if key is None:
+            self._emit({"ev": "probed", "error": text})
+        else:
+            self._emit({"ev": "broken", **key._asdict(), "error": text})
 
     async def _probe(self) -> None:
         assert self._model is not None, "only hosts that roll out are asked to probe"
@@ -185,11 +202,12 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=1.0) if self._tasks else None
+        self._closed = True
         self._loop.stop()
 
     def _emit(self, event: Mapping[str, Any]) -> None:
         """Put an event on its way; all that one turn of the loop emits is written at once."""
-        line = self._redaction.line(dumps(event))
+        line = self._redaction.event(event)
         if not self._lines:
             self._loop.call_soon(self._flush)
         self._lines.append(line)
@@ -197,12 +215,15 @@ class Host:
     def _flush(self) -> None:
         data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
         self._lines = []
-        while data:
-            data = data[os.write(self._events, data) :]
+        try:
+            while data:
+                data = data[os.write(self._events, data) :]
+        except OSError:  # the engine is gone, or user code closed the pipe
+            _end_group()
 
     def _stalled(self, key: Key, stack: str) -> None:
         """Called from the watch's thread, while the loop cannot run."""
-        line = self._redaction.line(dumps({"ev": "stalled", **key._asdict(), "stack": stack}))
+        line = self._redaction.event({"ev": "stalled", **key._asdict(), "stack": stack})
         os.write(self._events, line.encode("ascii") + b"\n")
 
 

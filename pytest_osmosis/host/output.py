@@ -27,7 +27,7 @@ class Bounded:
     def __init__(self) -> None:
         self._head = io.StringIO()
         self._room = HEAD_CHARS
-        self._tail = ""
+        self._tail = io.StringIO()
         self._left_out = 0
 
     def write(self, text: str) -> None:
@@ -35,15 +35,21 @@ class Bounded:
         if self._room:
             self._head.write(text[: self._room])
             text, self._room = text[self._room :], max(0, self._room - len(text))
-        if text:
-            tail = self._tail + text
-            self._left_out += max(0, len(tail) - TAIL_CHARS)
-            self._tail = tail[-TAIL_CHARS:]
+        self._tail.write(text)
+        if self._tail.tell() > 16 * TAIL_CHARS:
+            self._cut_tail()
 
     def text(self) -> str:
         """What was kept, with a line that says how much was not."""
+        self._cut_tail()
         gap = f"\n[... {self._left_out:,} characters left out ...]\n" if self._left_out else ""
-        return self._head.getvalue() + gap + self._tail
+        return self._head.getvalue() + gap + self._tail.getvalue()
+
+    def _cut_tail(self) -> None:
+        tail = self._tail.getvalue()
+        self._left_out += max(0, len(tail) - TAIL_CHARS)
+        self._tail = io.StringIO()
+        self._tail.write(tail[-TAIL_CHARS:])
 
 
 class Sink:
@@ -89,6 +95,11 @@ class RoutedStream(io.TextIOBase):
         """As of the fallback."""
         return self._fallback.encoding
 
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        """For code that writes bytes."""
+        return RoutedBytes(self)
+
     def writable(self) -> bool:
         """Always."""
         return True
@@ -109,6 +120,22 @@ class RoutedStream(io.TextIOBase):
     def flush(self) -> None:
         """Flush the fallback."""
         self._fallback.flush()
+
+
+class RoutedBytes(io.BufferedIOBase):
+    """The bytes side of a routed stream."""
+
+    def __init__(self, stream: RoutedStream) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Route `data` as text."""
+        self._stream.write(bytes(data).decode("utf-8", errors="replace"))
+        return len(data)
 
 
 class RoutedHandler(logging.Handler):

@@ -1,29 +1,83 @@
-"""How many rollouts may be in flight: `limit` hold a slot, at most twice as many are begun.
+"""How many rollouts and requests may be in flight, and each rollout's place among them.
 
-A rollout that waits for a retry gives its slot back meanwhile, so that a server's `Retry-After` does not idle the
-others; when it goes on it comes before rollouts that have not begun. Used from one event loop only.
+`limit` rollouts hold a slot, at most twice as many are begun. A rollout whose requests all wait for a retry gives its
+slot back meanwhile, so that a server's `Retry-After` does not idle the others; when it goes on it comes before
+rollouts that have not begun. Requests under way are bounded on their own, as a rollout may send several at once.
+Used from one event loop only.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Protocol
 
 
-class Slots:
-    """Counts held slots and begun rollouts; `changed` is called whenever another rollout might begin."""
+class Bound:
+    """At most `limit` are held at once; who waits is served first come, first served."""
 
-    def __init__(self, limit: int, changed: Callable[[], None]) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
+        self._turns: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def free(self) -> bool:
+        """True where one can be had without waiting."""
+        return self.held < self.limit and not self._turns
+
+    async def take(self) -> None:
+        """Wait for one and hold it."""
+        if self.free:
+            self.held += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn in self._turns:
+                self._turns.remove(turn)
+            elif not turn.cancelled():
+                self.give_back()  # it came in the moment the wait was given up
+            raise
+
+    def take_beyond(self) -> None:
+        """Hold one without waiting, even beyond the limit."""
+        self.held += 1
+
+    def give_back(self) -> None:
+        """Hold one less."""
+        self.held -= 1
+        self._hand_on()
+
+    def resize(self, limit: int) -> None:
+        """Change the limit; what is held stays so."""
+        self.limit = limit
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._turns and self.held < self.limit:
+            turn = self._turns.popleft()
+            if not turn.done():
+                self.held += 1
+                turn.set_result(None)
+
+
+class Slots(Bound):
+    """Slots of rollouts; `changed` is called whenever another rollout might begin."""
+
+    def __init__(self, limit: int, changed: Callable[[], None]) -> None:
+        super().__init__(limit)
         self.begun = 0
         self._changed = changed
-        self._resuming: deque[asyncio.Future[None]] = deque()
 
     def begin(self) -> bool:
         """Take a slot for a new rollout; False where none is free."""
-        if self.held >= self.limit or self._resuming or self.begun >= 2 * self.limit:
+        if not self.free or self.begun >= 2 * self.limit:
             return False
         self.held += 1
         self.begun += 1
@@ -32,43 +86,133 @@ class Slots:
     def end(self, *, holding: bool) -> None:
         """A rollout is over; `holding` says whether it still held its slot."""
         self.begun -= 1
-        if holding:
-            self.give_back()
-        else:
-            self._changed()
-
-    def give_back(self) -> None:
-        """Free a slot: for a rollout that wants to go on, else for a new one."""
-        self.held -= 1
-        self._hand_on()
-
-    async def resume(self) -> None:
-        """Wait for a slot and take it."""
-        if self.held < self.limit and not self._resuming:
-            self.held += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._resuming.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give_back()  # the slot came in the moment the wait was given up
-            raise
-
-    def take(self) -> None:
-        """Take a slot without waiting, even beyond the limit: what holds it goes on in any case."""
-        self.held += 1
-
-    def resize(self, limit: int) -> None:
-        """Change the limit; what is in flight stays."""
-        self.limit = limit
+        self.held -= holding
         self._hand_on()
 
     def _hand_on(self) -> None:
-        while self._resuming and self.held < self.limit:
-            turn = self._resuming.popleft()
-            if not turn.done():
-                self.held += 1
-                turn.set_result(None)
+        super()._hand_on()
         self._changed()
+
+
+class Clock(Protocol):
+    """Time that a rollout may use up."""
+
+    def pause(self) -> None:
+        """Stop. Idempotent."""
+
+    def resume(self) -> None:
+        """Go on. Idempotent."""
+
+
+class Place:
+    """One rollout's place: it holds a slot, unless all that it does is wait for retries.
+
+    Its clock stands still while it waits for others: for its slot after a retry, or for the turn of a request while
+    none of its own is under way.
+    """
+
+    def __init__(self, slots: Slots, requests: Bound, clock: Clock) -> None:
+        self.over = False
+        self._slots = slots
+        self._requests = requests
+        self._clock = clock
+        self._held = True
+        self._under_way = 0
+        self._queued = 0
+
+    def request(self) -> Request:
+        """One more request of this rollout."""
+        return Request(self)
+
+    def end(self) -> None:
+        """The rollout is over; requests that it forgot get no further turn."""
+        self.over = True
+        self._slots.end(holding=self._held)
+
+    async def admit(self) -> None:
+        """Wait until a request may be sent."""
+        self._queued += 1
+        self._set_clock()
+        try:
+            await self._take_slot()
+            await self._requests.take()
+            if self.over:
+                self._requests.give_back()
+                raise RuntimeError("its rollout is over")
+            self._under_way += 1
+        except BaseException:
+            self.go_on()
+            raise
+        finally:
+            self._queued -= 1
+            self._set_clock()
+
+    def dismiss(self) -> None:
+        """A request is no longer under way."""
+        self._under_way -= 1
+        self._requests.give_back()
+
+    def rest(self) -> None:
+        """A request begins to wait for its retry."""
+        if self._held and not (self._under_way or self._queued or self.over):
+            self._held = False
+            self._slots.give_back()
+
+    def go_on(self) -> None:
+        """A wait was given up: the user's code goes on now, so the slot is taken without a turn."""
+        if not (self._held or self.over):
+            self._held = True
+            self._slots.take_beyond()
+
+    async def _take_slot(self) -> None:
+        if self._held:
+            return
+        await self._slots.take()
+        if self._held or self.over:
+            self._slots.give_back()
+        else:
+            self._held = True
+
+    def _set_clock(self) -> None:
+        if self._queued and not self._under_way:
+            self._clock.pause()
+        else:
+            self._clock.resume()
+
+
+class Request:
+    """One request with its retries: an async context that is entered when the request may be sent."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._under_way = False
+
+    async def __aenter__(self) -> Request:
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Wait for a retry inside; on leaving, the request may be sent again."""
+        self._stop()
+        self._place.rest()
+        try:
+            yield
+        except BaseException:
+            self._place.go_on()
+            raise
+        await self._begin()
+
+    async def _begin(self) -> None:
+        await self._place.admit()
+        self._under_way = True
+
+    def _stop(self) -> None:
+        if self._under_way:
+            self._under_way = False
+            self._place.dismiss()

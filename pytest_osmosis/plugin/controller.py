@@ -55,10 +55,13 @@ class ControllerPlugin:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In one process: the selection is known."""
-        if not self.distributed and not self.config.option.collectonly:
-            self.evals.select_items(session.items)
-            if self.evals.runs:
-                self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
+        option = self.config.option
+        broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
+        if self.distributed or option.collectonly or broken:
+            return
+        self.evals.select_items(session.items)
+        if self.evals.runs:
+            self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     # -- under xdist -------------------------------------------------------------------------------------
 
@@ -89,7 +92,7 @@ class ControllerPlugin:
             result = yield
         except BaseException:
             self.progress.clear()
-            self.evals.interrupt()
+            self.evals.end_early()
             raise
         self.progress.clear()
         self.evals.report_verdicts(session)
@@ -97,7 +100,10 @@ class ControllerPlugin:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Begin nothing more once `--maxfail` is reached; keep the live line alive under xdist."""
-        self.evals.count_failure(report)
+        if self.evals.reaches_maxfail(report):
+            self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")
+            if self.distributed:  # xdist waits for the tests that its workers are at
+                self.evals.end_early()
         self.progress.update()
 
     @pytest.hookimpl(wrapper=True)

@@ -66,13 +66,19 @@ class Sentinel(pytest.Item):
 
 
 def amend(item: RunItem, report: pytest.TestReport) -> None:
-    """Make a report say what the run was: its own duration, and xfailed where a gate decides."""
+    """Make a report say what the run was: its own duration, its config, and xfailed where a gate decides."""
     answer = item.stash.get(ANSWER, None)
     if answer is None:
         return
     shown = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
-    if report.when == shown:
-        report.duration = answer.outcome.duration_s
-        if report.failed and answer.gated:
-            report.outcome = "skipped"
-            report.wasxfail = answer.outcome.reason
+    report.duration = answer.outcome.duration_s if report.when == shown else 0.0
+    if report.skipped:
+        report.longrepr = skip_at(item.plan.path, answer.outcome.reason)
+    if report.when == shown and report.failed and answer.gated:
+        report.outcome = "skipped"
+        report.wasxfail = answer.outcome.reason
+
+
+def skip_at(path: str | Path, reason: str) -> tuple[str, int, str]:
+    """A skipped report's `longrepr`. pytest shows skips of one place and reason as one line: the config is theirs."""
+    return str(path), 1, f"Skipped: {reason}"

@@ -27,10 +27,8 @@ class CompletionLoop:
         self._progress = progress
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run everything, as pytest's loop does, but for the order."""
-        if session.testsfailed and not session.config.option.continue_on_collection_errors:
-            return None  # pytest's own loop says why it stops
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         others = [item for item in session.items if not isinstance(item, RunItem)]

@@ -5,6 +5,7 @@ One object, owned by the controller's plugin; what needs pytest's session gets i
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import re
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.engine.actor import StopReason
 from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, prepare
+from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import cache, options, verdicts
@@ -39,7 +41,9 @@ class EvalSession:
         self.runs: dict[Path, EvalRun] = {}
         self.completed: queue.SimpleQueue[tuple[Path, Run]] = queue.SimpleQueue()
         self._paths = paths
+        self._read_stdin = functools.cache(lambda: options.read_stdin(config))  # once, for all evals
         self._failures = 0
+        self._stopped = False
         self._left: dict[Path, int] = {}
         self._outcomes: dict[tuple[Path, Run], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
@@ -52,6 +56,7 @@ class EvalSession:
         for path in self._paths:
             try:
                 self.prepared[path] = self._with_output(self._prepared(path))
+                problems += output_problems(self.prepared[path])
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
@@ -63,6 +68,7 @@ class EvalSession:
             self.options.overrides,
             environ=os.environ,
             secrets_file=self.options.secrets_file,
+            read_stdin=self._read_stdin,
             listing=self.config.option.collectonly,
             named_rows=options.named_rows(self.config, path),
         )
@@ -169,6 +175,8 @@ class EvalSession:
         return completed
 
     def _next_after(self, path: Path) -> None:
+        if self._stopped:
+            return
         order = list(self.runs)
         for following in order[order.index(path) + 1 :][:1]:
             self.runs[following].go()
@@ -193,21 +201,25 @@ class EvalSession:
         gates = self.prepared[path].config.gates
         return bool(gates) and not self.config.option.runxfail and not self.runs[path].partial
 
-    def count_failure(self, report: pytest.TestReport) -> None:
-        """Begin nothing more once `--maxfail` is reached."""
+    def reaches_maxfail(self, report: pytest.TestReport) -> bool:
+        """True for the failure at which `--maxfail` ends the session."""
         self._failures += report.failed
-        maxfail = self.config.getoption("maxfail")
-        if maxfail and self._failures >= maxfail:
-            for run in self.runs.values():
-                run.engine.stop("maxfail", f"stopped after {self._failures} failures")
+        return report.failed and self._failures == self.config.getoption("maxfail")
 
     # -- the end -----------------------------------------------------------------------------------------
 
-    def interrupt(self) -> None:
-        """The loop ended early: begin nothing more, give what is in flight a moment. Twice interrupted: end it now."""
+    def stop(self, reason: StopReason, text: str) -> None:
+        """Begin nothing more, in no eval."""
+        self._stopped = True
         for run in self.runs.values():
-            run.engine.stop("interrupt", "interrupted")
+            run.engine.stop(reason, text)
+
+    def end_early(self) -> None:
+        """Begin nothing more, give what is in flight a moment; then every run has its outcome. Ctrl-C: end it now."""
         try:
+            self.stop("interrupt", "interrupted")
+            for run in self.runs.values():
+                run.engine.submit(run.selected)  # also of evals whose turn had not come
             self._finish_runs(INTERRUPT_GRACE_S)
         except KeyboardInterrupt:
             for run in self.runs.values():
@@ -222,14 +234,15 @@ class EvalSession:
         """Report stops, limits and gates as tests of their own."""
         self._finish_runs(0.0)
         for path, run in self.runs.items():
-            verdicts.report(session, file_id(self.config, path), run, gated=self.gated(path))
+            verdicts.report(session, run, gated=self.gated(path))
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured."""
         self._finish_runs(0.0)
         for run in self.runs.values():
             run.write_results()
-        if any(verdicts.not_measured(run) for run in self.runs.values()) and verdicts.may_replace(session.exitstatus):
+        unmeasured = any(verdicts.not_measured(run, gated=self.gated(path)) for path, run in self.runs.items())
+        if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
 
     def mend_cache(self) -> None:

@@ -6,38 +6,54 @@ the exit status say the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import pytest
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.evals import EvalRun
+from pytest_osmosis.gates import State
+from pytest_osmosis.outcomes import Kind
+from pytest_osmosis.plugin.collect import file_id
+from pytest_osmosis.plugin.items import skip_at
 
 SYSTEMIC = ("systemic", "journal")
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 
 
-def report(session: pytest.Session, file: str, run: EvalRun, *, gated: bool) -> None:
+def report(session: pytest.Session, run: EvalRun, *, gated: bool) -> None:
     """Report all that became of one eval as a whole."""
-    name, stopped = run.prepared.config.name, run.engine.stopped
+    for title, kind, text in _findings(run, gated=gated):
+        _send(session, run.prepared.config, title, kind, text)
+
+
+def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
+    stopped = run.engine.stopped
     assert run.results is not None
     if stopped is not None and stopped.reason in SYSTEMIC:
-        _send(session, f"{file}::{name}[probe]", "error", f"stopped: {stopped.text}")
+        yield "probe", "error", f"stopped: {stopped.text}"
     if stopped is not None and stopped.reason == "max_errors":
-        _send(session, f"{file}::{name}[limit max_errors]", "error", f"stopped: {stopped.text}")
+        yield "limit max_errors", "error", f"stopped: {stopped.text}"
     for verdict in run.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
-        _send(session, f"{file}::{name}[gate {verdict.title}]", _kind(verdict.state, gated), text)
+        yield f"gate {verdict.title}", _kind(verdict.state, gated), text
 
 
-def not_measured(run: EvalRun) -> bool:
-    """True where this eval gives no verdict: nothing measured, stopped by its cause, a gate between its bounds."""
+def not_measured(run: EvalRun, *, gated: bool) -> bool:
+    """True where this eval gives no verdict: nothing measured, stopped by its cause, a gate between its bounds.
+
+    False where `--maxfail` ended it: that has an exit status of its own.
+    """
     assert run.results is not None
     stopped = run.engine.stopped
+    if stopped is not None and stopped.reason == "maxfail":
+        return False
     return (
         run.results.measured == 0
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
-        or any(verdict.state == "not measured" for verdict in run.results.verdicts)
+        or (gated and any(verdict.state == "not measured" for verdict in run.results.verdicts))
     )
 
 
@@ -46,7 +62,7 @@ def may_replace(status: int) -> bool:
     return status not in STRONGER
 
 
-def _kind(state: str, gated: bool) -> Literal["passed", "failed", "error", "skipped"]:
+def _kind(state: State, gated: bool) -> Kind:
     if not gated:
         return "skipped"
     if state == "holds":
@@ -54,19 +70,15 @@ def _kind(state: str, gated: bool) -> Literal["passed", "failed", "error", "skip
     return "failed" if state == "fails" else "error"
 
 
-def _send(
-    session: pytest.Session, nodeid: str, kind: Literal["passed", "failed", "error", "skipped"], text: str
-) -> None:
+def _send(session: pytest.Session, config: EvalConfig, title: str, kind: Kind, text: str) -> None:
     """Report a test that has no item, as pytest reports any other."""
-    file, _, name = nodeid.partition("::")
-    location = (file, None, name)
+    file, name = file_id(session.config, config.path), f"{config.name}[{title}]"
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
-    longrepr = None if kind == "passed" else (file, 0, f"Skipped: {text}") if kind == "skipped" else text
+    longrepr = {"passed": None, "skipped": skip_at(config.path, text)}.get(kind, text)
     hook = session.config.hook
     session.testscollected += 1
-    shown = pytest.TestReport(nodeid, location, {"osmosis": 1}, outcome, longrepr, when)
-    hook.pytest_runtest_logreport(report=shown)
-    hook.pytest_runtest_logreport(
-        report=pytest.TestReport(nodeid, location, {"osmosis": 1}, "passed", None, "teardown")
-    )
+    nodeid, location = f"{file}::{name}", (file, None, name)
+    keywords: dict[str, Literal[1]] = {"osmosis": 1}
+    hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when))
+    hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"))

@@ -13,7 +13,8 @@ from pytest_osmosis.report.text import shortened, shown
 
 LAST_MESSAGES = 4
 MESSAGE_CHARS = 600
-SECTIONS = {"stdout": "stdout", "log": "log", "warnings": "warnings"}
+LINE_CHARS = 400
+DETAILS_CHARS = 16_000
 
 
 def outcome_of(
@@ -28,7 +29,7 @@ def outcome_of(
 ) -> Outcome:
     """The outcome of a run's test. `where` is its dataset line, `rerun` the command that repeats it."""
     kind = kind_of(record, judging)
-    reason = shown(shortened(" ".join(reason_of(record, judging).split()), 400))
+    reason = _line(reason_of(record, judging))
     text = ""
     if kind in ("failed", "error"):
         parts = [reason, *_scores(record, judging), *_details(details), *_conversation(messages)]
@@ -37,7 +38,7 @@ def outcome_of(
         kind,
         reason,
         text,
-        tuple((SECTIONS.get(kind, kind), shown(said)) for kind, said in output),
+        tuple((title, shown(said)) for title, said in output),
         (record.duration_ms + record.scoring_ms) / 1000,
     )
 
@@ -52,12 +53,17 @@ def _scores(record: RunRecord, judging: Judging) -> list[str]:
         if name in record.scores:
             lines.append(f"  {score_line(record.scores[name], judging.threshold(name), name)}{aside}")
         elif name in record.scorer_errors:
-            lines.append(f"  {name}: {shown(record.scorer_errors[name].message)}{aside}")
+            lines.append(f"  {name}: {_line(record.scorer_errors[name].message)}{aside}")
     return lines
 
 
 def _details(details: str) -> list[str]:
-    return [shown(details.rstrip())] if details else []
+    return [shown(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
+
+
+def _line(text: str) -> str:
+    """`text` on one line, not too long."""
+    return shown(shortened(" ".join(text.split()), LINE_CHARS))
 
 
 def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -73,14 +79,24 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     return [head, *(f"  {_message(message)}" for message in last)]
 
 
-def _message(message: Mapping[str, Any]) -> str:
+def _message(message: object) -> str:
+    """A message, whatever an agent made of it."""
+    if not isinstance(message, Mapping):
+        return _line(json.dumps(message))
     said = [text_of(message.get("content"))]
     if message.get("refusal"):
         said.append(f"(refused: {message['refusal']})")
-    for call in message.get("tool_calls") or []:
-        function = call.get("function") or {} if isinstance(call, Mapping) else {}
-        arguments = function.get("arguments")
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
-        said.append(f"-> {function.get('name')}({written})")
-    text = shown(shortened(" ".join(part for part in said if part), MESSAGE_CHARS))
-    return f"{message.get('role')}: " + text.replace("\n", "\n    ")
+    calls = message.get("tool_calls")
+    said += [_call(call) for call in calls] if isinstance(calls, list) else []
+    text = shown(shortened(" ".join(part for part in said if part) or "(no text)", MESSAGE_CHARS))
+    return f"{_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
+
+
+def _call(call: object) -> str:
+    """A tool call as code: `-> multiply({"a": 2})`."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return f"-> {json.dumps(call)}"
+    arguments = function.get("arguments")
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return f"-> {function.get('name')}({written})"

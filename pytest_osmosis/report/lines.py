@@ -8,6 +8,8 @@ from pytest_osmosis.report.numbers import count, plural, score, seconds
 from pytest_osmosis.results import Results
 from pytest_osmosis.stats import Summary
 
+NAME_CHARS = 60
+
 
 def summary_lines(results: Results) -> list[str]:
     """The table of one eval run, what became of its runs, and its gates."""
@@ -16,7 +18,7 @@ def summary_lines(results: Results) -> list[str]:
         "",
         _pass_rate(results),
         *_not_scored(results),
-        f"{count(results.total_tokens)} tokens, {seconds(results.duration_ms / 1000)}",
+        f"{_tokens(results)}, {seconds(results.duration_ms / 1000)}",
         *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
     ]
 
@@ -29,11 +31,20 @@ def _table(results: Results) -> list[str]:
     head += ["pass rate"] if not ks else [f"pass@{k}" for k in ks] + [f"pass^{k}" for k in hats]
     rows = [head]
     for name, summary in results.by_function.items():
-        rows.append([name, f">= {results.judging.threshold(name):g}", *_numbers(summary, ks, hats)])
+        threshold = f">= {results.judging.threshold(name):.12g}"
+        rows.append([_tail(name), threshold, *_numbers(summary, ks, hats)])
     return aligned(rows)
 
 
+def _tail(name: str) -> str:
+    """A function's path, its beginning left out where the table would grow too wide."""
+    return name if len(name) <= NAME_CHARS else f"...{name[3 - NAME_CHARS :]}"
+
+
 def _numbers(summary: Summary, ks: Sequence[int], hats: Sequence[int]) -> list[str]:
+    """A function's cells; dashes where it scored nothing, as zeros would be nobody's scores."""
+    if not summary.n_measured:
+        return ["-"] * (5 + (len(ks) + len(hats) or 1))
     cells = [summary.mean, summary.std, summary.min, summary.median, summary.max]
     if not ks:
         cells.append(summary.pass_rate)
@@ -42,20 +53,37 @@ def _numbers(summary: Summary, ks: Sequence[int], hats: Sequence[int]) -> list[s
 
 
 def _pass_rate(results: Results) -> str:
-    tally = results.tally
-    ran = tally.total - results.count("pending")
-    rate = f"pass rate {score(results.overall.pass_rate)}: {count(tally.passed)} of {plural(ran, 'run')} passed"
+    overall, passed = results.overall, results.tally.passed
+    if not overall.n_measured:
+        return "pass rate -: no run was measured"
+    rate = f"pass rate {score(overall.pass_rate)}: {count(passed)} of {plural(overall.n_runs, 'run')} passed"
+    if unmeasured := overall.n_runs - overall.n_measured:
+        rate += f", {count(unmeasured)} not measured and counted as not passed"
     if len(results.judging.scorers) > 1:
         decide = results.judging.decide
         rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
     return rate
 
 
+def _tokens(results: Results) -> str:
+    """The tokens that servers counted, and of how many rollouts they did not."""
+    rolled = [record for record in results.records if record.rolled]
+    unknown = sum(record.tokens is None for record in rolled)
+    if rolled and unknown == len(rolled):
+        return "tokens unknown"
+    gap = f" (unknown for {plural(unknown, 'run')})" if unknown else ""
+    return plural(results.total_tokens, "token") + gap
+
+
 def _not_scored(results: Results) -> list[str]:
     """What could not be scored, by cause; nothing where all was."""
     lines = [
-        f"{plural(n, 'run')} failed at boundary {boundary}{UNMEASURED.get(boundary, '')}"
+        f"{plural(n, 'run')} failed at boundary {boundary} ({EFFECT.get(boundary, 'counted as 0')})"
         for boundary, n in sorted(results.boundaries().items())
+    ]
+    lines += [
+        f"{name} gave {plural(n, 'run')} no score (counted as 0); it does not decide"
+        for name, n in _unscored_aside(results).items()
     ]
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
@@ -66,11 +94,16 @@ def _not_scored(results: Results) -> list[str]:
     return lines
 
 
-UNMEASURED = {
-    "provider": " (not measured, counted as 0)",
-    "host": " (not measured, counted as 0)",
-    "reward": " (not measured, counted as 0)",
-}
+EFFECT = dict.fromkeys(("provider", "host", "reward"), "not measured, counted as 0")
+"""What a run without a score does to the numbers, where it is nobody's answer."""
+
+
+def _unscored_aside(results: Results) -> dict[str, int]:
+    """How many finished runs got no score from each function that does not decide."""
+    finished = [record for record in results.records if record.status == "finished"]
+    aside = [name for name in results.judging.scorers if name not in results.judging.deciding]
+    counts = {name: sum(name not in record.scores for record in finished) for name in aside}
+    return {name: n for name, n in counts.items() if n}
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""How numbers are written, everywhere."""
+"""How numbers are written, everywhere. This module imports nothing, so that every layer may use it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def beside(value: float, bound: float) -> tuple[str, str]:
+    """A value and the bound that it is compared with, short, but never looking equal where they are not.
+
+    >>> beside(0.2, 0.5), beside(1 / 3, 0.5), beside(0.69999999, 0.7)
+    (('0.2', '0.5'), ('0.333333', '0.5'), ('0.69999999', '0.7'))
+    """
+    short = f"{value:g}", f"{bound:g}"
+    return (repr(value), repr(bound)) if short[0] == short[1] and value != bound else short
+
+
 def score(value: float | None) -> str:
     """A score or a ratio, "-" where there is none.
 
@@ -37,10 +47,12 @@ def seconds(value: float) -> str:
 
     >>> seconds(0.0123), seconds(3.21), seconds(75.0), seconds(7300.0)
     ('0.01 s', '3.2 s', '1 min 15 s', '2 h 1 min')
+    >>> seconds(0.999), seconds(59.97)
+    ('1.0 s', '1 min 0 s')
     """
-    if value < 1:
+    if value < 0.995:
         return f"{value:.2f} s"
-    if value < 60:
+    if value < 59.95:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)
     if minutes < 60:

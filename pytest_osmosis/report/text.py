@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 def shown(text: str) -> str:
-    r"""`text` with control sequences, direction marks and lone surrogates written as escapes.
+    r"""`text` with control sequences, direction marks, line separators and lone surrogates written as escapes.
 
     >>> print(shown("a\x1b[31mb"))
     a\x1b[31mb
@@ -17,8 +19,8 @@ def shown(text: str) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """`text`, its middle left out where it is longer than `limit` characters."""
+    """`text`, its middle left out where it is longer than `limit` characters (100 or more)."""
     if len(text) <= limit:
         return text
-    half = (limit - 30) // 2
-    return f"{text[:half]} [... {len(text) - 2 * half:,} characters ...] {text[-half:]}"
+    half = (limit - 40) // 2
+    return f"{text[:half]} [... {len(text) - 2 * half:,} characters left out ...] {text[-half:]}"

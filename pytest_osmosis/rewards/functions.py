@@ -23,6 +23,10 @@ Mode = Literal["simple", "full"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
 
 
+class NotAScore(TypeError, ValueError):
+    """A function returned something else than a finite number."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvalFunction:
     """A user's function, made ready to be called. `name` is its path as typed, the key of its scores."""
@@ -87,13 +91,16 @@ def solution_of(messages: Sequence[Message]) -> str:
 def score_of(value: object) -> float:
     """A returned value as a score: int, bool, float and numpy scalars are numbers.
 
-    `TypeError` for what is no number, `ValueError` for NaN and infinities.
+    `NotAScore` for what is no number, NaN and infinities.
     """
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
     if not isinstance(value, numbers.Real):
-        raise TypeError(f"must return a number, got {type(value).__name__}: {value!r:.80}")
-    score = float(value)
+        raise NotAScore(f"must return a number, got {type(value).__name__}: {value!r:.80}")
+    try:
+        score = float(value)
+    except OverflowError:
+        raise NotAScore("must return a finite number, got one beyond the largest float") from None
     if not math.isfinite(score):
-        raise ValueError(f"must return a finite number, got {score}")
+        raise NotAScore(f"must return a finite number, got {score}")
     return score

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rewards.functions import score_of
+from pytest_osmosis.rewards.functions import NotAScore, score_of
 
 REWARD = "reward"
 """The name under which a Grader's score is published."""
@@ -80,13 +80,13 @@ class GraderCode:
         project: Path,
         artifacts: Path,
     ) -> RolloutSample:
-        """The sample after a new instance graded it. `ValueError` where it set no reward and did not remove it."""
+        """The sample after a new instance graded it. `NotAScore` where it set no reward and did not remove it."""
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
         sample = RolloutSample(messages=list(messages), label=ground_truth)
         await instance.grade(GraderContext(sample, ground_truth, dict(row), project, artifacts))
         if not sample.remove_sample:
             if sample.reward is None:
-                raise ValueError(f"{self.grader.__name__}.grade() set no reward: call ctx.set_reward(...)")
+                raise NotAScore(f"{self.grader.__name__}.grade() set no reward: call ctx.set_reward(...)")
             sample.reward = score_of(sample.reward)
         return sample

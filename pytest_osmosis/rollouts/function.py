@@ -10,6 +10,10 @@ from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
 
 
+class NotAConversation(TypeError):
+    """An agent returned something else than a conversation."""
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionAgent:
     """Calls the user's coroutine function `name` with the run's context."""
@@ -25,15 +29,15 @@ class FunctionAgent:
 def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Message]:
     """The messages in what an agent returned: a list of messages, or None for the last `ctx.chat`.
 
-    `TypeError` says what was returned instead.
+    `NotAConversation` says what was returned instead.
     """
     if returned is None:
         if ctx.last_conversation is None:
-            raise TypeError(f"{who} returned None and never called ctx.chat, so there is no conversation to score")
+            raise NotAConversation(f"{who} returned None and never called ctx.chat, so there is no conversation")
         return ctx.last_conversation
     if not isinstance(returned, list):
-        raise TypeError(f"{who} must return a list of messages or None, got {type(returned).__name__}")
+        raise NotAConversation(f"{who} must return a list of messages or None, got {type(returned).__name__}")
     for index, message in enumerate(returned):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise TypeError(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
+            raise NotAConversation(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
     return returned

@@ -551,7 +551,10 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
     ],
     "output": [
         ('dir = "../out"', ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "../out"']),
-        ('dir = "/tmp/out"', ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "/tmp/out"']),
+        (
+            'dir = "/elsewhere/out"',
+            ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "/elsewhere/out"'],
+        ),
         (
             'dir = "link_out/x"',
             ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "link_out/x"'],
@@ -562,8 +565,8 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             ['2: [output] results: must stay inside the workspace, symlinks resolved, got "../out"'],
         ),
         (
-            'results = "/tmp/out"',
-            ['2: [output] results: must stay inside the workspace, symlinks resolved, got "/tmp/out"'],
+            'results = "/elsewhere/out"',
+            ['2: [output] results: must stay inside the workspace, symlinks resolved, got "/elsewhere/out"'],
         ),
         (
             'results = "link_out/x"',

@@ -1,0 +1,184 @@
+"""The examples run as they stand, and say the same plain, under xdist, and over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIG = "configs/eval/multiply.toml"
+DEADLINE_S = 120
+
+
+class Finished(NamedTuple):
+    """A command that ended: its exit status, what it printed, its results."""
+
+    status: int
+    printed: str
+    results: dict[str, Any]
+
+    def gates(self) -> list[str]:
+        """What became of each gate."""
+        return [gate["state"] for gate in self.results["gates"]]
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything in the summary that does not depend on the clock."""
+        return {key: value for key, value in self.results["summary"].items() if key != "total_duration_ms"}
+
+    def scores(self) -> dict[tuple[int, int], dict[str, float]]:
+        """The scores of each run, by row and run."""
+        return {
+            (row["row_index"], run["run_index"]): run["scores"] for row in self.results["rows"] for run in row["runs"]
+        }
+
+
+def run(workspace: Path, *arguments: str) -> Finished:
+    """`pytest --osmosis-config=configs/eval/multiply.toml` in a workspace."""
+    output = workspace / "results.json"
+    words = [
+        sys.executable,
+        "-mpytest",
+        f"--osmosis-config={CONFIG}",
+        "-pno:cacheprovider",
+        f"--osmosis-output={output}",
+    ]
+    done = subprocess.run(
+        [*words, *arguments],
+        cwd=workspace,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    printed = done.stdout + done.stderr
+    assert output.exists(), printed
+    return Finished(done.returncode, printed, json.loads(output.read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of what the top-level config needs."""
+    left_behind = shutil.ignore_patterns(".osmosis", "__pycache__")
+    for folder in ("configs", "examples"):
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=left_behind)
+    return tmp_path
+
+
+@pytest.fixture
+def example(repository: Path) -> Path:
+    """A copy of examples/multiply alone: it needs nothing around it."""
+    return (repository / "examples/multiply").rename(repository / "multiply")
+
+
+# -- over HTTP --------------------------------------------------------------------------------------------
+
+
+class DemoServer(NamedTuple):
+    """A running `python -m pytest_osmosis.demo`: `base_url` ends in /v1."""
+
+    base_url: str
+
+    def stats(self) -> Mapping[str, int]:
+        """What it counted so far."""
+        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/stats", timeout=10) as answer:
+            found: Mapping[str, int] = json.load(answer)
+        return found
+
+
+@contextmanager
+def demo_server(*arguments: str) -> Iterator[DemoServer]:
+    """A demo server in a process of its own, on a free port."""
+    words = [sys.executable, "-m", "pytest_osmosis.demo", "--port", "0", *arguments]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"http://\S+/v1", said)
+        assert found, f"the demo server said {said!r}"
+        yield DemoServer(found[0])
+    finally:
+        process.terminate()
+        process.communicate(timeout=DEADLINE_S)
+
+
+def point_at(workspace: Path, server: DemoServer) -> None:
+    """Let the config talk to a server."""
+    path = workspace / CONFIG
+    text = path.read_text(encoding="utf-8")
+    path.write_text(f'{text}\n[model]\nbase_url = "{server.base_url}"\n', encoding="utf-8")
+
+
+# -- what must be so --------------------------------------------------------------------------------------
+
+
+def test_the_top_level_config_says_the_same_plain_and_under_xdist(repository: Path) -> None:
+    plain = run(repository)
+    distributed = run(repository, "-n2")
+
+    assert (plain.status, distributed.status) == (0, 0), plain.printed + distributed.printed
+    assert plain.gates() == distributed.gates() == ["holds"]
+    assert plain.results["summary"]["total_runs"] == 100
+    assert plain.numbers() == distributed.numbers()
+    assert plain.scores() == distributed.scores()
+
+
+def test_the_example_workspace_says_the_same_plain_under_xdist_and_over_http(example: Path) -> None:
+    plain = run(example)
+    distributed = run(example, "-n2")
+    with demo_server() as server:
+        point_at(example, server)
+        over_http = run(example)
+
+    assert [plain.status, distributed.status, over_http.status] == [0, 0, 0], plain.printed + over_http.printed
+    assert plain.gates() == over_http.gates() == ["holds"]
+    assert plain.numbers() == distributed.numbers()
+    assert plain.scores() == distributed.scores() == over_http.scores()
+    assert {name for scores in plain.scores().values() for name in scores} == {
+        "reward",
+        "rewards:compute_reward",
+        "rewards:efficiency",
+    }
+
+
+def test_over_http_the_scores_are_the_same_and_every_run_is_asked_once(repository: Path) -> None:
+    embedded = run(repository, "--osmosis-n=2")
+    with demo_server() as server:
+        point_at(repository, server)
+        over_http = run(repository, "--osmosis-n=2")
+        asked = server.stats()["requests"]
+
+    assert over_http.status == 0, over_http.printed
+    assert over_http.scores() == embedded.scores()
+    assert asked == 100 * 2 + 1  # and the probe
+
+
+def test_never_more_than_batch_size_requests_are_in_flight(repository: Path) -> None:
+    with demo_server("--latency-ms", "100") as server:
+        point_at(repository, server)
+        finished = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32")
+        stats = server.stats()
+
+    assert finished.status == 0, finished.printed
+    assert stats["requests"] == 100 * 5 + 1
+    assert 1 < stats["max_in_flight"] <= 32
+
+
+def test_the_readme_shows_what_the_demo_prints(repository: Path) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    shown = [line for block in re.findall(r"^```text\n(.*?)^```", readme, re.M | re.S) for line in block.splitlines()]
+
+    printed = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32").printed.splitlines()
+
+    assert shown
+    assert [line for line in shown if line.strip() and line.rstrip() not in printed] == []

@@ -1,0 +1,109 @@
+"""A guest in every pytest run: without an eval the plugin imports nothing heavy, prints nothing and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+HEAVY = {
+    "aiohttp",
+    "anthropic",
+    "asyncio",
+    "concurrent.futures",
+    "jsonschema",
+    "multiprocessing.connection",
+    "openai",
+    "tomli",
+}
+OURS = {"pytest_osmosis", "pytest_osmosis.plugin", "pytest_osmosis.plugin.options"}
+MAX_MEDIAN_MS = 25.0
+"""Far above what is measured on a quiet machine (1 to 2 ms), as test machines are anything but quiet."""
+
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+RECORD_MODULES = """
+import json, pathlib, sys
+
+def pytest_unconfigure():
+    pathlib.Path("modules.json").write_text(json.dumps(sorted(sys.modules)))
+"""
+MEASURE = """
+import time, pytest
+begun = time.process_time()
+import pytest_osmosis.plugin
+print((time.process_time() - begun) * 1000)
+"""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process' variables without those that change how pytest or Python run."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONDONT"))}
+    return {**kept, **variables}
+
+
+def python(*arguments: str, cwd: Path, env: Mapping[str, str]) -> str:
+    """What a Python of its own prints. Fails where it does not end well."""
+    words = [sys.executable, *arguments]
+    done = subprocess.run(words, cwd=cwd, env=dict(env), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that knows nothing of evals: one test, which passes."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "test_one.py").write_text("def test_one():\n    pass\n", encoding="utf-8")
+    return folder
+
+
+def modules_after_a_run(project: Path, *arguments: str) -> set[str]:
+    """What is imported when a run of `project` ends."""
+    (project / "conftest.py").write_text(RECORD_MODULES, encoding="utf-8")
+    python("-mpytest", *arguments, cwd=project, env=environment(PYTHONDONTWRITEBYTECODE="1", **ALONE))
+    return set(json.loads((project / "modules.json").read_text(encoding="utf-8")))
+
+
+def test_an_unrelated_run_gets_three_small_modules_and_nothing_else(project: Path) -> None:
+    without = modules_after_a_run(project)
+
+    found = modules_after_a_run(project, "-ppytest_osmosis.plugin")
+
+    assert found - without == OURS
+    assert not found & HEAVY
+
+
+def test_importing_the_plugin_is_cheap(tmp_path: Path) -> None:
+    env = environment(PYTHONPYCACHEPREFIX=str(tmp_path / "bytecode"))
+    python("-c", MEASURE, cwd=tmp_path, env=env)  # compiles
+
+    figures = sorted(float(python("-c", MEASURE, cwd=tmp_path, env=env)) for _ in range(5))
+
+    median = statistics.median(figures)
+    print(f"importing pytest_osmosis.plugin: {median:.2f} ms CPU, median of {figures}")
+    assert median < MAX_MEDIAN_MS
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        pytest.param(ALONE, ["-ppytest_osmosis.plugin"], id="alone"),
+        pytest.param({}, ["-pno:asyncio"], id="autoload"),  # pytest-asyncio warns of a setting of its own
+    ],
+)
+def test_an_unrelated_run_is_left_as_it_was(project: Path, variables: dict[str, str], arguments: list[str]) -> None:
+    env = environment(PYTHONDONTWRITEBYTECODE="1", **variables)
+
+    printed = python("-mpytest", "-Werror", "-pno:cacheprovider", *arguments, cwd=project, env=env)
+
+    assert "1 passed" in printed
+    said = [line for line in printed.splitlines() if "osmosis" in line and not line.startswith("plugins: ")]
+    assert said == []
+    assert [path.name for path in project.rglob("*")] == ["test_one.py"]

@@ -1,0 +1,134 @@
+"""What the package promises to those who install it: public names, metadata, and files that fit any machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytest_osmosis
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+PUBLIC = [
+    "AgentWorkflow",
+    "AgentWorkflowContext",
+    "AgentWorkflowOutput",
+    "ChatContext",
+    "ChatReply",
+    "Grader",
+    "GraderContext",
+    "RolloutSample",
+    "__version__",
+]
+
+
+# -- public names -----------------------------------------------------------------------------------------
+
+
+def test_the_public_names_are_these() -> None:
+    assert pytest_osmosis.__all__ == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_can_be_imported_in_a_fresh_interpreter(name: str) -> None:
+    code = f"from pytest_osmosis import {name}; assert {name} is not None"
+
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_importing_the_package_imports_none_of_its_modules() -> None:
+    code = "import sys, pytest_osmosis; print([name for name in sys.modules if name.startswith('pytest_osmosis.')])"
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'pytest_osmosis' has no attribute 'AgentWorkflov'"):
+        _ = pytest_osmosis.AgentWorkflov
+
+
+# -- metadata ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    """[project] of pyproject.toml."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        found: dict[str, Any] = tomllib.load(file)["project"]
+    return found
+
+
+def required(requirements: list[str]) -> set[str]:
+    """The names in requirements, without extras and versions."""
+    return {re.split(r"[\[<>=~! ;]", requirement, maxsplit=1)[0] for requirement in requirements}
+
+
+def test_pytest_finds_the_plugin_by_its_entry_point(project: dict[str, Any]) -> None:
+    assert project["entry-points"] == {"pytest11": {"osmosis": "pytest_osmosis.plugin"}}
+    assert "Framework :: Pytest" in project["classifiers"]
+    assert [found.value for found in entry_points(group="pytest11", name="osmosis")] == ["pytest_osmosis.plugin"]
+
+
+def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None:
+    assert required(project["dependencies"]) == {
+        "pytest",
+        "pytest-xdist",
+        "openai",
+        "anthropic",
+        "aiohttp",
+        "jsonschema",
+        "tomli",
+    }
+    assert set(project["optional-dependencies"]) == {"all", "parquet", "litellm"}
+
+
+def test_the_version_is_said_once_and_the_same(project: dict[str, Any]) -> None:
+    assert project["version"] == pytest_osmosis.__version__
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", ".ci")
+MACHINE = re.compile(
+    "|".join(
+        [
+            r"(?<![\w.])/(work|root|tmp)/",
+            r"(?<![\w.])/(home|Users)/\w+/",
+            r"\b(pypi|test\.pypi|npmjs)\.org\b",
+            r"\bpythonhosted\b",
+            r"\b(artifactory|nexus|devpi)\b",
+        ]
+    )
+)
+
+
+def published_files() -> list[Path]:
+    """All text that is part of the repository, but what runs leave behind."""
+    files = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
+    files += [*REPOSITORY.glob("*.md"), REPOSITORY / "pyproject.toml", REPOSITORY / "Makefile"]
+    return [path for path in files if not {".osmosis", "__pycache__"} & {*path.parts} and path != Path(__file__)]
+
+
+def test_no_file_knows_the_machine_that_it_was_written_on() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{number}: {match[0]}"
+        for path in published_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if (match := MACHINE.search(line))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ['path = "/root/x"', "index-url = https://pypi.org/simple", "see /tmp/brief.md"])
+def test_machine_paths_and_registries_are_recognised(line: str) -> None:
+    assert MACHINE.search(line)

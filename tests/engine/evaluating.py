@@ -1,0 +1,226 @@
+"""A workspace with user code, and an eval run in it without pytest: real hosts, real servers, real files.
+
+`running` starts an eval; what must hold after every one of them, whatever the user's code did, is checked when it ends:
+each selected run was told once, the counts add up, the journal leads to the same records, and no thread and no process
+is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from pytest_osmosis.engine.line import PipeLine
+from pytest_osmosis.evals import EvalRun, prepare
+from pytest_osmosis.journal import replay
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.records import Run, RunRecord, fold
+from pytest_osmosis.results import Results
+from tests.servers import ChatServer
+
+DEADLINE_S = 60.0
+MARK = "OSMOSIS_TEST_MARK"
+
+EXACT = """
+def exact(solution_str, ground_truth, extra_info):
+    return float(solution_str == ground_truth)
+"""
+
+
+class Workspace:
+    """A folder with `rows` prompts "row 0", "row 1", ... whose ground truth is 42, and an eval over all of them."""
+
+    def __init__(self, root: Path, rows: int = 4) -> None:
+        self.root = root
+        self.write("rewards.py", EXACT)
+        self.rows({"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(rows))
+
+    def rows(self, rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> None:
+        """Replace the dataset."""
+        self.write("data/rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+    def write(self, path: str, text: str) -> Path:
+        """A file of the user's."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text), encoding="utf-8")
+        return file
+
+    def agent(self, code: str) -> None:
+        """The module `agent`, whose `rollout` is the agent of every eval from now on."""
+        self.write("agent.py", "import asyncio, os, signal, subprocess, sys, time\n" + dedent(code))
+
+    def config(self, server: ChatServer | str | None, **tables: Mapping[str, Any]) -> Path:
+        """configs/eval/x.toml: every row, on `server` (None: the embedded model), with keys of `tables` laid over."""
+        base_url = server.base_url if isinstance(server, ChatServer) else server
+        base: dict[str, dict[str, Any]] = {
+            "experiment": {"model_path": "served" if base_url else "demo/arithmetic"},
+            "data": {"path": "data/rows.jsonl", "rows": "all"},
+            "evaluation": {"batch_size": 4},
+            "scoring": {"eval_fns": ["rewards:exact"]},
+            "limits": {"max_errors": 10_000},
+            "secrets": {"required": []},
+        }
+        if base_url:
+            base["model"] = {"base_url": base_url}
+        if "rollout" not in tables.get("experiment", {}):
+            base["agent"] = {"agent": "agent:rollout" if (self.root / "agent.py").exists() else "chat"}
+        merged = {name: {**base.get(name, {}), **tables.get(name, {})} for name in (*base, *tables)}
+        lines = [
+            line
+            for name, keys in merged.items()
+            for line in (f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items()), "")
+        ]
+        return self.write("configs/eval/x.toml", "\n".join(lines))
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+class Live:
+    """An eval that runs: what was told of it so far, and its hosts."""
+
+    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool) -> None:
+        self.told: list[tuple[Run, Outcome]] = []
+        self.mark = uuid.uuid4().hex
+        clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        own = {**clean, **environ}
+        self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "")
+        self.run = EvalRun(
+            self.prepared,
+            list(self.prepared.plan.runs()),
+            environ={**own, MARK: self.mark},
+            rerun=lambda run: f"again {run}",
+            every=lambda run, outcome: self.told.append((run, outcome)),
+            probe=probe,
+        )
+
+    def wait_for(self, condition: Callable[[], bool], what: str = "") -> None:
+        """Return when the condition holds; fails after a deadline."""
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < end, f"waited in vain {what}: {self.run.engine.progress} {self.run_files()}"
+            time.sleep(0.005)
+
+    def wait(self) -> Live:
+        """Until every run is done."""
+        self.wait_for(lambda: len(self.told) >= len(self.run.selected), "for every run")
+        return self
+
+    def host(self, name: str) -> PipeLine:
+        """The host of that name, when it is ready: "host", "scorer", "quarantine"."""
+        engine = self.run.engine
+        found: list[PipeLine] = []
+
+        def there() -> bool:
+            found[:] = [line for line in engine._lines() if line.name == name and line in engine._ready]
+            return bool(found)
+
+        self.wait_for(there, f"for {name}")
+        return found[0]
+
+    def record(self, row: int, run: int = 0) -> RunRecord:
+        """What is known of a run."""
+        return self.run.engine.ledger.records[Run(row, run)]
+
+    def outcome(self, row: int, run: int = 0) -> Outcome:
+        """What was told of a run."""
+        return dict(self.told)[Run(row, run)]
+
+    def kinds(self) -> list[str]:
+        """The outcome of each run, in order."""
+        return [outcome.kind for _, outcome in sorted(self.told, key=lambda told: told[0])]
+
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        """The journal's events of a kind."""
+        return [event for event in replay(self.run.run_dir / "journal.jsonl") if event["ev"] == kind]
+
+    def run_files(self) -> dict[str, str]:
+        """Every file of the run directory, by name."""
+        return {
+            str(path.relative_to(self.run.run_dir)): path.read_text(encoding="utf-8", errors="replace")
+            for path in self.run.run_dir.rglob("*")
+            if path.is_file()
+        }
+
+    @property
+    def results(self) -> Results:
+        """What it came to, once it is finished."""
+        assert self.run.results is not None
+        return self.run.results
+
+    def finish(self) -> None:
+        """Close it, and check what holds after every eval."""
+        self.run.finish()
+        self.run.write_results()
+        self._check_nothing_is_lost()
+        self._check_nothing_is_left()
+
+    def _check_nothing_is_lost(self) -> None:
+        ledger = self.run.engine.ledger
+        assert Counter(run for run, _ in self.told) == Counter(self.run.selected)
+        statuses = Counter(record.status for record in self.results.records)
+        assert statuses.total() == len(self.run.selected)
+        assert fold(replay(self.run.run_dir / "journal.jsonl")) == ledger
+        assert self.run.engine.progress.in_flight == 0
+
+    def _check_nothing_is_left(self) -> None:
+        self.wait_for(lambda: not _processes(self.mark), "for processes to end")
+        self.wait_for(
+            lambda: not [each for each in threading.enumerate() if each.name.startswith("osmosis")], "for threads"
+        )
+
+
+@contextmanager
+def running(config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False) -> Iterator[Live]:
+    """The eval in `config`, begun; finished and checked on leaving."""
+    live = Live(config, environ=environ or {}, probe=probe)
+    live.run.engine.start()
+    try:
+        live.run.engine.loaded()
+        live.run.go()
+        yield live
+    except BaseException:
+        live.run.engine.kill()
+        live.run.engine.close()
+        raise
+    live.finish()
+
+
+def evaluated(config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False) -> Live:
+    """The eval in `config`, done."""
+    with running(config, environ=environ, probe=probe) as live:
+        live.wait()
+    return live
+
+
+def asked_rows(server: ChatServer) -> Counter[int]:
+    """How often each row was asked for: the number in the request's last "row N" prompt."""
+    prompts = [message["content"] for body in server.bodies for message in body["messages"]]
+    return Counter(
+        int(prompt.split()[1]) for prompt in prompts if isinstance(prompt, str) and prompt.startswith("row ")
+    )
+
+
+def _processes(mark: str) -> list[int]:
+    """Processes that inherited the mark of an eval, dead ones left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

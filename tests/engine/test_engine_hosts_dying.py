@@ -1,0 +1,257 @@
+"""Hosts that are killed or cannot be had: nothing is rolled out more often than it must, nobody waits for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from tests.engine.test_engine_retries import by_row
+from tests.servers import ChatServer, held, reply, slow
+
+ROOT = Path(__file__).parents[2]
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspace, batch_size: int) -> None:
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
+    with ChatServer(held(slow(0.1, reply("42")))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
+            server.wait_for(lambda server: server.in_flight == batch_size)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size)
+            kill(live.host("host").pid)
+            server.wait_for(lambda server: len(server.requests) > batch_size)
+            live.host("quarantine")
+            server.release()
+            live.wait()
+            live.wait_for(lambda: [line.name for line in live.run.engine._lines()] == ["host", "scorer"])
+        again = set(range(batch_size))
+        assert asked_rows(server) == {row: 2 if row in again else 1 for row in range(6)}
+        assert server.max_in_flight == batch_size
+    assert live.kinds() == ["passed"] * 6
+    assert {row for row in range(6) if live.record(row).attempt == 2} == again
+    assert live.run.engine.progress.again == batch_size
+    starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
+    ends = {event["row"]: event["at"] for event in live.events("rollout")}
+    assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
+    assert "rolled out once more" in live.run.engine.notices[0]
+
+
+def test_others_go_on_while_one_run_is_in_quarantine(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
+    with ChatServer(by_row({0: [held(reply("42"))]}, reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
+            live.wait_for(lambda: len(live.told) == 5)
+            kill(live.host("host").pid)
+            server.wait_for(lambda server: asked_rows(server)[0] == 2)
+            server.release()
+            live.wait()
+        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert live.kinds() == ["passed"] * 6
+
+
+def test_a_host_killed_during_the_probe_is_replaced_and_the_probe_repeated(workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server), probe=True) as live:
+            server.wait_for(lambda server: server.in_flight == 1)
+            kill(live.host("host").pid)
+            server.wait_for(lambda server: len(server.requests) == 2)
+            server.release()
+            live.wait()
+        assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert live.kinds() == ["passed"] * 4
+
+
+def test_a_scorer_that_is_killed_costs_no_rollout(workspace: Workspace, server: ChatServer, tmp_path: Path) -> None:
+    workspace.write(
+        "rewards.py",
+        f"""
+        import os, time
+        def exact(solution_str, ground_truth, extra_info):
+            open({str(tmp_path / "scoring")!r}, "a").close()
+            while not os.path.exists({str(tmp_path / "go")!r}):
+                time.sleep(0.01)
+            return float(solution_str == ground_truth)
+        """,
+    )
+    with running(workspace.config(server)) as live:
+        live.wait_for((tmp_path / "scoring").exists)
+        kill(live.host("scorer").pid)
+        (tmp_path / "go").touch()
+        live.wait()
+    assert live.kinds() == ["passed"] * 4
+    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert {record.attempt for record in live.results.records} == {1}
+
+
+def test_a_host_that_dies_while_it_scores_costs_no_rollout(
+    workspace: Workspace, server: ChatServer, tmp_path: Path
+) -> None:
+    """Asynchronous functions score in the host: two are under way when it is killed, the others wait for them."""
+    workspace.write(
+        "rewards.py",
+        f"""
+        import asyncio, os
+        async def judge(solution_str, ground_truth):
+            open({str(tmp_path / "scoring")!r}, "a").close()
+            while not os.path.exists({str(tmp_path / "go")!r}):
+                await asyncio.sleep(0.01)
+            return float(solution_str == ground_truth)
+        """,
+    )
+    config = workspace.config(server, scoring={"eval_fns": ["rewards:judge"]}, evaluation={"batch_size": 2})
+    with running(config) as live:
+        records = live.run.engine.ledger.records
+        live.wait_for(lambda: sum(record.rolled for record in tuple(records.values())) == 4)
+        kill(live.host("host").pid)
+        (tmp_path / "go").touch()
+        live.wait()
+    assert live.kinds() == ["passed"] * 4
+    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert {record.attempt for record in live.results.records} == {1}
+
+
+LOADS_ONCE = """
+import os, pathlib
+mark = pathlib.Path({mark!r})
+if mark.exists():
+    {again}
+"""
+
+
+@pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
+def test_a_host_that_cannot_be_had_again_ends_the_eval(
+    workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
+) -> None:
+    """The code loads once and never again; the agent of row 1 takes its host down."""
+    mark = tmp_path / "mark"
+    workspace.agent(
+        LOADS_ONCE.format(mark=str(mark), again=again)
+        + dedent(
+            """
+            async def rollout(ctx):
+                if ctx.row_index == 1:
+                    mark.touch()
+                    await ctx.chat(ctx.prompt)
+                    os._exit(1)
+                await ctx.chat(ctx.prompt)
+                if ctx.row_index == 0:
+                    return
+                await asyncio.sleep(1000)
+            """
+        )
+    )
+    workspace.write(
+        "rewards.py", "async def exact(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
+    )
+    with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
+        live.wait()
+        assert live.run.engine.stopped is not None
+        assert live.run.engine.stopped.reason == "systemic"
+    assert live.kinds() == ["passed", "error", "skipped", "skipped"]
+    assert live.record(1).boundary == "host"
+    assert ("not twice" if "raise" in again else "exit status 5") in str(live.record(1).error)
+    assert asked_rows(server) == {0: 1, 1: 1}
+
+
+@pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
+def test_a_scorer_that_cannot_be_had_ends_the_eval(
+    workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
+) -> None:
+    code = LOADS_ONCE.format(mark=str(tmp_path / "mark"), again=again)
+    workspace.write("rewards.py", f"{code}\nmark.touch()\ndef exact(solution_str):\n    return 1.0\n")
+    with running(workspace.config(server)) as live:
+        live.wait()
+    assert set(live.kinds()) <= {"error", "skipped"}
+    assert max(asked_rows(server).values(), default=0) <= 1
+    assert live.results.stopped is not None
+    assert ("not twice" if "raise" in again else "exit status 5") in live.results.stopped
+
+
+def test_a_host_that_dies_while_it_loads_is_an_error_that_names_its_log(
+    workspace: Workspace, server: ChatServer
+) -> None:
+    workspace.write("rewards.py", "import os\nos._exit(4)\n")
+    from pytest_osmosis.errors import HostError
+
+    with (
+        pytest.raises(HostError, match=r"ended while it loaded the code \(exit status 4\); its log is .*host.log"),
+        running(workspace.config(server)),
+    ):
+        pass
+
+
+SEGFAULT = """
+import ctypes
+async def rollout(ctx):
+    if ctx.row_index == 1:
+        crash()
+    await ctx.chat(ctx.prompt)
+
+def crash():
+    ctypes.string_at(0)
+"""
+
+
+def test_a_crash_is_told_with_its_signal_and_stack(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(SEGFAULT)
+    live = evaluated(workspace.config(server))
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert live.record(1).error == "ended its process twice (SIGSEGV)"
+    assert "in crash" in live.outcome(1).text
+
+
+def test_no_host_outlives_its_killed_parent(workspace: Workspace) -> None:
+    workspace.agent(
+        "async def rollout(ctx):\n    subprocess.Popen(['sleep', '1000'])\n    await ctx.chat(ctx.prompt)\n"
+    )
+    with ChatServer(held(reply("42"))) as server:
+        config = workspace.config(server)
+        script = dedent(
+            f"""
+            import sys, time
+            from pathlib import Path
+            sys.path.insert(0, {str(ROOT)!r})
+            from tests.engine.evaluating import running
+            with running(Path({str(config)!r})) as live:
+                print(live.host("host").pid, live.host("scorer").pid, flush=True)
+                time.sleep(1000)
+            """
+        )
+        parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert parent.stdout is not None
+        groups = [int(pid) for pid in parent.stdout.readline().split()]
+        server.wait_for(lambda server: server.in_flight == 4)
+        parent.kill()
+        parent.communicate()
+        server.wait_for(lambda server: server.in_flight == 0)
+    end = time.monotonic() + 20
+    while _members(groups):
+        assert time.monotonic() < end, f"left over: {_members(groups)}"
+        time.sleep(0.01)
+
+
+def _members(groups: list[int]) -> list[int]:
+    """Live processes of these process groups."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, _, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            except OSError:
+                continue
+            if int(group) in groups and state != "Z":
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,118 @@
+"""How many rollouts and requests are in flight, and how many requests are made in all: seen from the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pytest_osmosis.demo import application
+from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from tests.servers import ChatServer, held, reply
+
+GATHERING = """
+async def rollout(ctx):
+    replies = await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(3)))
+    return [*ctx.prompt, replies[0].message]
+"""
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_server_sees_batch_size_requests_at_once_and_never_more(workspace: Workspace, batch_size: int) -> None:
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
+            server.wait_for(lambda server: server.in_flight == batch_size)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size)
+            server.release()
+            live.wait()
+        assert server.max_in_flight == batch_size
+        assert asked_rows(server) == dict.fromkeys(range(8), 1)
+    assert live.kinds() == ["passed"] * 8
+
+
+def test_what_is_handed_out_ahead_is_not_begun(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
+            server.wait_for(lambda server: server.in_flight == 2)
+            live.run.engine.stop("interrupt", "enough")
+            live.wait_for(lambda: len(live.told) == 6)
+            server.release()
+            live.wait()
+        assert asked_rows(server).keys() == {0, 1}
+    assert live.kinds() == ["passed"] * 2 + ["skipped"] * 6
+    assert {outcome.reason for _, outcome in live.told if outcome.kind == "skipped"} == {"enough"}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_requests_that_one_agent_gathers_stay_within_batch_size(workspace: Workspace, batch_size: int) -> None:
+    workspace.agent(GATHERING)
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
+            server.wait_for(lambda server: server.in_flight == batch_size)
+            server.release()
+            live.wait()
+        assert server.max_in_flight == batch_size
+        assert asked_rows(server) == dict.fromkeys(range(4), 3)
+    assert live.kinds() == ["passed"] * 4
+
+
+@pytest.mark.parametrize("probe", [True, False])
+def test_the_demo_server_counts_every_run_once_and_scores_like_the_embedded_model(
+    workspace: Workspace, probe: bool
+) -> None:
+    workspace.rows([{"user_prompt": f"What is {n} * 23?", "ground_truth": str(n * 23)} for n in range(10)])
+    workspace.write("rewards.py", "def exact(solution_str, ground_truth):\n    return ground_truth in solution_str\n")
+    tables: dict[str, Any] = {
+        "evaluation": {"batch_size": 4, "n": 3},
+        "sampling": {"seed": 7, "extra_body": {"accuracy": 0.5}},
+    }
+    embedded = evaluated(workspace.config(None, **tables), probe=probe)
+    with demo_server() as url:
+        served = evaluated(
+            workspace.config(f"{url}/v1", experiment={"model_path": "demo/arithmetic"}, **tables), probe=probe
+        )
+        assert stats(url)["requests"] == 30 + probe
+        assert stats(url)["max_in_flight"] <= 4
+    scores = [record.scores for record in embedded.results.records]
+    assert {tuple(score.values()) for score in scores} == {(0.0,), (1.0,)}
+    assert [record.scores for record in served.results.records] == scores
+
+
+@contextmanager
+def demo_server() -> Iterator[str]:
+    """The demo server in a thread; gives its URL."""
+    ready = threading.Event()
+    found: dict[str, Any] = {}
+
+    async def serve() -> None:
+        runner = web.AppRunner(application(latency_ms=5), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        found.update(loop=asyncio.get_running_loop(), stop=asyncio.Event(), port=runner.addresses[0][1])
+        ready.set()
+        await found["stop"].wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield f"http://127.0.0.1:{found['port']}"
+    finally:
+        found["loop"].call_soon_threadsafe(found["stop"].set)
+        thread.join()
+
+
+def stats(url: str) -> dict[str, int]:
+    with urllib.request.urlopen(f"{url}/stats") as response:
+        counts: dict[str, int] = json.load(response)
+    return counts

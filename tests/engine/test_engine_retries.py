@@ -1,0 +1,145 @@
+"""Retries and deadlines of requests: who waits, who goes on, and what becomes of a run that got no answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
+from tests.servers import (
+    Behaviour,
+    ChatServer,
+    Exchange,
+    completion,
+    cut_connection,
+    data,
+    half_json,
+    held,
+    html,
+    never,
+    reply,
+    slow,
+    status,
+)
+
+
+def by_row(special: dict[int, list[Behaviour]], others: Behaviour) -> Behaviour:
+    """Answers a row's requests by its own script, of which the last stays; `others` answers all other rows."""
+    seen: Counter[int] = Counter()
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        row = int(exchange.seen.body["messages"][-1]["content"].split()[1])
+        script = special.get(row, [others])
+        seen[row] += 1
+        return await script[min(seen[row], len(script)) - 1](exchange)
+
+    return behave
+
+
+def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace) -> None:
+    """Row 0 is sent away for a second; with two slots, rows 1 and 2 are in flight together meanwhile."""
+    script = by_row({0: [status(429, retry_after="1"), reply("42")]}, held(reply("42")))
+    with ChatServer(script) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
+            server.wait_for(lambda server: asked_rows(server).keys() == {0, 1, 2})
+            assert asked_rows(server)[0] == 1
+            server.release()
+            live.wait()
+        assert server.max_in_flight == 2
+        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
+    assert live.kinds() == ["passed"] * 4
+    assert [live.record(row).retries for row in range(4)] == [1, 0, 0, 0]
+    assert live.told[-1][0].row == 0, "the others finished first"
+
+
+def test_no_more_than_twice_batch_size_are_begun_while_runs_wait_for_retries(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
+    with ChatServer(status(429, retry_after="5")) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+            server.wait_for(lambda server: server.in_flight == 0 and len(server.requests) == 4)
+            live.run.engine.stop("interrupt", "enough")
+            live.wait_for(lambda: len(live.told) == 4)
+        assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_time_in_the_queue_and_for_a_slot_after_a_retry_is_not_counted(workspace: Workspace) -> None:
+    """One slot. Each run takes half its deadline; row 0, sent away at first, waits for the others to give it back."""
+    script = by_row({0: [status(429, retry_after="0.1"), slow(1.0, reply("42"))]}, slow(1.0, reply("42")))
+    with ChatServer(script) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 2}))
+        assert server.max_in_flight == 1
+    assert live.kinds() == ["passed"] * 4
+
+
+Check = Callable[[Live], Awaitable[None]]
+UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
+    "retries exhausted": ([status(503)], "provider", "503"),
+    "a day's wait": ([status(429, retry_after="86400")], "provider", "asked to wait"),
+    "the deadline while a request is open": ([never()], "provider", "no answer within"),
+    "the deadline before a retry": ([status(503, retry_after="2"), never()], "provider", "asked to wait"),
+    "a web page": ([html()], "provider", "body that is not JSON"),
+    "half a body": ([half_json()], "provider", "body that is not JSON"),
+    "a connection cut": ([cut_connection()], "provider", "broke"),
+    "no choices": ([data(completion({}, choices=[]))], "model", "choices"),
+    "choices null": ([data(completion({}, choices=None))], "model", "choices"),
+}
+
+
+@pytest.mark.parametrize("what", UNANSWERED)
+def test_no_answer_fails_that_run_alone(workspace: Workspace, what: str) -> None:
+    behaviours, boundary, error = UNANSWERED[what]
+    tables = {"evaluation": {"batch_size": 2, "agent_workflow_timeout_s": 2}}
+    with ChatServer(by_row({1: behaviours}, reply("42"))) as server:
+        base_url = server.base_url
+        live = evaluated(workspace.config(server, model={"base_url": base_url, "max_retries": 1}, **tables))
+        asked = asked_rows(server)
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    record = live.record(1)
+    assert (record.boundary, error in str(record.error)) == (boundary, True), record
+    assert record.retries == asked[1] - 1
+    assert record.duration_ms < 10_000
+    assert (asked[0], asked[2], asked[3]) == (1, 1, 1)
+
+
+def test_a_reply_without_usage_is_a_success_without_tokens(workspace: Workspace) -> None:
+    without = data(completion({"role": "assistant", "content": "42"}, usage=None))
+    with ChatServer(by_row({1: [without]}, reply("42"))) as server:
+        live = evaluated(workspace.config(server))
+    assert live.kinds() == ["passed"] * 4
+    assert [live.record(row).tokens for row in range(3)] == [10, None, 10]
+
+
+def test_a_provider_failure_inside_a_task_group_is_the_provider_s(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(2):
+                    group.create_task(ctx.chat(ctx.prompt))
+        """
+    )
+    with ChatServer(by_row({1: [status(503)]}, reply("42"))) as server:
+        live = evaluated(workspace.config(server, model={"base_url": server.base_url, "max_retries": 0}))
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert live.record(1).boundary == "provider"
+
+
+def test_requests_given_up_while_they_wait_leave_every_slot_free(workspace: Workspace) -> None:
+    """Each agent abandons a request that was sent away, and goes on: with one slot the next run still begins."""
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            waits = [asyncio.create_task(ctx.chat([{"role": "user", "content": "row 99"}])) for _ in range(2)]
+            await asyncio.sleep(0.2)
+            waits[0].cancel()
+            await ctx.chat(ctx.prompt)
+        """
+    )
+    with ChatServer(by_row({99: [status(429, retry_after="0.4")]}, reply("42"))) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+        assert server.max_in_flight == 1
+    assert live.kinds() == ["passed"] * 4

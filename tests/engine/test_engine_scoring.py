@@ -1,0 +1,305 @@
+"""Scoring: sync functions on the scorer, async ones and Graders in the host, one record; what is no score is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
+from tests.servers import ChatServer
+
+
+def scored_by(workspace: Workspace, code: str, *names: str, **tables: Mapping[str, Any]) -> Live:
+    """An eval on the embedded model of a few rows, scored by functions of `code`."""
+    workspace.write("rewards.py", "import asyncio, os, sys, time\n" + code)
+    scoring = {"eval_fns": [f"rewards:{name}" for name in names], **tables.pop("scoring", {})}
+    return evaluated(workspace.config(None, scoring=scoring, **tables))
+
+
+def test_sync_functions_async_ones_and_a_grader_fold_into_one_record(workspace: Workspace) -> None:
+    workspace.write(
+        "graders.py",
+        """
+        import os
+        from pytest_osmosis import Grader
+        class Half(Grader):
+            async def grade(self, ctx):
+                assert ctx.label == "42" and ctx.metadata["user_prompt"].startswith("row")
+                assert str(ctx.project_path) == os.getcwd()
+                (ctx.artifacts_dir / "graded").touch()
+                print("graded", ctx.sample.messages[0]["content"])
+                ctx.set_reward(0.5)
+        """,
+    )
+    code = """
+def sync(solution_str):
+    print("sync in", os.getpid())
+    return 0.25
+async def later(messages):
+    await asyncio.sleep(0.01)
+    print("later in", os.getpid())
+    return 0.75
+"""
+    live = scored_by(workspace, code, "sync", "later", scoring={"grader": "graders:Half"}, evaluation={"n": 2})
+    for record in live.results.records:
+        assert dict(record.scores) == {"rewards:sync": 0.25, "rewards:later": 0.75, "reward": 0.5}
+        assert not record.scorer_errors
+        assert (live.run.run_dir / "artifacts" / str(record.run) / "graded").exists()
+    told = dict(live.outcome(0).sections)["stdout"]
+    pids = {line.split()[-1] for line in told.splitlines() if " in " in line}
+    assert "graded row 0" in told
+    assert len(pids) == 2, "sync functions score in a process of their own"
+
+
+VALUES = {
+    "None": "must return a number, got NoneType",
+    "'0.5'": "must return a number, got str: '0.5'",
+    "float('nan')": "must return a finite number, got nan",
+    "float('inf')": "must return a finite number, got inf",
+    "10 ** 400": "must return a finite number",
+    "Decimal('0.5')": "must return a number, got Decimal",
+    "complex(1)": "must return a number, got complex",
+    "[0.5]": "must return a number, got list",
+    "1 / 0": "ZeroDivisionError: division by zero",
+    "sys.exit(3)": "SystemExit: 3",
+    "sys.exit('bye')": "SystemExit: bye",
+}
+
+
+def test_what_is_no_score_is_an_error_of_that_function_alone(workspace: Workspace) -> None:
+    names = [f"bad{index}" for index in range(len(VALUES))]
+    code = "from decimal import Decimal\ndef good(solution_str):\n    return 1\n"
+    for name, value in zip(names, VALUES, strict=True):
+        code += f"def {name}(solution_str):\n    return {value}\nasync def a{name}(solution_str):\n    return {value}\n"
+    everyone = ["good", *names, *(f"a{name}" for name in names)]
+    live = scored_by(workspace, code, *everyone, scoring={"decide": "rewards:good"}, data={"rows": "0"})
+    record = live.record(0)
+    assert live.kinds() == ["passed"], "functions that do not decide harm nothing"
+    assert record.scores == {"rewards:good": 1.0}
+    for name, message in zip(names, VALUES.values(), strict=True):
+        assert message in record.scorer_errors[f"rewards:{name}"].message
+        assert message in record.scorer_errors[f"rewards:a{name}"].message
+    assert "return 1 / 0" in record.scorer_errors["rewards:bad8"].details
+    assert not record.scorer_errors["rewards:bad0"].details
+
+
+def test_ints_bools_fractions_and_numpy_scalars_are_numbers(workspace: Workspace) -> None:
+    code = """
+from fractions import Fraction
+class Scalar:
+    shape = ()
+    def item(self): return 0.5
+def an_int(solution_str): return 1
+def a_bool(solution_str): return True
+def a_fraction(solution_str): return Fraction(1, 4)
+def a_scalar(solution_str): return Scalar()
+"""
+    names = ["an_int", "a_bool", "a_fraction", "a_scalar"]
+    live = scored_by(workspace, code, *names, data={"rows": "0"})
+    assert list(live.record(0).scores.values()) == [1.0, 1.0, 0.25, 0.5]
+
+
+def test_a_deciding_function_that_raises_is_an_error_of_the_reward_with_its_traceback(workspace: Workspace) -> None:
+    code = """
+def exact(solution_str, extra_info):
+    if extra_info["user_prompt"] == "row 1":
+        raise KeyError("what")
+    return 1
+"""
+    live = scored_by(workspace, code, "exact")
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert "scorer error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
+    assert 'raise KeyError("what")' in live.outcome(1).text
+    assert live.results.judging.boundary(live.record(1)) == "reward"
+
+
+def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": "row 0", "ground_truth": "42", "level": 3}])
+    code = """
+def simple(solution_str, ground_truth, extra_info):
+    assert isinstance(solution_str, str) and ground_truth == "42", (solution_str, ground_truth)
+    assert extra_info == {"user_prompt": "row 0", "ground_truth": "42", "level": 3}, extra_info
+    return 1
+def full(messages, ground_truth, metadata):
+    assert [message["role"] for message in messages] == ["user", "assistant"] and metadata["level"] == 3
+    return 1
+def only_messages(messages):
+    return 1
+def anything(solution_str, **kwargs):
+    assert set(kwargs) == {"ground_truth", "extra_info"}, kwargs
+    return 1
+def defaults(solution_str, threshold=0.5):
+    return threshold
+"""
+    names = ["simple", "full", "only_messages", "anything", "defaults"]
+    live = scored_by(workspace, code, *names)
+    assert not live.record(0).scorer_errors
+    assert list(live.record(0).scores.values()) == [1, 1, 1, 1, 0.5]
+
+
+@pytest.mark.parametrize("first", ["answer", "", "*args"])
+def test_another_first_parameter_is_a_code_error(workspace: Workspace, first: str) -> None:
+    with pytest.raises(CodeError, match=r"rewards:odd: the first parameter must be .solution_str. .* or .messages."):
+        scored_by(workspace, f"def odd({first}):\n    return 1\n", "odd")
+
+
+@pytest.mark.parametrize(
+    ("decide", "kinds"),
+    [
+        ("all", ["passed", "failed", "failed", "failed"]),
+        ("any", ["passed", "passed", "passed", "failed"]),
+        ("rewards:low", ["passed", "passed", "failed", "failed"]),
+    ],
+)
+def test_scores_pass_by_decide_and_their_own_thresholds(workspace: Workspace, decide: str, kinds: list[str]) -> None:
+    code = """
+def low(solution_str, extra_info):
+    return 0.3 if extra_info["user_prompt"] in ("row 0", "row 1") else 0.2
+async def high(solution_str, extra_info):
+    return 0.9 if extra_info["user_prompt"] in ("row 0", "row 2") else 0.8
+"""
+    scoring = {"decide": decide, "thresholds": {"rewards:low": 0.3}}
+    live = scored_by(workspace, code, "low", "high", scoring=scoring, evaluation={"pass_threshold": 0.9})
+    assert live.kinds() == kinds
+
+
+def test_a_grader_may_remove_a_sample_and_must_else_set_a_reward(workspace: Workspace, server: ChatServer) -> None:
+    workspace.write(
+        "graders.py",
+        """
+        from pytest_osmosis import Grader
+        class Choosy(Grader):
+            async def grade(self, ctx):
+                prompt = ctx.sample.messages[0]["content"]
+                if prompt == "row 0":
+                    ctx.sample.remove_sample = True
+                elif prompt == "row 1":
+                    return 1.0
+                elif prompt == "row 2":
+                    ctx.set_reward("high")
+                else:
+                    ctx.sample.reward = True
+        """,
+    )
+    slow = "import time\ndef slow(solution_str):\n    time.sleep(0.2)\n    return 1\n"
+    workspace.write("rewards.py", slow)
+    scoring = {"eval_fns": ["rewards:slow"], "grader": "graders:Choosy", "decide": "reward"}
+    live = evaluated(workspace.config(server, scoring=scoring))
+    assert live.kinds() == ["skipped", "error", "error", "passed"]
+    assert [record.status for record in live.results.records] == ["skipped", "finished", "finished", "finished"]
+    assert "Choosy.grade() set no reward" in live.outcome(1).text
+    assert "must return a number, got str: 'high'" in live.outcome(2).text
+    assert 'ctx.set_reward("high")' in live.outcome(2).text
+    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_no_more_than_batch_size_judges_run_at_once(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {index}"} for index in range(9)])
+    code = """
+now = most = 0
+async def judge(solution_str):
+    global now, most
+    now += 1
+    most = max(most, now)
+    await asyncio.sleep(0.05)
+    now -= 1
+    return most
+"""
+    live = scored_by(workspace, code, "judge", evaluation={"batch_size": 3})
+    assert max(record.scores["rewards:judge"] for record in live.results.records) == 3
+
+
+HANGS = {
+    "a sync loop": ("def bad(solution_str):\n    while True: pass\n", "while True: pass"),
+    "a sync sleep": ("def bad(solution_str):\n    time.sleep(1000)\n", "time.sleep(1000)"),
+    "a regex": ("import re\ndef bad(solution_str):\n    re.match(r'(a+)+$', 'a' * 64 + 'b')\n", "re.match"),
+    "a loop of its own": ("def bad(solution_str):\n    asyncio.run(asyncio.sleep(1000))\n", "asyncio.run("),
+    "an async loop": ("async def bad(solution_str):\n    while True: pass\n", "while True: pass"),
+    "an async sleep": ("async def bad(solution_str):\n    await asyncio.sleep(1000)\n", "asyncio.sleep(1000)"),
+}
+
+
+@pytest.mark.parametrize("what", HANGS)
+def test_a_function_that_hangs_is_interrupted_and_costs_its_own_run(
+    workspace: Workspace, server: ChatServer, what: str
+) -> None:
+    code, stack = HANGS[what]
+    gated = code.replace(
+        "(solution_str):\n", "(solution_str, extra_info):\n    if extra_info['user_prompt'] != 'row 1': return 1\n"
+    )
+    workspace.write("rewards.py", "import asyncio, time\n" + gated)
+    config = workspace.config(server, scoring={"eval_fns": ["rewards:bad"]}, evaluation={"grader_timeout_s": 1})
+    with running(config) as live:
+        live.wait()
+        assert not live.run.engine.notices, "its process lived on"
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert live.record(1).scorer_errors["rewards:bad"].message == "took longer than 1 s"
+    assert stack in live.record(1).scorer_errors["rewards:bad"].details
+    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+ENDS = {
+    "os._exit in a sync function": ("def", "os._exit(6)", "exit status 6"),
+    "os._exit in an async function": ("async def", "os._exit(6)", "exit status 6"),
+    "SIGKILL in an async function": ("async def", "await asyncio.sleep(0.1)\n    os.kill(os.getpid(), 9)", "SIGKILL"),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_a_function_that_ends_its_process_costs_its_own_score(
+    workspace: Workspace, server: ChatServer, what: str
+) -> None:
+    define, code, how = ENDS[what]
+    workspace.write(
+        "rewards.py",
+        "import asyncio, os\n"
+        f"{define} bad(solution_str, extra_info):\n"
+        f"    if extra_info['user_prompt'] != 'row 1': return 1\n    {code}\n"
+        "def good(solution_str):\n    return 1\nasync def fine(solution_str):\n    return 1\n",
+    )
+    names = ["rewards:bad", "rewards:good", "rewards:fine"]
+    live = evaluated(workspace.config(server, scoring={"eval_fns": names}))
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert live.record(1).scorer_errors["rewards:bad"].message == f"ended its process twice ({how})"
+    assert dict(live.record(1).scores) == {"rewards:good": 1.0, "rewards:fine": 1.0}
+    assert asked_rows(server)[1] == 1
+
+
+def test_a_sync_function_may_use_a_loop_of_its_own(workspace: Workspace) -> None:
+    code = """
+def runs(solution_str):
+    async def judge():
+        await asyncio.sleep(0)
+        return 1
+    return asyncio.run(judge())
+def gets(solution_str):
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(asyncio.sleep(0, 1))
+    finally:
+        loop.close()
+"""
+    live = scored_by(workspace, code, "runs", "gets", evaluation={"n": 2})
+    assert live.kinds() == ["passed"] * 8
+
+
+def test_a_spoilt_conversation_reaches_scorers_as_plain_json(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        class Note:
+            def __str__(self): return "a note"
+        async def rollout(ctx):
+            return [{"role": "assistant", "content": float("nan"), "note": Note(), 1: ("a", {"b"})}]
+        """
+    )
+    code = """
+def sync(messages):
+    return float(messages == [{"role": "assistant", "content": "nan", "note": "a note", "1": ["a", "{'b'}"]}])
+async def later(messages):
+    return sync(messages)
+"""
+    live = scored_by(workspace, code, "sync", "later", data={"rows": "0"})
+    assert live.kinds() == ["passed"]

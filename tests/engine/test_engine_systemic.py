@@ -1,0 +1,96 @@
+"""Causes that every further run would meet stop an eval; what never ran is pending with the reason.
+
+A host gets two runs ahead of their turn, so as many may still begin before it hears of the stop.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
+from tests.engine.test_engine_retries import by_row
+from tests.servers import ChatServer, reply, status
+
+ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
+AHEAD = 2
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, rows=8)
+
+
+def stopped_with(live: Live, text: str) -> bool:
+    """The eval says why it stopped, and every run that never ran says so too."""
+    assert live.results.stopped is not None
+    pending = [record for record in live.results.records if record.status == "pending"]
+    assert all(record.skip_reason == live.results.stopped for record in pending)
+    return text in live.results.stopped
+
+
+def test_a_401_at_the_probe_stops_before_any_rollout(workspace: Workspace) -> None:
+    with ChatServer(status(401)) as server:
+        live = evaluated(workspace.config(server), probe=True)
+        assert len(server.requests) == 1
+    assert live.kinds() == ["skipped"] * 8
+    assert {record.status for record in live.results.records} == {"pending"}
+    assert stopped_with(live, "the probe failed: the server answered 401")
+
+
+def test_a_401_later_stops_what_was_not_begun(workspace: Workspace) -> None:
+    with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
+        live = evaluated(workspace.config(server, **ONE_BY_ONE))
+        assert max(asked_rows(server)) <= 1 + AHEAD
+    assert live.kinds()[:2] == ["passed", "error"]
+    assert live.kinds()[2 + AHEAD :] == ["skipped"] * 4
+    assert live.record(1).boundary == "provider"
+    assert stopped_with(live, "401")
+
+
+def test_a_404_stops_until_something_succeeded_and_then_is_that_run_s_alone(workspace: Workspace) -> None:
+    with ChatServer(by_row({0: [status(404)]}, reply("42"))) as server:
+        first = evaluated(workspace.config(server, **ONE_BY_ONE))
+    assert first.kinds()[0] == "error"
+    assert first.kinds()[1 + AHEAD :] == ["skipped"] * 5
+    assert stopped_with(first, "404")
+    with ChatServer(by_row({1: [status(404)]}, reply("42"))) as server:
+        later = evaluated(workspace.config(server, **ONE_BY_ONE))
+    assert later.kinds() == ["passed", "error", *["passed"] * 6]
+    assert later.results.stopped is None
+
+
+def test_the_same_error_in_the_first_ten_runs_stops(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {index}"} for index in range(20)])
+    workspace.agent("async def rollout(ctx):\n    raise ValueError(f'broken at {id(ctx)}')\n")
+    live = evaluated(workspace.config(None, **ONE_BY_ONE))
+    assert live.kinds()[:10] == ["error"] * 10
+    assert live.kinds()[10 + AHEAD :] == ["skipped"] * 8
+    assert stopped_with(live, "the first 10 runs failed alike: agent: ValueError: broken at")
+
+
+def test_a_server_that_refuses_connections_stops_at_the_probe(workspace: Workspace) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        live = evaluated(workspace.config(url), probe=True)
+    assert live.kinds() == ["skipped"] * 8
+    assert stopped_with(live, f"the probe failed: cannot reach {url}")
+
+
+def test_a_failed_engine_resolves_every_run_and_says_so(workspace: Workspace, server: ChatServer) -> None:
+    """User code that writes to the protocol's own descriptor what no host would say."""
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            await ctx.chat(ctx.prompt)
+            if ctx.row_index == 1:
+                os.write(4, b'{"ev": "rollout", "row": 0}\\n')
+        """
+    )
+    live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+    assert live.kinds()[4:] == ["skipped"] * 4
+    assert live.results.stopped is not None
+    assert live.results.stopped.startswith("the engine failed: KeyError")

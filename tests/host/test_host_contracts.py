@@ -1,0 +1,219 @@
+"""The shapes that user code may have: what rolls out, what is refused when it is loaded, and what it says then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
+from tests.servers import ChatServer, reply
+
+WORKFLOW = """
+from pytest_osmosis import AgentWorkflow, AgentWorkflowOutput, Grader
+
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        reply = await ctx.chat(ctx.prompt)
+        return AgentWorkflowOutput(messages=[*ctx.prompt, reply.message])
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(ctx.sample.messages[-1]["content"] == ctx.label))
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, rows=2)
+
+
+def entered(workspace: Workspace, code: str, name: str = "main.py", **files: str) -> Live:
+    """An eval of the rollout `mine` with this entrypoint, on a server that answers 42."""
+    workspace.write(f"rollouts/mine/{name}", code)
+    for file, text in files.items():
+        workspace.write(f"rollouts/mine/{file}.py", text)
+    experiment = {"rollout": "mine", "entrypoint": name}
+    scoring = {"eval_fns": [] if "Grader" in code else ["rewards:exact"]}
+    with ChatServer(reply("42")) as server:
+        live = evaluated(workspace.config(server, experiment=experiment, scoring=scoring))
+        assert set(asked_rows(server).values()) <= {1}
+    return live
+
+
+def refused(workspace: Workspace, code: str, **files: str) -> str:
+    """What is said of an entrypoint that does not fit."""
+    with pytest.raises(CodeError) as caught:
+        entered(workspace, code, **files)
+    return str(caught.value)
+
+
+def refused_agent(workspace: Workspace, code: str) -> str:
+    """What is said of an agent "agent:rollout" that does not fit."""
+    workspace.agent(code)
+    with pytest.raises(CodeError) as caught:
+        evaluated(workspace.config(None))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("returned", ["[*ctx.prompt, reply.message]", "None"])
+def test_an_async_function_returns_messages_or_none(workspace: Workspace, server: ChatServer, returned: str) -> None:
+    workspace.agent(f"async def rollout(ctx):\n    reply = await ctx.chat(ctx.prompt)\n    return {returned}\n")
+    live = evaluated(workspace.config(server))
+    assert live.kinds() == ["passed"] * 2
+    assert [message["role"] for message in live.events("rollout")[0]["messages"]] == ["user", "assistant"]
+
+
+def test_a_context_says_which_run_it_is(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            assert ctx.prompt == [{"role": "user", "content": f"row {ctx.row_index}"}]
+            assert ctx.metadata == {"user_prompt": f"row {ctx.row_index}", "ground_truth": "42"}
+            assert ctx.run_index in (0, 1) and ctx.max_turns == 3 and ctx.config is None
+            (ctx.artifacts_dir / "note.txt").write_text("kept")
+            ctx.prompt.append("spoilt"), ctx.metadata.clear()
+            return [{"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None, evaluation={"n": 2}, agent={"agent": "agent:rollout", "max_turns": 3}))
+    assert live.kinds() == ["passed"] * 4
+    assert live.run_files()["artifacts/row1-run1/note.txt"] == "kept"
+
+
+def test_a_workflow_and_a_grader_with_configs_and_a_sibling_module(workspace: Workspace) -> None:
+    code = """
+from helper import answer_of
+from pytest_osmosis import AgentWorkflow, Grader
+
+class AgentWorkflowConfig:
+    def __init__(self): self.seen = []
+class GraderConfig:
+    def __init__(self): self.right = "42"
+workflow_config, grader_config = AgentWorkflowConfig(), GraderConfig()
+
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        assert self.config is ctx.config and self.config is not workflow_config
+        self.config.seen.append(ctx.row_index)
+        assert self.config.seen == [ctx.row_index], "each run has a copy of its own"
+        await ctx.chat(ctx.prompt)
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(answer_of(ctx.sample.messages) == self.config.right))
+"""
+    helper = "def answer_of(messages):\n    return messages[-1]['content']\n"
+    live = entered(workspace, code, helper=helper)
+    assert live.kinds() == ["passed"] * 2
+    assert dict(live.record(0).scores) == {"reward": 1.0}
+
+
+def test_a_named_workflow_class_gets_its_module_s_config(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(
+        """
+        from pytest_osmosis import AgentWorkflow
+        class AgentWorkflowConfig: word = "configured"
+        config = AgentWorkflowConfig()
+        class rollout(AgentWorkflow):
+            async def run(self, ctx):
+                assert self.config.word == "configured"
+                await ctx.chat(ctx.prompt)
+        """
+    )
+    assert evaluated(workspace.config(server)).kinds() == ["passed"] * 2
+
+
+@pytest.mark.parametrize("name", ["types.py", "json.py", "calendar.py", "openai.py"])
+def test_an_entrypoint_named_like_a_module_of_others_does_not_take_its_place(workspace: Workspace, name: str) -> None:
+    module = name.removesuffix(".py")
+    check = f"import {module} as theirs\nassert 'rollouts' not in theirs.__file__, theirs\n"
+    live = entered(workspace, f"import os\n{WORKFLOW}\n", name)
+    assert live.kinds() == ["passed"] * 2
+    live = entered(workspace, WORKFLOW.replace("        reply =", f"        exec({check!r})\n        reply ="), name)
+    assert live.kinds() == ["passed"] * 2
+
+
+REFUSED = {
+    "two workflows": (
+        WORKFLOW + "class Other(Flow.__mro__[1]):\n    async def run(self, ctx): pass\n",
+        "main.py: must hold one concrete AgentWorkflow, found 2: Flow, Other",
+    ),
+    "two graders": (
+        WORKFLOW + "class Other(Judge.__mro__[1]):\n    async def grade(self, ctx): pass\n",
+        "main.py: must hold one concrete Grader, found 2: Judge, Other",
+    ),
+    "no workflow": (
+        "class Grader: pass\nclass Mine(Grader):\n    async def grade(self, ctx): pass\n",
+        "holds no AgentWorkflow",
+    ),
+    "an import that is not there": ("import no_such_module  # Grader", "No module named 'no_such_module'"),
+    "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_an_entrypoint_that_does_not_fit_is_a_code_error(workspace: Workspace, what: str) -> None:
+    code, said = REFUSED[what]
+    assert said in refused(workspace, code)
+
+
+def test_a_base_class_between_counts_as_one_workflow(workspace: Workspace) -> None:
+    code = WORKFLOW + "class Special(Flow):\n    pass\n"
+    assert entered(workspace, code).kinds() == ["passed"] * 2
+
+
+SDK = """
+class AgentWorkflow: pass
+class Grader: pass
+class RolloutAgentLoop: pass
+"""
+
+
+def test_classes_of_osmosis_ai_are_not_supported_yet(workspace: Workspace) -> None:
+    workspace.write("osmosis_ai/__init__.py", "")
+    workspace.write("osmosis_ai/rollout.py", SDK)
+    code = """
+from osmosis_ai.rollout import AgentWorkflow
+class Flow(AgentWorkflow):
+    async def run(self, ctx): pass
+"""
+    said = refused(workspace, code)
+    assert "derives from osmosis_ai.rollout.AgentWorkflow" in said
+    assert "not supported yet; derive from pytest_osmosis.AgentWorkflow" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def rollout(ctx):\n    return []\n", "must be `async def rollout(ctx)` or a class that derives"),
+        ("rollout = 3\n", "got int"),
+        ("class RolloutAgentLoop: pass\nclass rollout(RolloutAgentLoop): pass\n", "not supported yet"),
+        ("class RolloutAgentLoop: pass\nclass Loop(RolloutAgentLoop): pass\nrollout = Loop()\n", "not supported yet"),
+        ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
+        ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+    ],
+)
+def test_an_agent_that_does_not_fit_is_a_code_error(workspace: Workspace, code: str, said: str) -> None:
+    told = refused_agent(workspace, code)
+    assert told.startswith("agent:rollout: ")
+    assert said in told
+
+
+def test_code_that_does_not_load_shows_the_user_s_traceback_alone(workspace: Workspace) -> None:
+    workspace.agent("def load():\n    raise RuntimeError('not today')\nload()\n")
+    with pytest.raises(CodeError) as caught:
+        evaluated(workspace.config(None))
+    assert "agent:rollout: does not load: RuntimeError: not today" in str(caught.value)
+    assert "raise RuntimeError('not today')" in caught.value.details
+    assert "pytest_osmosis/host" not in caught.value.details
+    assert "importlib" not in caught.value.details
+
+
+def test_a_workspace_named_like_this_package_is_the_user_s(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "pytest_osmosis-of-mine", rows=1)
+    workspace.agent("async def rollout(ctx):\n    raise ValueError('here')\n")
+    live = evaluated(workspace.config(None))
+    assert "raise ValueError('here')" in live.outcome(0).text
+    assert "host/core.py" not in live.outcome(0).text

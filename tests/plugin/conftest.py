@@ -1,0 +1,26 @@
+"""Fixtures of the end-to-end tests: a workspace, whose commands run plain and under xdist."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+
+@pytest.fixture(params=[pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2")])
+def plugin_args(request: pytest.FixtureRequest) -> list[str]:
+    """One process, and two workers of xdist."""
+    args: list[str] = request.param
+    return args
+
+
+@pytest.fixture
+def workspace(pytester: pytest.Pytester, plugin_args: list[str]) -> Workspace:
+    """A workspace whose commands run in one process, and again under xdist."""
+    return Workspace(pytester, plugin_args)
+
+
+@pytest.fixture
+def plain_workspace(pytester: pytest.Pytester) -> Workspace:
+    """A workspace whose commands run in one process, for what has nothing to do with workers."""
+    return Workspace(pytester, [])

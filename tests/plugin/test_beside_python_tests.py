@@ -1,0 +1,42 @@
+"""Runs of evals beside Python tests: fixtures live as long as they would without them."""
+
+from __future__ import annotations
+
+from tests.plugin.workspaces import Workspace
+
+PYTHON = """
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def shared():
+    print("<session up>")
+    yield 1
+    print("<session down>")
+
+@pytest.fixture(scope="module")
+def module():
+    yield 2
+
+def test_one(shared, module):
+    assert shared
+
+def test_two(shared, module):
+    assert module
+"""
+
+
+def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
+    workspace.eval("x", rows=4)
+    workspace.eval("y", rows=4)
+    workspace.write("tests/test_a.py", PYTHON)
+    workspace.write("tests/test_b.py", PYTHON)
+
+    result = workspace.run(
+        "tests/test_a.py", "configs/eval/x.toml", "tests/test_b.py", "configs/eval/y.toml", "-s", "-Werror"
+    )
+
+    result.assert_outcomes(passed=12)
+    assert "previous item was not torn down" not in result.stdout.str()
+    if not workspace.distributed:
+        said = result.stdout.str()
+        assert said.count("<session up>") == said.count("<session down>") == 2  # once for each module's own fixture

@@ -1,0 +1,128 @@
+"""Gates, limits and stops, as tests of their own and as exit statuses."""
+
+from __future__ import annotations
+
+from tests.plugin.workspaces import Row, Workspace, junit_cases
+from tests.servers import ChatServer, reply, slow, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+PASS: Row = {}
+FAIL: Row = {"score": 0.0}
+BROKEN: Row = {"reward": "raises"}
+
+
+def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
+    workspace.eval(rows=[PASS, PASS, PASS, FAIL], gate={"pass_rate": ">= 0.7"})
+
+    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=4, xfailed=1)
+    assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: pass_rate 0.75 (3 of 4 runs passed)"])
+    assert workspace.results()["gates"] == [
+        {"gate": "pass_rate >= 0.7", "state": "holds", "value": 0.75, "finding": "pass_rate 0.75 (3 of 4 runs passed)"}
+    ]
+
+
+def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
+    workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
+
+    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
+    assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
+
+
+def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:
+    workspace.eval(rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})
+
+    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+
+    assert result.ret == 9
+    result.assert_outcomes(passed=2, xfailed=2, errors=1)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
+    assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["error"]
+
+
+def test_a_part_of_the_plan_gives_no_verdict(workspace: Workspace) -> None:
+    workspace.eval(rows=[FAIL, PASS], gate={"pass_rate": ">= 0.1"})
+
+    result = workspace.run(CONFIG, "-k", "row0-", "-rs")
+
+    assert result.ret == 1
+    result.assert_outcomes(failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED ?1? configs/eval/x.toml:1: gate pass_rate >= 0.1: partial: 1 of 2 runs"])
+
+
+def test_runxfail_lets_the_runs_decide(workspace: Workspace) -> None:
+    workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
+
+    result = workspace.run(CONFIG, "--runxfail")
+
+    assert result.ret == 1
+    result.assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
+
+
+def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
+    with ChatServer(slow(0.03, reply("42"))) as server:
+        workspace.eval(rows=[BROKEN] * 40, limits={"max_errors": 2}, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_errors?*"])
+    results = workspace.results()
+    assert results["status"] == "stopped"
+    assert 3 <= results["summary"]["total_runs"] < 40
+    assert all("max_errors" in run["reason"] for run in results["pending"])
+
+
+def test_a_refused_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:
+    with ChatServer(status(401)) as server:
+        workspace.eval(rows=4, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
+
+        result = workspace.run(CONFIG, "-rEs")
+
+        assert len(server.requests) == 1
+    assert result.ret == 9
+    result.assert_outcomes(skipped=4, errors=2)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*", "ERROR configs/eval/x.toml::x?gate *"])
+    result.stdout.fnmatch_lines(["SKIPPED ?4? configs/eval/x.toml:1: *401*"])
+    assert [run["row_index"] for run in workspace.results()["pending"]] == [0, 1, 2, 3]
+    assert workspace.results()["rows"] == []
+
+
+def test_a_key_refused_later_stops_an_eval(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), reply("42"), status(401)) as server:
+        workspace.eval(rows=9, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-no-probe")
+
+        assert len(server.requests) <= 5
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    assert workspace.results()["summary"]["finished"] == 2
+
+
+def test_the_exit_status_of_not_measured_can_be_set(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.ini("osmosis_not_measured_exit = 77")
+    workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 77
+    result.assert_outcomes(errors=2)
+
+
+def test_a_bad_exit_status_is_exit_4(plain_workspace: Workspace) -> None:
+    plain_workspace.ini("osmosis_not_measured_exit = 256")
+    plain_workspace.eval()
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: osmosis_not_measured_exit: must be an exit status from 1 to 255, got '256'"])

@@ -1,0 +1,60 @@
+"""Ctrl-C: what is done is kept, the rest is pending, nothing stays behind."""
+
+from __future__ import annotations
+
+import time
+
+from tests.plugin.workspaces import Workspace, hosts_under, wait_until
+from tests.servers import ChatServer, held, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+A_FEW_SECONDS = 20.0
+"""Between Ctrl-C and the end, on a loaded machine; what must not happen is a wait for the deadlines of rollouts."""
+
+
+def make(workspace: Workspace, server: ChatServer) -> None:
+    """Two evals: one run is answered, two are held by the server, the rest waits."""
+    workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+    workspace.eval("y", rows=2)
+
+
+def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        make(workspace, server)
+        session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
+        server.wait_for(lambda server: len(server.requests) == 3)
+        wait_until(lambda: workspace.events("score"), "the first score")
+
+        session.interrupt()
+        began = time.monotonic()
+
+        assert session.wait() == 2, session.output
+        assert time.monotonic() - began < A_FEW_SECONDS
+    results = workspace.results("x")
+    assert results["status"] == "stopped"
+    assert results["stop_reason"] == "interrupted"
+    assert results["summary"]["total_runs"] == 1
+    assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
+    assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
+    assert "KeyboardInterrupt" in session.output
+    assert "INTERNALERROR" not in session.output
+    assert not hosts_under(workspace.root)
+
+
+def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        make(workspace, server)
+        session = workspace.start(CONFIG, "--osmosis-no-probe")
+        server.wait_for(lambda server: len(server.requests) == 3)
+        wait_until(lambda: workspace.events("score"), "the first score")
+
+        session.interrupt()
+        wait_until(lambda: workspace.events("skip"), "the first Ctrl-C to be heeded")
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+    pending = workspace.results("x")["pending"]
+    assert len(pending) == 5
+    assert all(run["reason"] for run in pending)
+    assert "INTERNALERROR" not in session.output
+    assert not hosts_under(workspace.root)

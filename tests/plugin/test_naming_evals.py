@@ -1,0 +1,161 @@
+"""Which commands start an eval: those that name it, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+
+def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
+    workspace.eval("x")
+    workspace.eval("y")
+    workspace.write("tests/test_python.py", "def test_python(): pass\n")
+    workspace.ini("testpaths = tests")
+
+    result = workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    result.assert_outcomes(passed=3)
+    assert result.ret == 0
+    assert len(workspace.run_dirs("x")) == 1
+    assert not workspace.run_dirs("y")
+
+
+def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -> None:
+    for name in ("x", "y", "z"):
+        workspace.eval(name, rows=1)
+    workspace.write("configs/eval/deeper/not_taken.toml", "")
+    workspace.write("configs/eval/endpoints.toml", "")
+    workspace.eval("other", rows=1, folder="second")
+
+    result = workspace.run("--osmosis-config=configs/eval", "--osmosis-config=second/configs/eval/other.toml")
+
+    result.assert_outcomes(passed=4)
+    assert [len(workspace.run_dirs(name)) for name in ("x", "y", "z")] == [1, 1, 1]
+    assert len(workspace.run_dirs("other", folder="second")) == 1
+
+
+def test_osmosis_config_runs_beside_positional_tests(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("tests/test_python.py", "def test_python(): pass\n")
+
+    result = workspace.run("-v", "--osmosis-config=configs/eval/x.toml", "tests/test_python.py")
+
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["*tests/test_python.py::test_python*", "*configs/eval/x.toml::x?row2-run0?*"])
+
+
+@pytest.mark.parametrize("given", ["missing.toml", "empty"])
+def test_a_path_that_holds_no_eval_is_one_line_and_exit_4(plain_workspace: Workspace, given: str) -> None:
+    workspace = plain_workspace
+    (workspace.root / "empty").mkdir()
+
+    result = workspace.run(f"--osmosis-config={given}")
+
+    assert result.ret == 4
+    said = [line for line in [*result.outlines, *result.errlines] if line]
+    assert len(said) == 1
+    assert said[0].startswith(f"ERROR: --osmosis-config={given}: ")
+
+
+def test_a_positional_toml_that_is_missing_is_exit_4(plain_workspace: Workspace) -> None:
+    result = plain_workspace.run("configs/eval/missing.toml")
+
+    assert result.ret == 4
+    assert "configs/eval/missing.toml" in result.stderr.str() + result.stdout.str()
+    assert "INTERNALERROR" not in result.stdout.str()
+
+
+def test_a_positional_toml_is_an_eval(workspace: Workspace) -> None:
+    workspace.eval()
+
+    result = workspace.run("configs/eval/x.toml")
+
+    result.assert_outcomes(passed=3)
+    assert workspace.results()["summary"]["total_runs"] == 3
+
+
+def test_paths_count_from_the_folder_that_pytest_is_called_in(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.eval()
+    monkeypatch.chdir(workspace.root / "configs")
+
+    result = workspace.run("-v", "--osmosis-config=eval/x.toml", "--osmosis-output=out.json")
+
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*eval/x.toml::x?row0-run0?*"])
+    assert (workspace.root / "configs" / "out.json").exists()
+    assert len(workspace.run_dirs()) == 1
+
+
+def test_a_config_may_stand_outside_the_rootdir(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.eval("x", folder="one")
+    workspace.eval("x", folder="two", rows=2)
+    (workspace.root / "pytest.ini").unlink()
+    workspace.write("home/pytest.ini", "[pytest]\n")
+    monkeypatch.chdir(workspace.root / "home")
+
+    result = workspace.run("-v", *(f"--osmosis-config=../{folder}/configs/eval/x.toml" for folder in ("one", "two")))
+
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines([f"rootdir: {workspace.root / 'home'}"])
+    result.stdout.fnmatch_lines(
+        ["*../one/configs/eval/x.toml::x?row2-run0?*", "*../two/configs/eval/x.toml::x?row1-run0?*"]
+    )
+    assert len(workspace.run_dirs("x", "one")) == len(workspace.run_dirs("x", "two")) == 1
+
+
+@pytest.mark.parametrize(
+    ("testpaths", "args"),
+    [(".", []), ("configs", []), ("configs/eval/x.toml", []), ("tests", ["configs"]), ("tests", ["."])],
+)
+def test_a_folder_or_testpaths_never_start_an_eval(plain_workspace: Workspace, testpaths: str, args: list[str]) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+    workspace.ini(f"testpaths = {testpaths}")
+
+    result = workspace.run(*args)
+
+    assert not (workspace.root / ".osmosis").exists()
+    assert "osmosis:" not in result.stdout.str()
+    assert "row0" not in result.stdout.str()
+
+
+def test_a_folder_never_starts_an_eval_under_xdist(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+
+    result = plain_workspace.run("-n2", "configs")
+
+    assert result.ret == 5
+    assert not (plain_workspace.root / ".osmosis").exists()
+    assert "osmosis:" not in result.stdout.str()
+
+
+def test_a_folder_beside_a_named_eval_starts_no_other(workspace: Workspace) -> None:
+    workspace.eval("x")
+    workspace.eval("y")
+
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "configs")
+
+    result.assert_outcomes(passed=3)
+    assert not workspace.run_dirs("y")
+
+
+def test_a_named_eval_is_said_in_the_header(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(gate={"pass_rate": ">= 0.5"}, sampling={"temperature": 1.0, "seed": 0})
+
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-n=2", "--osmosis-limit=2")
+
+    result.stdout.fnmatch_lines(
+        [
+            "osmosis: x (configs/eval/x.toml)",
+            "  model: demo/arithmetic (embedded); sampling: temperature 1.0, seed 0",
+            "  dataset: data/x.jsonl, first 2 of 3",
+            "  2 rows x 2 runs = 4 rollouts, 1 in flight (raise batch_size to run more at once)",
+            "  gate: pass_rate >= 0.5",
+            "  overridden: n = 2 (--osmosis-n), limit = 2 (--osmosis-limit)",
+        ],
+        consecutive=True,
+    )

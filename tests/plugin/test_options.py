@@ -1,0 +1,156 @@
+"""--osmosis-n, -limit, -batch-size, -output, -secrets-file and -no-probe."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, read_json
+from tests.servers import ChatServer, reply, slow
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+BOTH = (CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+
+def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
+    workspace.eval(rows=5, data={"rows": "4"}, evaluation={"n": 7})
+
+    result = workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3")
+
+    result.assert_outcomes(passed=6)
+    rows = {row["row_index"]: [run["run_index"] for run in row["runs"]] for row in workspace.results()["rows"]}
+    assert rows == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
+    assert workspace.results()["config"]["n_runs"] == 2
+    assert workspace.results()["partial"] is False
+
+
+def test_limit_all_takes_every_row_where_the_config_takes_a_sample(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=12, data={"rows": None})
+
+    result = workspace.run(CONFIG, "--osmosis-limit=all", "--osmosis-batch-size=8")
+
+    result.assert_outcomes(passed=12)
+
+
+def test_batch_size_bounds_what_is_in_flight(workspace: Workspace) -> None:
+    with ChatServer(slow(0.05, reply("42"))) as server:
+        workspace.eval(rows=12, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-batch-size=3")
+
+        result.assert_outcomes(passed=12)
+        assert server.max_in_flight == 3
+        assert len(server.requests) == 12 + 1  # the probe
+
+
+def test_no_probe_asks_for_rollouts_only(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=2, model={"base_url": server.base_url})
+
+        workspace.run(CONFIG, "--osmosis-no-probe").assert_outcomes(passed=2)
+
+        assert len(server.requests) == 2
+
+
+def test_values_that_do_not_fit_are_exit_4_and_name_their_flags(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+
+    result = workspace.run(CONFIG, "--osmosis-n=0", "--osmosis-limit=some", "--osmosis-batch-size=1.5")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines_random(
+        ["*--osmosis-n: *got *0*", '*--osmosis-limit: *"all"*got *some*', "*--osmosis-batch-size: *got *1.5*"]
+    )
+    assert not (workspace.root / ".osmosis").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [("out.json", "out.json"), ("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],
+)
+def test_output_is_a_file_or_a_folder(plain_workspace: Workspace, given: str, written: str) -> None:
+    plain_workspace.eval(rows=1)
+
+    result = plain_workspace.run(CONFIG, f"--osmosis-output={given}")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines([f"results: {written}"])
+    assert read_json(plain_workspace.root / written) == plain_workspace.results()
+
+
+@pytest.mark.parametrize("given", ["out/{name}-1.json", "out/"])
+def test_output_of_several_evals_has_their_names(plain_workspace: Workspace, given: str) -> None:
+    workspace = plain_workspace
+    workspace.eval("x", rows=1)
+    workspace.eval("y", rows=2)
+
+    result = workspace.run(*BOTH, f"--osmosis-output={given}")
+
+    assert result.ret == 0
+    for name in ("x", "y"):
+        path = given.replace("{name}", name) if "{name}" in given else f"{given}{name}.json"
+        assert read_json(workspace.root / path)["config"]["name"] == name
+
+
+def test_one_output_for_several_evals_is_exit_4(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval("x")
+    workspace.eval("y")
+
+    result = workspace.run(*BOTH, "--osmosis-output=out.json")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --osmosis-output=out.json: 2 evals run; give a folder, or a path with {name}"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
+def test_a_partial_selection_leaves_the_whole_file_alone(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.run(CONFIG, "--osmosis-output=out.json")
+    whole = (workspace.root / "out.json").read_bytes()
+
+    workspace.run(CONFIG, "--osmosis-output=out.json", "-k", "row1-")
+
+    assert (workspace.root / "out.json").read_bytes() == whole
+    assert read_json(workspace.root / "out.json")["partial"] is False
+    part = read_json(workspace.root / "out.partial.json")
+    assert part["partial"] is True
+    assert [row["row_index"] for row in part["rows"]] == [1]
+
+
+SECRET = """
+import os
+
+def score(solution_str, ground_truth, **kwargs):
+    return float(os.environ["FIRST_SECRET"] == "one two" and os.environ["SECOND_SECRET"] == "three")
+"""
+
+
+def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECOND_SECRET", "three")
+    monkeypatch.setenv("FIRST_SECRET", "not this")
+    workspace.write("rewards.py", SECRET)
+    workspace.write(".env", 'export FIRST_SECRET="one two"\n')
+    for name in ("x", "y"):
+        workspace.eval(name, rows=1, secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
+
+    workspace.run(*BOTH, "--osmosis-secrets-file=.env").assert_outcomes(passed=2)
+    workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
+
+
+def test_secrets_that_are_missing_are_all_named(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
+    workspace.eval("y", secrets={"required": ["SECOND_SECRET", "THIRD_SECRET"]})
+    workspace.write(".env", "SECOND_SECRET=\n")
+
+    result = workspace.run(*BOTH, "--osmosis-secrets-file=.env")
+
+    assert result.ret == 4
+    named = [line.split()[2].rstrip(":") for line in result.errlines if line.startswith("ERROR: secret ")]
+    assert named == ["FIRST_SECRET", "SECOND_SECRET", "THIRD_SECRET"]
+    assert not (workspace.root / ".osmosis").exists()

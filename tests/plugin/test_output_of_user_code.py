@@ -1,0 +1,107 @@
+"""What a rollout and its scoring print, log and warn of stands in its own test, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from tests.plugin.workspaces import Workspace, junit_cases
+from tests.servers import ChatServer, reply, slow
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+AGENT = """
+import logging
+import sys
+import warnings
+
+async def rollout(ctx):
+    row = ctx.row_index
+    print(f"<before {row}>")
+    await ctx.chat(ctx.prompt)
+    print(f"<after {row}>", file=sys.stderr)
+    logging.getLogger("agent").warning(f"<logged {row}>")
+    warnings.warn(f"<warned {row}>", DeprecationWarning)
+"""
+REWARDS = """
+import warnings
+
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    print(f"<scored {extra_info['id']}>")
+    warnings.warn(f"<warned {extra_info['id']}>", UserWarning)
+    return 0.0
+"""
+
+
+def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
+    with ChatServer(slow(0.02, reply("42"))) as server:
+        workspace.write("agents.py", AGENT)
+        workspace.write("rewards.py", REWARDS)
+        workspace.eval(
+            rows=[{"id": index} for index in range(20)],
+            agent={"agent": "agents:rollout"},
+            evaluation={"batch_size": 8},
+            model={"base_url": server.base_url},
+        )
+
+        result = workspace.run(CONFIG, "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all")
+
+        assert server.max_in_flight == 8
+    result.assert_outcomes(failed=20)
+    assert "warnings summary" not in result.stdout.str()
+    blocks = re.split(r"^_+ (x\[row\d+-run0\]) _+$", result.stdout.str().split("-- osmosis: x --")[0], flags=re.M)
+    assert len(blocks) == 1 + 2 * 20
+    for name, block in zip(blocks[1::2], blocks[2::2], strict=True):
+        row = name.removeprefix("x[row").removesuffix("-run0]")
+        marks = re.findall(r"<(\w+) (\d+)>", block)
+        assert sorted(mark for mark, _ in set(marks)) == ["after", "before", "logged", "scored", "warned"]
+        assert {said for _, said in marks} == {row}
+    for name, case in junit_cases(workspace.root / "junit.xml").items():
+        said = set(re.findall(r"<\w+ (\d+)>", "".join(case.itertext())))
+        assert said == {name.removeprefix("x[row").removesuffix("-run0]")}
+
+
+def test_a_rerun_command_from_the_output_works(workspace: Workspace) -> None:
+    workspace.eval(
+        rows=[{}, {"score": 0.0}, {}],
+        evaluation={"n": 1, "limit": 1},
+        data={"rows": None},
+        gate={"pass_rate": ">= 0.9"},
+    )
+    first = workspace.run(CONFIG, "--osmosis-limit=all", "--osmosis-n=2", "-k", "run1")
+    commands = [line.removeprefix("run it again: ") for line in first.outlines if line.startswith("run it again: ")]
+
+    assert commands == ["pytest 'configs/eval/x.toml::x[row1-run1]' --osmosis-n=2 --osmosis-limit=all"]
+    again = workspace.run(*shlex.split(commands[0])[1:])
+
+    again.assert_outcomes(failed=1, skipped=1)
+    assert [(event["row"], event["run"]) for event in workspace.events("start")] == [(1, 1)]
+
+
+def test_v_shows_a_line_for_each_run(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {"score": 0.0}, {}])
+
+    result = workspace.run(CONFIG, "-v")
+
+    for row, word in enumerate(["PASSED", "FAILED", "PASSED"]):
+        lines = [line for line in result.outlines if f"x.toml::x[row{row}-run0]" in line and word in line]
+        assert lines, (row, result.stdout.str())
+
+
+def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{}, {"score": 0.0}], evaluation={"n": 2})
+
+    result = workspace.run(CONFIG)
+
+    result.stdout.fnmatch_lines(
+        [
+            "-* osmosis: x -*",
+            "eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass^2",
+            "rewards:score       >= 1  0.500  0.500  0.000   0.500  1.000   0.500   0.500   0.500",
+            "",
+            "pass rate 0.500: 2 of 4 runs passed",
+            "* tokens, * s",
+            "results: .osmosis/runs/x-*/results.json",
+        ],
+        consecutive=True,
+    )

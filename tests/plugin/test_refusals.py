@@ -1,0 +1,76 @@
+"""What is wrong with a config, its dataset or its code ends the command with exit 4, before anything is asked."""
+
+from __future__ import annotations
+
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Workspace) -> None:
+    workspace.eval("x", evaluation={"n": 0, "batch_sizee": 3}, rows=[{"user_prompt": 5}])
+    workspace.eval("y", experiment={"model_path": "nobody/model"}, rows=[{}, {"user_prompt": None}])
+
+    result = workspace.run(CONFIG, "configs/eval/y.toml")
+
+    assert result.ret == 4
+    x = (workspace.root / "configs/eval/x.toml").read_text().splitlines()
+    result.stderr.fnmatch_lines_random(
+        [
+            f"ERROR: configs/eval/x.toml:{x.index('n = 0') + 1}: ?evaluation? n: *",
+            f"ERROR: configs/eval/x.toml:{x.index('batch_sizee = 3') + 1}: ?evaluation? batch_sizee: *batch_size*",
+            "ERROR: *nobody*",
+            "ERROR: data/y.jsonl:2: *user_prompt*",
+        ]
+    )
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert not (workspace.root / ".osmosis").exists()
+
+
+def test_code_that_does_not_load_is_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
+    with ChatServer() as server:
+        workspace.eval(model={"base_url": server.base_url})
+        workspace.write("rewards.py", "import helper\n")
+        workspace.write("helper.py", "def load():\n    raise KeyError('no such thing')\n\nload()\n")
+
+        result = workspace.run(CONFIG)
+
+        assert not server.requests
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
+            "Traceback (most recent call last):",
+            '  File "*/rewards.py", line 1, in <module>',
+            '  File "*/helper.py", line 2, in load',
+            "KeyError: 'no such thing'",
+        ]
+    )
+    assert "pytest_osmosis/" not in result.stderr.str()
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert not workspace.run_dirs()
+
+
+def test_code_of_one_eval_that_does_not_load_keeps_the_others_from_starting(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval("x")
+    workspace.eval("y", scoring={"eval_fns": ["rewards:scores"]})
+
+    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(['ERROR: y: rewards:scores: module "rewards" has no "scores", did you mean "score"?'])
+    assert not workspace.run_dirs("x")
+    assert not workspace.run_dirs("y")
+
+
+def test_a_python_test_that_cannot_be_collected_starts_no_eval(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    plain_workspace.write("test_broken.py", "raise RuntimeError\n")
+
+    result = plain_workspace.run(CONFIG, "test_broken.py")
+
+    assert result.ret == 2
+    result.assert_outcomes(errors=1)
+    assert not (plain_workspace.root / ".osmosis").exists()

@@ -1,0 +1,50 @@
+"""--junitxml and --json-report."""
+
+from __future__ import annotations
+
+from tests.plugin.workspaces import Workspace, junit_cases, read_json
+from tests.servers import ChatServer, reply, slow
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+NASTY = "bad \x00\x07\x1b[31m\ud800 \ufffe ]]> </failure> & \u202e"
+
+
+def test_what_a_model_wrote_does_not_break_reports(workspace: Workspace) -> None:
+    workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    print(solution_str)\n    return 0.0\n"
+    )
+    with ChatServer(reply(NASTY)) as server:
+        workspace.eval(rows=2, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "--junitxml=junit.xml", "-ojunit_logging=all")
+
+    result.assert_outcomes(failed=2)
+    assert "\x1b" not in result.stdout.str()
+    cases = junit_cases(workspace.root / "junit.xml")
+    for row in range(2):
+        text = "".join(cases[f"x[row{row}-run0]"].itertext())
+        assert text.count("bad \\x00\\x07\\x1b[31m\\ud800") >= 2  # the conversation, and what was printed
+
+
+def test_durations_are_rollout_and_scoring(workspace: Workspace) -> None:
+    with ChatServer(slow(0.3, reply("42"))) as server:
+        workspace.eval(rows=4, model={"base_url": server.base_url})
+
+        workspace.run(CONFIG, "--junitxml=junit.xml", "--osmosis-no-probe")
+
+    for row in workspace.results()["rows"]:
+        run = row["runs"][0]
+        took_s = float(junit_cases(workspace.root / "junit.xml")[f"x[row{row['row_index']}-run0]"].attrib["time"])
+        assert abs(took_s - (run["duration_ms"] + run["scoring_ms"]) / 1000) < 0.01
+
+
+def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.7"})
+
+    result = workspace.run(CONFIG, "--json-report", "--json-report-file=report.json")
+
+    assert result.ret == 1
+    report = read_json(workspace.root / "report.json")
+    assert report["exitcode"] == 1
+    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
+    assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}

@@ -1,0 +1,108 @@
+"""results.json: the keys of Osmosis' eval mode with their meaning there, whatever the session is like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, read_json
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance")
+
+
+def make(workspace: Workspace) -> None:
+    """Two rows, three runs each: 0.0, 1.0 and 1.0 by run, and by row the other way round."""
+    workspace.write(
+        "rewards.py",
+        "calls = 0\n\n"
+        "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
+        "    return extra_info['score']\n",
+    )
+    workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
+
+
+def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
+    make(workspace)
+
+    workspace.run(CONFIG, "--osmosis-output=out.json")
+
+    results = read_json(workspace.root / "out.json")
+    assert results["status"] == "finished"
+    assert results["partial"] is False
+    assert results["pending"] == []
+    assert (
+        results["config"].items()
+        >= {
+            "model": "demo/arithmetic",
+            "n_runs": 3,
+            "pass_threshold": 0.5,
+            "eval_fns": ["rewards:score"],
+        }.items()
+    )
+    summary = results["summary"]
+    assert (summary["total_rows"], summary["total_runs"]) == (2, 6)
+    assert (
+        summary["eval_fns"]["rewards:score"].items()
+        >= {
+            "mean": 0.625,
+            "std": 0.375,
+            "min": 0.25,
+            "max": 1.0,
+            "pass_at_1": 0.5,
+            "pass_at_3": 0.5,
+        }.items()
+    )
+    runs = [run for row in results["rows"] for run in row["runs"]]
+    assert summary["total_tokens"] == sum(run["tokens"] for run in runs) > 0
+    assert summary["total_duration_ms"] > max(run["duration_ms"] for run in runs) > 0
+    assert [row["row_index"] for row in results["rows"]] == [0, 1]
+    assert [run["run_index"] for run in runs] == [0, 1, 2] * 2
+    assert [run["scores"] for run in runs] == [{"rewards:score": 1.0}] * 3 + [{"rewards:score": 0.25}] * 3
+    assert all(run["success"] is True for run in runs)
+    assert all(isinstance(run["duration_ms"], float) and isinstance(run["tokens"], int) for run in runs)
+
+
+def test_results_under_xdist_are_those_of_one_process(plain_workspace: Workspace) -> None:
+    make(plain_workspace)
+
+    plain_workspace.run(CONFIG)
+    plain = plain_workspace.results()
+    plain_workspace.run(CONFIG, "-n2")
+
+    assert len(plain_workspace.run_dirs()) == 2
+    assert without_times(plain_workspace.results()) == without_times(plain)
+
+
+def without_times(value: Any) -> Any:
+    """`value` without what differs from run to run."""
+    if isinstance(value, dict):
+        return {key: without_times(inner) for key, inner in value.items() if key not in TIMES}
+    return [without_times(inner) for inner in value] if isinstance(value, list) else value
+
+
+ENV = """
+import os
+
+def score(solution_str, ground_truth, **kwargs):
+    return float(os.environ["WHO"] == "{name}" and "WHO_ELSE" not in os.environ)
+"""
+
+
+def test_several_evals_run_one_after_the_other_each_with_its_own_env(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHO", raising=False)
+    for name in ("x", "y"):
+        workspace.write(f"rewards_{name}.py", ENV.format(name=name))
+        workspace.eval(name, rows=6, env={"WHO": name}, scoring={"eval_fns": [f"rewards_{name}:score"]})
+
+    result = workspace.run("configs/eval/y.toml", CONFIG)
+
+    result.assert_outcomes(passed=12)
+    assert len(workspace.run_dirs("x")) == len(workspace.run_dirs("y")) == 1
+    x, y = (
+        [event["at"] for event in workspace.events(kind, name)] for kind, name in (("rollout", "x"), ("start", "y"))
+    )
+    assert max(x) <= min(y)

@@ -1,0 +1,56 @@
+"""-x and --maxfail: nothing more is begun, what ran is kept, nothing stays behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, hosts_under
+from tests.servers import ChatServer, held, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+@pytest.mark.parametrize(("flag", "failures"), [("-x", 1), ("--maxfail=2", 2)])
+def test_x_and_maxfail_stop_what_was_not_begun(workspace: Workspace, flag: str, failures: int) -> None:
+    with ChatServer(*[reply("42")] * failures, held(reply("42"))) as server:
+        workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, flag, "--osmosis-no-probe")
+
+        assert result.ret == (2 if workspace.distributed else 1)
+        assert f"{failures} failed" in result.outlines[-1]
+        assert server.max_in_flight <= 2
+        assert len(server.requests) <= failures + 3
+    results = workspace.results()
+    assert results["status"] == "stopped"
+    assert results["summary"]["total_runs"] == failures
+    assert len(results["pending"]) == 8 - failures
+    assert all(pending["reason"] for pending in results["pending"])
+    assert not hosts_under(workspace.root)
+
+
+def test_x_ends_evals_whose_turn_had_not_come(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
+        workspace.eval("y", rows=2, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", "-x", "--osmosis-no-probe")
+
+        assert result.ret == (2 if workspace.distributed else 1)
+        assert len(server.requests) == 2
+    pending = workspace.results("y")["pending"]
+    assert len(pending) == 2
+    assert all(run["reason"] for run in pending)
+    assert not hosts_under(workspace.root)
+
+
+def test_a_python_test_that_fails_stops_evals_too(workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server:
+        workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
+        result = workspace.run(CONFIG, "test_python.py", "-x", "--osmosis-no-probe")
+
+    assert result.ret == (2 if workspace.distributed else 1)
+    assert len(workspace.results()["pending"]) == 4
+    assert not hosts_under(workspace.root)

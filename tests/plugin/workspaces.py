@@ -1,0 +1,195 @@
+"""Whole workspaces, run by a real pytest in a process of its own, and what its user sees.
+
+A row says in its own columns what becomes of it, so that a test reads as the table that it checks: `score` is what the
+reward function gives (1.0 unless said otherwise), `reward` how it fails instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+DEADLINE_S = 60.0
+UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
+"""Plugins that these workspaces do without: they cost as much as the eval does."""
+PYTEST = (sys.executable, "-mpytest", *(f"-pno:{plugin}" for plugin in UNUSED))
+
+REWARDS = """
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    if extra_info.get("reward") == "raises":
+        raise ZeroDivisionError("the reward function broke")
+    return extra_info.get("score", 1.0)
+"""
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "experiment": {"model_path": "demo/arithmetic", "dataset": "x"},
+    "data": {"rows": "all"},
+    "scoring": {"eval_fns": ["rewards:score"]},
+    "secrets": {"required": []},
+}
+Tables = Mapping[str, Mapping[str, Any]]
+Row = Mapping[str, Any]
+
+
+class Workspace:
+    """An Osmosis workspace in pytest's folder, and the commands that a user gives there."""
+
+    def __init__(self, pytester: pytest.Pytester, arguments: Sequence[str]) -> None:
+        self.pytester = pytester
+        self.root = pytester.path
+        self.arguments = list(arguments)
+        self.ini()
+
+    @property
+    def distributed(self) -> bool:
+        """True where commands run under xdist."""
+        return bool(self.arguments)
+
+    def ini(self, *lines: str) -> None:
+        """pytest.ini, with these lines."""
+        self.write("pytest.ini", "\n".join(["[pytest]", *lines]) + "\n")
+
+    def write(self, path: str, text: str) -> Path:
+        """A file, its folders made."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def eval(
+        self, name: str = "x", rows: int | Iterable[Row] = 3, folder: str = ".", **tables: Mapping[str, Any]
+    ) -> None:
+        """configs/eval/<name>.toml and data/<name>.jsonl: so many rows that pass, or these rows."""
+        given = [{} for _ in range(rows)] if isinstance(rows, int) else list(rows)
+        lines = [
+            json.dumps({"user_prompt": f"What is {index} * 2?", "ground_truth": str(index * 2), **row})
+            for index, row in enumerate(given)
+        ]
+        if not (self.root / folder / "rewards.py").exists():
+            self.write(f"{folder}/rewards.py", REWARDS)
+        self.write(f"{folder}/data/{name}.jsonl", "\n".join(lines) + "\n")
+        self.write(f"{folder}/configs/eval/{name}.toml", toml(name, tables))
+
+    def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
+        """`pytest <arguments of the parameter> <args>`, from the root."""
+        given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
+        return self.pytester.run(*PYTEST, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
+
+    def start(self, *args: str) -> Session:
+        """The same in the background, in a process group of its own."""
+        return Session([*PYTEST, *self.arguments, *args], self.root)
+
+    def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
+        """The run directories of an eval, the oldest first."""
+        found = (self.root / folder / ".osmosis" / "runs").glob(f"{name}-*")
+        return sorted(found, key=lambda path: path.stat().st_ctime_ns)
+
+    def results(self, name: str = "x") -> dict[str, Any]:
+        """results.json of an eval's last run."""
+        results: dict[str, Any] = read_json(self.run_dirs(name)[-1] / "results.json")
+        return results
+
+    def events(self, kind: str, name: str = "x") -> list[dict[str, Any]]:
+        """The events of a kind in the journal of an eval's last run."""
+        lines = (self.run_dirs(name)[-1] / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+        return [event for event in map(json.loads, lines) if event["ev"] == kind]
+
+    def last_failed(self) -> set[str]:
+        """What `--lf` would select."""
+        path = self.root / ".pytest_cache" / "v" / "cache" / "lastfailed"
+        return set(read_json(path)) if path.exists() else set()
+
+
+class Session:
+    """A pytest that runs in the background."""
+
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
+        self.output = ""
+        self._process = subprocess.Popen(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def interrupt(self) -> None:
+        """Ctrl-C: SIGINT to the whole process group."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self) -> int:
+        """Its exit status; `output` is what it printed. Fails, and kills it, where it does not end."""
+        try:
+            self.output, _ = self._process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self.output, _ = self._process.communicate()
+            pytest.fail(f"pytest did not end:\n{self.output}")
+        return self._process.returncode
+
+
+def toml(name: str, tables: Tables) -> str:
+    """A config: `tables` laid over the defaults, a key set to None left out."""
+    defaults = {**DEFAULTS, "experiment": {**DEFAULTS["experiment"], "dataset": name}}
+    merged = {table: {**defaults.get(table, {}), **tables.get(table, {})} for table in {**defaults, **tables}}
+    lines = []
+    for table, keys in merged.items():
+        lines += [f"[{table}]", *(f"{_key(key)} = {_value(value)}" for key, value in keys.items() if value is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def junit_cases(path: Path) -> dict[str, ElementTree.Element]:
+    """The test cases of a JUnit file by name."""
+    return {case.attrib["name"]: case for case in ElementTree.parse(path).getroot().iter("testcase")}
+
+
+def hosts_under(folder: Path) -> list[int]:
+    """Process ids of engine hosts, and of whatever they started, that work in `folder`."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and _works_in(process, folder):
+            found.append(int(process.name))
+    return found
+
+
+def _works_in(process: Path, folder: Path) -> bool:
+    try:
+        cwd = (process / "cwd").readlink()
+        return cwd.is_relative_to(folder) and b"pytest_osmosis.host" in (process / "cmdline").read_bytes()
+    except OSError:
+        return False  # it ended while it was looked at
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Return when the condition holds; fails after a deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.02)

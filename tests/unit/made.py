@@ -1,0 +1,81 @@
+"""Records and results made by hand, for tests of what is computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_osmosis import gates, results
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.records import Boundary, Run, RunRecord, ScorerError
+from pytest_osmosis.results import Results, Subject
+
+A, B = "rewards:a", "rewards:b"
+BROKE = ScorerError("ValueError: no", "Traceback ...")
+USAGE = {"input_tokens": 11, "output_tokens": 7}
+
+
+def rolled(row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
+    """A run whose rollout is done and not scored yet."""
+    record = RunRecord(Run(row, run), attempt=1, started=True, rolled=True, duration_ms=450.5, usage=USAGE)
+    return replace(record, **fields)
+
+
+def finished(
+    scores: Mapping[str, float],
+    row: int = 0,
+    run: int = 0,
+    *,
+    errors: Mapping[str, ScorerError] | None = None,
+    **fields: Any,
+) -> RunRecord:
+    """A run that was scored."""
+    return rolled(row, run, scored=True, scores=scores, scorer_errors=errors or {}, scoring_ms=2.25, **fields)
+
+
+def failed(boundary: Boundary, row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
+    """A run whose rollout broke at a boundary."""
+    return rolled(row, run, boundary=boundary, error="what happened", **{"usage": None, **fields})
+
+
+def removed(row: int = 0, run: int = 0) -> RunRecord:
+    """A run that its grader took out."""
+    return rolled(row, run, scored=True, removed=True)
+
+
+def pending(row: int = 0, run: int = 0, reason: str | None = None) -> RunRecord:
+    """A run that never ran."""
+    return RunRecord(Run(row, run), skip_reason=reason)
+
+
+def results_of(
+    records: Sequence[RunRecord],
+    *,
+    scorers: Sequence[str] = (A,),
+    decide: str = "all",
+    thresholds: Mapping[str, float] | None = None,
+    n: int = 1,
+    minimum: float | None = None,
+    stopped: str | None = None,
+    duration_ms: float = 3210.0,
+    extra: Mapping[str, Any] | None = None,
+) -> Results:
+    """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate."""
+    judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
+    by_function, overall = results.summarize(records, judging, n)
+    tally = results.tally_of(records, judging)
+    return Results(
+        subject=Subject("x", "vendor/some-model", n, extra or {}),
+        judging=judging,
+        records=records,
+        partial=False,
+        stopped=stopped,
+        duration_ms=duration_ms,
+        by_function=by_function,
+        overall=overall,
+        tally=tally,
+        verdicts=[] if minimum is None else [gates.decide(GateRule("pass_rate", minimum), tally)],
+        provenance={"python": "3.x"},
+    )

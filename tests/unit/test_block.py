@@ -1,0 +1,191 @@
+"""The block that a failed run shows: reason, scores, traceback, the end of the conversation, how to rerun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.outcomes import Judging, Outcome
+from pytest_osmosis.records import RunRecord, ScorerError
+from pytest_osmosis.report.block import DETAILS_CHARS, LINE_CHARS, MESSAGE_CHARS, outcome_of
+from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
+
+ONE = Judging((A,))
+PROMPT = {"role": "user", "content": "2 * 3?"}
+
+
+def outcome(record: RunRecord, judging: Judging = ONE, **shown: Any) -> Outcome:
+    rerun = "pytest 'configs/eval/x.toml::x[row0-run0]'"
+    return outcome_of(record, judging, where="data/x.jsonl:7", rerun=rerun, **shown)
+
+
+def conversation(*messages: Any) -> list[str]:
+    """The lines between "conversation:" and the dataset's line."""
+    lines = outcome(finished({A: 0.0}), messages=messages).text.splitlines()
+    return lines[1:-2]
+
+
+def test_a_failed_run_says_why_and_how_to_repeat_it() -> None:
+    found = outcome(finished({A: 0.2}), messages=[PROMPT, {"role": "assistant", "content": "5"}])
+
+    assert (found.kind, found.reason, found.duration_s) == ("failed", "score 0.2 < 1", 0.45275)
+    assert found.text == dedent("""\
+        score 0.2 < 1
+        conversation:
+          user: 2 * 3?
+          assistant: 5
+        dataset row: data/x.jsonl:7
+        run it again: pytest 'configs/eval/x.toml::x[row0-run0]'""")
+
+
+def test_with_several_functions_every_score_has_a_line() -> None:
+    record = finished({A: 0.25, B: 0.5}, errors={"rewards:c": ScorerError("ValueError: no\nreally")})
+    judging = Judging((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
+
+    assert outcome(record, judging).text.splitlines()[:4] == [
+        "score 0.25 < 1",
+        "  rewards:a 0.25 < 1",
+        "  rewards:b 0.5 >= 0.5 (does not decide)",
+        "  rewards:c: ValueError: no really (does not decide)",
+    ]
+
+
+@pytest.mark.parametrize("record", [finished({A: 1.0}), removed(), pending(reason="stopped")])
+def test_a_run_that_passed_or_never_counted_has_no_block(record: RunRecord) -> None:
+    assert outcome(record, messages=[PROMPT]).text == ""
+
+
+def test_a_traceback_of_several_lines_stands_as_it_is() -> None:
+    details = 'Traceback (most recent call last):\n  File "rewards.py", line 2, in score\nValueError: no\n'
+
+    found = outcome(finished({}, errors={A: BROKE}), details=details, messages=[PROMPT])
+
+    assert (found.kind, found.reason) == ("error", "scorer error: rewards:a: ValueError: no")
+    assert found.text.splitlines()[:6] == [
+        "scorer error: rewards:a: ValueError: no",
+        "Traceback (most recent call last):",
+        '  File "rewards.py", line 2, in score',
+        "ValueError: no",
+        "conversation:",
+        "  user: 2 * 3?",
+    ]
+
+
+def test_the_reason_is_one_line_of_bounded_length() -> None:
+    record = finished({}, errors={A: ScorerError("ValueError: first\n  second\x1b[2J " + "long " * 500)})
+
+    reason = outcome(record).reason
+
+    assert reason.startswith(r"scorer error: rewards:a: ValueError: first second\x1b[2J long")
+    assert "\n" not in reason
+    assert len(reason) <= LINE_CHARS + len(r"\x1b")
+
+
+def test_a_very_long_traceback_keeps_its_ends() -> None:
+    details = "Traceback\n" + "  frame\n" * 100_000 + "ValueError: no"
+
+    text = outcome(finished({}, errors={A: BROKE}), details=details).text
+
+    assert len(text) < DETAILS_CHARS + 1000
+    assert "Traceback\n  frame" in text
+    assert "  frame\nValueError: no\n" in text
+
+
+def test_a_long_conversation_shows_its_end() -> None:
+    messages = [{"role": "user", "content": str(number)} for number in range(9)]
+
+    assert conversation(*messages) == [
+        "conversation, last 4 of 9 messages:",
+        *(f"  user: {number}" for number in (5, 6, 7, 8)),
+    ]
+
+
+def test_a_long_message_is_shortened_in_its_middle() -> None:
+    [_, line] = conversation({"role": "user", "content": "begin " + "x" * 10_000 + " end"})
+
+    assert len(line) <= len("  user: ") + MESSAGE_CHARS
+    assert line.startswith("  user: begin xxx")
+    assert "characters left out" in line
+    assert line.endswith("xxx end")
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        ({"role": "user", "content": "one\ntwo"}, ["  user: one", "    two"]),
+        ({"role": "user", "content": "\x1b[2Jgone\r"}, [r"  user: \x1b[2Jgone\r"]),
+        ({"role": "assistant", "content": "half \ud83d"}, [r"  assistant: half \ud83d"]),
+        ({"role": "\x1b[0m", "content": "x"}, [r"  \x1b[0m: x"]),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]},
+            ["  user: 42"],
+        ),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ["  user: (no text)"]),
+        ({"role": "assistant", "content": None}, ["  assistant: (no text)"]),
+        ({"role": "assistant", "content": None, "refusal": "I will not"}, ["  assistant: (refused: I will not)"]),
+    ],
+    ids=["lines", "control", "surrogate", "role", "parts", "image", "null", "refusal"],
+)
+def test_a_message(message: Mapping[str, Any], lines: Sequence[str]) -> None:
+    assert conversation(message) == ["conversation:", *lines]
+
+
+def test_tool_calls_are_shown_as_calls() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 2, "b": 3}'}}
+    parsed = {"id": "2", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+
+    assert conversation(
+        {"role": "assistant", "content": None, "tool_calls": [call, parsed]},
+        {"role": "tool", "tool_call_id": "1", "content": "6"},
+    ) == [
+        "conversation:",
+        '  assistant: -> multiply({"a": 2, "b": 3}) -> add({"a": 1})',
+        "  tool: 6",
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "function", "name"]), inner),
+    max_leaves=6,
+)
+MESSAGE = JSON | st.fixed_dictionaries(
+    {"role": JSON}, optional={"content": JSON, "tool_calls": JSON | st.lists(JSON), "refusal": JSON}
+)
+
+
+@given(st.lists(MESSAGE, max_size=3))
+def test_whatever_an_agent_calls_a_message_can_be_shown(messages: list[Any]) -> None:
+    text = outcome(finished({A: 0.0}), messages=messages).text
+
+    text.encode("utf-8")
+    assert text.startswith("score 0 < 1\n")
+    assert text.endswith("x[row0-run0]'")
+
+
+def test_what_user_code_put_out_is_kept_by_kind_and_made_safe() -> None:
+    said = [("stdout", "42\n\x1b[2J"), ("log", "WARNING x"), ("warnings", "Deprecation: \ud800")]
+
+    found = outcome(finished({A: 1.0}), output=said)
+
+    assert found.sections == (("stdout", "42\n\\x1b[2J"), ("log", "WARNING x"), ("warnings", "Deprecation: \\ud800"))
+
+
+@pytest.mark.parametrize("boundary", ["model", "agent", "timeout", "provider", "host"])
+def test_a_boundary_leads_the_block(boundary: Any) -> None:
+    found = outcome(failed(boundary), messages=[PROMPT])
+
+    assert found.kind == "error"
+    assert found.text.splitlines()[0] == f"{boundary}: what happened"
+
+
+def test_an_outcome_is_json_whatever_was_said() -> None:
+    found = outcome(finished({A: 0.0}), messages=[{"role": "user", "content": "\ud800\x00"}])
+
+    assert Outcome.from_json(json.loads(json.dumps(found.to_json()))) == found

@@ -1,0 +1,117 @@
+"""Deadlines: what counts as a run's own time, and what leaving one says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.host import deadline as module
+from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
+
+SOON_S = 0.02
+
+
+def deadline(budget_s: float = SOON_S, stalls: Stalls | None = None, stuck: list[int] | None = None) -> Deadline:
+    def told(_task: asyncio.Task[Any], times: int) -> None:
+        if stuck is not None:
+            stuck.append(times)
+
+    return Deadline(budget_s, stalls or Stalls(), told)
+
+
+async def test_code_within_its_time_is_left_alone() -> None:
+    async with deadline(60) as inside:
+        await asyncio.sleep(0)
+    assert not inside.expired
+    with pytest.raises(KeyError):
+        async with deadline(60):
+            raise KeyError
+
+
+async def test_code_beyond_its_time_is_cancelled_and_its_place_is_the_cause() -> None:
+    with pytest.raises(DeadlineExpired) as caught:
+        async with deadline():
+            await asyncio.Event().wait()
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0, "the cancellation is used up"
+
+
+@pytest.mark.parametrize("swallowed_by", ["nothing", "an error", "a return"])
+async def test_whatever_code_makes_of_its_cancellation_the_deadline_has_expired(swallowed_by: str) -> None:
+    async def swallow() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if swallowed_by == "an error":
+                raise ValueError from None
+            if swallowed_by == "nothing":
+                raise
+
+    with pytest.raises(DeadlineExpired):
+        async with deadline():
+            await swallow()
+
+
+async def test_code_that_swallows_cancellations_is_cancelled_again_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CANCEL_AGAIN_S", 0.01)
+    stuck: list[int] = []
+
+    async def swallow() -> None:
+        while len(stuck) < 3:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    with pytest.raises(DeadlineExpired):
+        async with deadline(stuck=stuck):
+            await swallow()
+    assert stuck == [1, 2, 3]
+
+
+async def test_a_cancellation_from_outside_goes_through() -> None:
+    async def inside() -> None:
+        async with deadline(60):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(inside())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_pauses_and_stalls_are_not_a_run_s_own_time_but_stalls_that_it_owes_are() -> None:
+    stalls = Stalls()
+    async with deadline(1000, stalls) as inside:
+        inside.pause()
+        inside.pause()
+        assert inside._paused_at is not None
+        inside._begun -= 300  # as if 300 s had passed, for 200 s of which the clock stood still ...
+        inside._paused_at -= 200
+        assert 100 <= inside.spent_s() < 150
+        inside.resume()
+        inside.resume()
+        assert 100 <= inside.spent_s() < 150
+        stalls.total_s += 90  # ... and for 90 s the loop was held up
+        assert 10 <= inside.spent_s() < 60
+        inside.owe(80)
+        assert 90 <= inside.spent_s() < 140
+        assert inside.remaining_s() == pytest.approx(1000 - inside.spent_s(), abs=1)
+
+
+async def test_stalls_before_a_deadline_are_nothing_to_it() -> None:
+    stalls = Stalls()
+    stalls.total_s = 1000
+    async with deadline(60, stalls) as inside:
+        assert 0 <= inside.spent_s() < 60
+
+
+async def test_a_timer_that_comes_while_the_clock_stands_waits_for_it() -> None:
+    async with deadline() as inside:
+        inside.pause()
+        await asyncio.sleep(3 * SOON_S)
+        assert not inside.expired

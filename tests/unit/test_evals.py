@@ -1,0 +1,268 @@
+"""One eval from its TOML to its run directory, without pytest: real hosts, the embedded model."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import ProblemsError
+from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare, sampling_text
+from pytest_osmosis.journal import replay
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.records import Run, fold
+
+DEADLINE_S = 60
+Done = queue.SimpleQueue[Run]
+Begun = Callable[..., tuple[EvalRun, Done]]
+Ran = Callable[..., EvalRun]
+SECRET = "hunter2-and-more"
+CONFIG = """
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "x"
+[evaluation]
+batch_size = 8
+[data]
+rows = "all"
+[scoring]
+eval_fns = ["rewards:score"]
+[secrets]
+required = []
+"""
+REWARDS = """
+def score(solution_str, extra_info):
+    if "raises" in extra_info:
+        raise ValueError("no")
+    return extra_info.get("score", 1.0)
+"""
+
+
+class Workspace:
+    """A workspace with one eval, x."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = self.write("configs/eval/x.toml", CONFIG)
+        self.write("rewards.py", REWARDS)
+        self.rows([{}, {}, {}])
+
+    def write(self, path: str, text: str) -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        lines = [json.dumps({"user_prompt": f"{index} * 2?", **row}) for index, row in enumerate(rows)]
+        self.write("data/x.jsonl", "\n".join(lines) + "\n")
+
+    def configure(self, *changes: tuple[str, str]) -> None:
+        """Change lines of the config."""
+        text = CONFIG
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        self.config.write_text(text, encoding="utf-8")
+
+    def prepare(self, environ: Mapping[str, str] | None = None, **options: Any) -> Prepared:
+        return prepare(self.config, (), environ={**os.environ, **(environ or {})}, **options)
+
+    def run_dirs(self) -> list[Path]:
+        return sorted((self.root / ".osmosis/runs").glob("*"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.chdir(tmp_path)
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def begun() -> Begun:
+    """Start an eval's host; gives the eval run and the queue of runs that are done."""
+
+    def begun(prepared: Prepared, selected: Sequence[Run] | None = None) -> tuple[EvalRun, Done]:
+        done: Done = queue.SimpleQueue()
+
+        def every(run: Run, _outcome: Outcome) -> None:
+            done.put(run)
+
+        chosen = list(prepared.plan.runs()) if selected is None else selected
+        run = EvalRun(prepared, chosen, environ=os.environ, rerun=lambda run: f"rerun {run}", every=every)
+        run.engine.start()
+        run.engine.loaded()
+        return run, done
+
+    return begun
+
+
+@pytest.fixture
+def ran(begun: Begun) -> Ran:
+    """Run an eval to its end and write its results."""
+
+    def ran(prepared: Prepared, selected: Sequence[Run] | None = None) -> EvalRun:
+        run, done = begun(prepared, selected)
+        run.go()
+        for _ in run.selected:
+            done.get(timeout=DEADLINE_S)
+        run.finish()
+        run.write_results()
+        return run
+
+    return ran
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# -- prepare ----------------------------------------------------------------------------------------------
+
+
+def test_problems_of_dataset_model_and_secrets_come_at_once(workspace: Workspace) -> None:
+    workspace.configure(
+        ('model_path = "demo/arithmetic"', 'model_path = "nobody/model"'),
+        ("required = []", 'required = ["MISSING_TOKEN"]'),
+    )
+    workspace.rows([{}, {"user_prompt": None}])
+
+    with pytest.raises(ProblemsError) as caught:
+        workspace.prepare()
+
+    text = str(caught.value)
+    assert len(caught.value.problems) == 3
+    assert "nobody" in text
+    assert "MISSING_TOKEN" in text
+    assert "data/x.jsonl:2" in text
+
+
+def test_listing_needs_no_secrets(workspace: Workspace) -> None:
+    workspace.configure(("required = []", 'required = ["MISSING_TOKEN"]'))
+
+    assert workspace.prepare(listing=True).secrets == {}
+
+
+def test_a_named_row_is_planned_beside_the_selection_and_one_beyond_the_end_is_not(workspace: Workspace) -> None:
+    workspace.configure(('rows = "all"', 'rows = "0"'))
+
+    plan = workspace.prepare(named_rows=[2, 99]).plan
+
+    assert [row for row, _ in plan.rows()] == [0, 2]
+    assert list(plan.runs()) == [Run(0, 0)]
+
+
+def test_sampling_in_words(workspace: Workspace) -> None:
+    assert sampling_text(workspace.prepare().config) == "the model's defaults"
+    workspace.configure(("[secrets]", "[sampling]\ntemperature = 0.5\nseed = 0\n[secrets]"))
+    assert sampling_text(workspace.prepare().config) == "temperature 0.5, seed 0"
+
+
+# -- the run directory ------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_tells_the_whole_story(workspace: Workspace, ran: Ran) -> None:
+    workspace.rows([{}, {"score": 0.5}, {"raises": True}])
+
+    run = ran(workspace.prepare())
+
+    assert workspace.run_dirs() == [run.run_dir]
+    assert run.run_dir.name.startswith("x-2")
+    assert (workspace.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
+    assert {path.name for path in run.run_dir.iterdir()} == {"manifest.json", "journal.jsonl", "results.json"}
+    ledger = fold(replay(run.run_dir / "journal.jsonl"))
+    assert ledger == run.engine.ledger
+    published = read(run.run_dir / "results.json")
+    assert [row["runs"][0]["scores"] for row in published["rows"]] == [
+        {"rewards:score": 1.0},
+        {"rewards:score": 0.5},
+        {},
+    ]
+    assert published["provenance"]["dataset_sha256"] == run.prepared.dataset.digest()
+
+
+def test_no_secret_is_in_any_file(workspace: Workspace, ran: Ran) -> None:
+    workspace.configure(("required = []", 'required = ["TOKEN"]'))
+    leaky = "import os, subprocess, sys\nsubprocess.run(['echo', os.environ['TOKEN']], stdout=sys.__stderr__)\n"
+    leaky += "def score(solution_str):\n    print(os.environ['TOKEN'])\n    raise ValueError(os.environ['TOKEN'])\n"
+    workspace.write("rewards.py", leaky)
+
+    run = ran(workspace.prepare(environ={"TOKEN": SECRET}))
+
+    files = {path.name: path.read_text(encoding="utf-8") for path in run.run_dir.iterdir()}
+    assert [name for name, text in files.items() if SECRET in text] == []
+    assert files["host.log"].strip()
+    assert read(run.run_dir / "manifest.json")["secrets"] == ["TOKEN"]
+
+
+def test_a_discarded_run_leaves_nothing(workspace: Workspace, begun: Begun) -> None:
+    run, _ = begun(workspace.prepare())
+
+    run.discard()
+
+    assert workspace.run_dirs() == []
+
+
+def test_what_never_went_is_pending(workspace: Workspace, begun: Begun) -> None:
+    run, _ = begun(workspace.prepare())
+
+    results = run.finish()
+
+    assert results.count("pending") == 3
+    assert run.finish() is results
+
+
+# -- results ----------------------------------------------------------------------------------------------
+
+
+def test_a_part_of_the_plan_never_replaces_results_of_the_whole(workspace: Workspace, ran: Ran) -> None:
+    workspace.configure(
+        ("[secrets]", '[output]\nresults = "out/results.json"\n[gate]\npass_rate = ">= 0.5"\n[secrets]')
+    )
+    whole = ran(workspace.prepare())
+    before = read(workspace.root / "out/results.json")
+
+    part = ran(workspace.prepare(), [Run(1, 0)])
+
+    assert (whole.partial, part.partial) == (False, True)
+    assert read(workspace.root / "out/results.json") == before
+    partial = read(workspace.root / "out/results.partial.json")
+    assert (partial["partial"], partial["summary"]["total_runs"]) == (True, 1)
+    assert [(gate["state"], gate["finding"]) for gate in partial["gates"]] == [("partial", "1 of 3 runs")]
+    assert [gate["state"] for gate in before["gates"]] == ["holds"]
+
+
+@pytest.mark.parametrize(("bound", "stopped"), [('"29%"', False), ('"28%"', True), ("29", False), ("28", True)])
+def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped: bool) -> None:
+    workspace.configure(("[secrets]", f"[limits]\nmax_errors = {bound}\n[secrets]"))
+    workspace.rows([{"raises": True} if index >= 71 else {} for index in range(100)])
+
+    run = ran(workspace.prepare())
+
+    assert (run.engine.stopped is not None and run.engine.stopped.reason == "max_errors") == stopped
+
+
+def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:
+    workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
+
+    [problem] = output_problems(workspace.prepare())
+
+    assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
+    workspace.configure()
+    assert output_problems(workspace.prepare()) == []
+
+
+def test_a_disk_that_takes_no_results_leaves_those_of_the_run_directory(workspace: Workspace, ran: Ran) -> None:
+    workspace.configure(("[secrets]", '[output]\nresults = "out/results.json"\n[secrets]'))
+    prepared = workspace.prepare()
+    workspace.write("out", "in the way")
+
+    run = ran(prepared)
+
+    assert run.written == [run.run_dir / "results.json"]
+    assert run.engine.notices == ["out/results.json could not be written: File exists"]

@@ -1,0 +1,107 @@
+"""The journal on disk: what goes in comes out, torn and bad lines, files that cannot be written or read."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.journal import Journal, encode, replay
+
+TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
+"""Lone surrogates too: models and user code produce them."""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=10,
+)
+FULL = Path("/dev/full")
+EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4), max_size=5)
+
+
+def written(path: Path, *lines: bytes) -> Path:
+    journal = Journal(path)
+    for line in lines:
+        journal.append(line)
+    journal.close()
+    return path
+
+
+@given(EVENTS)
+def test_what_was_appended_is_replayed(events: list[dict[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder, "journal.jsonl"), *map(encode, events))
+
+        assert list(replay(path)) == events
+
+
+def test_an_event_is_one_line_of_ascii() -> None:
+    assert encode({"text": "a\nü\ud800"}) == b'{"text":"a\\n\\u00fc\\ud800"}\n'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_strict_json_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        encode({"score": value})
+
+
+def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(encode({"n": 1}))
+
+    assert list(replay(journal.path)) == [{"n": 1}]
+    journal.close()
+
+
+@pytest.mark.parametrize("torn", [b'{"n":', b'{"n":2}', b"\xff"])
+def test_a_torn_last_line_is_left_out(tmp_path: Path, torn: bytes) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"n": 1}), torn)
+
+    assert list(replay(path)) == [{"n": 1}]
+
+
+@pytest.mark.parametrize("bad", [b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n"])
+def test_a_bad_line_elsewhere_is_named(tmp_path: Path, bad: bytes) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"n": 1}), bad, encode({"n": 3}))
+
+    with pytest.raises(JournalError, match=r"journal\.jsonl:2: not a journal line: "):
+        list(replay(path))
+
+
+def test_an_empty_journal_has_no_events(tmp_path: Path) -> None:
+    assert list(replay(written(tmp_path / "journal.jsonl"))) == []
+
+
+def test_a_journal_that_exists_is_never_overwritten(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"n": 1}))
+
+    with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: File exists"):
+        Journal(path)
+    assert list(replay(path)) == [{"n": 1}]
+
+
+def test_a_journal_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"gone\.jsonl: cannot be read: No such file"):
+        list(replay(tmp_path / "gone.jsonl"))
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    with FULL.open("wb", buffering=0) as full, monkeypatch.context() as patch:
+        patch.setattr(journal, "_file", full)
+        with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: No space left"):
+            journal.append(encode({"n": 1}))
+    journal.close()
+
+
+def test_closing_twice_is_fine(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+
+    journal.close()
+    journal.close()

@@ -1,0 +1,141 @@
+"""Whether a run passed and what its test says: every row of the outcome table, by `decide` and thresholds."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+
+from pytest_osmosis.outcomes import Judging, Kind, Outcome, kind_of, reason_of, score_line
+from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
+
+
+def judging(decide: str = "all", scorers: tuple[str, ...] = (A, B), **thresholds: float) -> Judging:
+    return Judging(scorers, 1.0, {f"rewards:{name}": value for name, value in thresholds.items()}, decide)
+
+
+class Expected(NamedTuple):
+    """What a record comes to: its test, its reason, whether it counts as an answer, and its boundary."""
+
+    kind: Kind
+    reason: str
+    measured: bool
+    boundary: str | None
+
+
+ONE = judging(scorers=(A,))
+TABLE = {
+    "passed": (finished({A: 1.0}), Expected("passed", "", True, None)),
+    "not passed": (finished({A: 0.2}), Expected("failed", "score 0.2 < 1", True, None)),
+    "model": (failed("model"), Expected("error", "model: what happened", True, "model")),
+    "agent": (failed("agent"), Expected("error", "agent: what happened", True, "agent")),
+    "timeout": (failed("timeout"), Expected("error", "timeout: what happened", True, "timeout")),
+    "provider": (failed("provider"), Expected("error", "provider: what happened", False, "provider")),
+    "host": (failed("host"), Expected("error", "host: what happened", False, "host")),
+    "scorer error": (
+        finished({}, errors={A: BROKE}),
+        Expected("error", "scorer error: rewards:a: ValueError: no", False, "reward"),
+    ),
+    "removed": (removed(), Expected("skipped", "taken out by its grader (remove_sample)", False, None)),
+    "stopped": (
+        pending(reason="more than max_errors"),
+        Expected("skipped", "more than max_errors", False, None),
+    ),
+    "never ran": (pending(), Expected("skipped", "never ran", False, None)),
+    "ended before it was scored": (
+        rolled(skip_reason="interrupted"),
+        Expected("skipped", "interrupted", False, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_the_outcome_table(row: str) -> None:
+    record, expected = TABLE[row]
+
+    found = Expected(kind_of(record, ONE), reason_of(record, ONE), ONE.measured(record), ONE.boundary(record))
+
+    assert found == expected
+    assert ONE.passed(record) == (row == "passed")
+
+
+@pytest.mark.parametrize(
+    ("decide", "a", "b", "kind"),
+    [
+        ("all", 1.0, 1.0, "passed"),
+        ("all", 1.0, 0.9, "failed"),
+        ("all", 0.9, 1.0, "failed"),
+        ("any", 0.9, 1.0, "passed"),
+        ("any", 0.9, 0.9, "failed"),
+        (A, 1.0, 0.0, "passed"),
+        (A, 0.0, 1.0, "failed"),
+        (B, 0.0, 1.0, "passed"),
+    ],
+)
+def test_decide_says_whose_scores_count(decide: str, a: float, b: float, kind: Kind) -> None:
+    assert kind_of(finished({A: a, B: b}), judging(decide)) == kind
+
+
+@pytest.mark.parametrize(
+    ("decide", "scores", "kind"),
+    [
+        ("all", {A: 1.0}, "error"),
+        ("all", {A: 0.0}, "error"),
+        ("any", {A: 1.0}, "passed"),
+        ("any", {A: 0.0}, "error"),
+        (A, {A: 1.0}, "passed"),
+        (A, {A: 0.0}, "failed"),
+        (B, {A: 1.0}, "error"),
+    ],
+)
+def test_a_scorer_error_harms_only_where_its_function_decides(
+    decide: str, scores: dict[str, float], kind: Kind
+) -> None:
+    record = finished(scores, errors={B: BROKE})
+
+    assert kind_of(record, judging(decide)) == kind
+    assert judging(decide).measured(record) == (kind != "error")
+
+
+@pytest.mark.parametrize(("score", "passed"), [(0.5, True), (0.49999999, False), (1.0, True), (-1.0, False)])
+def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
+    assert judging(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
+
+
+def test_thresholds_of_functions_stand_before_the_common_one() -> None:
+    judge = Judging((A, B), 0.5, {B: -2.0})
+
+    assert (judge.threshold(A), judge.threshold(B)) == (0.5, -2.0)
+    assert judge.passed(finished({A: 0.5, B: -2.0}))
+
+
+def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
+    record = finished({A: 0.25, B: 0.0})
+
+    assert reason_of(record, judging(b=0.5)) == "rewards:a 0.25 < 1, rewards:b 0 < 0.5"
+    assert reason_of(record, judging(A)) == "score 0.25 < 1"
+
+
+def test_a_deciding_function_without_any_answer_says_so() -> None:
+    assert reason_of(finished({A: 1.0}), judging()) == "scorer error: rewards:b: gave no score"
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "line"),
+    [
+        (0.2, 0.5, "score 0.2 < 0.5"),
+        (1.0, 1.0, "score 1 >= 1"),
+        (1 / 3, 0.5, "score 0.333333 < 0.5"),
+        (0.99999999, 1.0, "score 0.99999999 < 1.0"),
+        (1.00000001, 1.0, "score 1.00000001 >= 1.0"),
+    ],
+)
+def test_a_score_line_never_contradicts_itself(score: float, threshold: float, line: str) -> None:
+    assert score_line(score, threshold) == line
+
+
+def test_an_outcome_crosses_processes_as_json() -> None:
+    outcome = Outcome("failed", "score 0 < 1", "text \ud800", (("stdout", "said\n"), ("log", "logged")), 1.25)
+
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome

@@ -1,0 +1,95 @@
+"""What a run puts out: routed by context, bounded, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.host import output
+from pytest_osmosis.host.output import HEAD_CHARS, TAIL_CHARS, Bounded, RedactedLog, RoutedHandler, RoutedStream
+
+
+def test_short_text_is_kept_whole() -> None:
+    bounded = Bounded()
+    bounded.write("one ")
+    bounded.write("two")
+    assert bounded.text() == "one two"
+
+
+def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
+    bounded = Bounded()
+    for number in range(200_000):
+        bounded.write(f"{number:06} ")
+    text = bounded.text()
+    assert text.startswith("000000 000001 ")
+    assert text.endswith(" 199999 ")
+    assert f"[... {200_000 * 7 - HEAD_CHARS - TAIL_CHARS:,} characters left out ...]" in text
+    assert len(text) < HEAD_CHARS + TAIL_CHARS + 100
+
+
+@given(st.lists(st.integers(0, 3 * TAIL_CHARS), max_size=12))
+def test_how_text_is_cut_into_writes_makes_no_difference(sizes: list[int]) -> None:
+    whole = "".join(chr(97 + index % 26) for index in range(sum(sizes)))
+    pieces, once = Bounded(), Bounded()
+    once.write(whole)
+    at = 0
+    for size in sizes:
+        pieces.write(whole[at : at + size])
+        at += size
+    assert pieces.text() == once.text()
+
+
+async def test_each_context_writes_to_its_own_sink_and_what_has_none_to_the_log() -> None:
+    log = io.StringIO()
+    stream = RoutedStream(log)
+
+    async def work(name: str) -> dict[str, str]:
+        with output.captured() as sink:
+            print("begin", name, file=stream)
+            await asyncio.sleep(0)
+            await asyncio.to_thread(print, "thread", name, file=stream)
+            await asyncio.create_task(_say(stream, name))
+            return sink.take()
+
+    print("nobody", file=stream)
+    first, second = await asyncio.gather(work("a"), work("b"))
+    assert first == {"stdout": "begin a\nthread a\ntask a\n"}
+    assert second == {"stdout": "begin b\nthread b\ntask b\n"}
+    assert log.getvalue() == "nobody\n"
+
+
+async def _say(stream: RoutedStream, name: str) -> None:
+    print("task", name, file=stream)
+
+
+def test_a_sink_is_emptied_by_taking() -> None:
+    with output.captured() as sink:
+        sink.write("stdout", "once")
+        sink.write("log", "")
+        assert sink.take() == {"stdout": "once"}
+        assert sink.take() == {}
+
+
+def test_log_records_go_to_the_sink_and_one_that_cannot_be_formatted_harms_nothing() -> None:
+    logger = logging.Logger("mine")
+    handler = RoutedHandler(io.StringIO())
+    logger.addHandler(handler)
+    raised, logging.raiseExceptions = logging.raiseExceptions, False
+    try:
+        with output.captured() as sink:
+            logger.warning("%d", "no number")
+            logger.warning("number %d", 1)
+            assert "number 1" in sink.take()["log"]
+    finally:
+        logging.raiseExceptions = raised
+
+
+def test_what_goes_to_the_log_is_redacted() -> None:
+    log = io.StringIO()
+    stream = RoutedStream(RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
+    assert stream.write("a secret\n") == 9
+    assert log.getvalue() == "a [S]\n"

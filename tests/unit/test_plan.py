@@ -1,0 +1,96 @@
+"""Plans: which runs, in which order, across a process border, and with which seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.plan import Plan, Span, run_seed, spans_of
+from pytest_osmosis.records import Run
+
+
+def plan(spans: Sequence[Span], n: int = 1, named: Sequence[Span] = ()) -> Plan:
+    return Plan("x", "/ws/configs/eval/x.toml", "/ws/data/x.jsonl", tuple(spans), n, "rows 0-1", tuple(named))
+
+
+def test_every_row_has_its_line_and_n_runs_in_file_order() -> None:
+    two = plan([Span(0, 2, 1), Span(7, 1, 9)], n=2)
+
+    assert list(two.rows()) == [(0, 1), (1, 2), (7, 9)]
+    assert list(map(str, two.runs())) == [f"row{row}-run{run}" for row in (0, 1, 7) for run in (0, 1)]
+    assert (two.n_rows, two.n_runs) == (3, 6)
+
+
+def test_rows_that_a_node_id_names_are_collected_but_not_planned() -> None:
+    named = plan([Span(4, 2, 5)], n=3).with_named([9, 4, 1], lambda row: row + 1)
+
+    assert [row for row, _ in named.rows()] == [1, 4, 5, 9]
+    assert {run.row for run in named.runs()} == {4, 5}
+    assert (named.n_rows, named.n_runs) == (2, 6)
+
+
+def test_a_row_named_twice_or_planned_already_is_collected_once() -> None:
+    planned = plan([Span(4, 2, 5)])
+
+    assert planned.with_named([5], lambda row: row + 1) == planned
+    again = planned.with_named([9, 9], lambda row: row + 1).with_named([9], lambda row: row + 1)
+    assert [row for row, _ in again.rows()] == [4, 5, 9]
+
+
+def test_an_empty_plan_has_nothing() -> None:
+    empty = plan([])
+
+    assert (list(empty.rows()), list(empty.runs()), empty.n_runs) == ([], [], 0)
+
+
+SPANS = st.lists(st.builds(Span, st.integers(0, 99), st.integers(1, 9), st.integers(1, 99)), max_size=4)
+
+
+@given(SPANS, st.integers(1, 9), SPANS)
+def test_a_plan_crosses_to_a_worker_as_json(spans: list[Span], n: int, named: list[Span]) -> None:
+    whole = plan(spans, n, named)
+
+    assert Plan.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+
+
+@given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
+def test_spans_hold_exactly_the_rows_and_lines_that_they_are_made_of(rows: set[int], gaps: set[int]) -> None:
+    line_of = {row: row + 1 + sum(gap <= row for gap in gaps) for row in rows}  # empty lines of the dataset
+
+    spans = spans_of(sorted(rows), line_of.__getitem__)
+
+    assert list(plan(spans).rows()) == sorted(line_of.items())
+    for one, following in pairwise(spans):
+        end = (one.first + one.n_rows, one.line + one.n_rows)
+        assert end != (following.first, following.line), "two spans that could be one"
+
+
+@pytest.mark.parametrize(
+    ("seed", "run", "expected"),
+    [
+        (0, Run(0, 0), 1346006995),
+        (0, Run(0, 1), 1453980333),
+        (0, Run(1, 0), 160609755),
+        (1, Run(0, 0), 1695223042),
+        (42, Run(999, 4), 1515936938),
+    ],
+)
+def test_seeds_stay_what_they_were(seed: int, run: Run, expected: int) -> None:
+    assert run_seed(seed, run) == expected
+
+
+def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:
+    runs = [Run(row, run) for row in range(100) for run in range(10)]
+    seeds = {run_seed(base, run) for base in (0, 1) for run in runs}
+
+    assert len(seeds) == 2 * len(runs)
+
+
+@given(st.integers(), st.integers(0, 10**6), st.integers(0, 1000))
+def test_seeds_fit_what_servers_take(seed: int, row: int, run: int) -> None:
+    assert 0 <= run_seed(seed, Run(row, run)) < 2**31

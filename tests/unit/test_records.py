@@ -1,0 +1,187 @@
+"""The fold of events into records: what each event does, what a later attempt does, and that order does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.records import Event, Run, RunRecord, ScorerError, fold
+
+LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest": "0"}
+RUN = Run(3, 1)
+
+
+def start(attempt: int = 1, run: Run = RUN) -> Event:
+    return {"ev": "start", "row": run.row, "run": run.run, "attempt": attempt, "at": "2026-01-01T00:00:00+00:00"}
+
+
+def rollout(attempt: int = 1, run: Run = RUN, **fields: Any) -> Event:
+    return {"ev": "rollout", "row": run.row, "run": run.run, "attempt": attempt, "ms": 12.5, "messages": [], **fields}
+
+
+def score(attempt: int = 1, run: Run = RUN, **fields: Any) -> Event:
+    return {"ev": "score", "row": run.row, "run": run.run, "attempt": attempt, "ms": 2.0, **fields}
+
+
+def skip(reason: str, run: Run = RUN) -> Event:
+    return {"ev": "skip", "row": run.row, "run": run.run, "reason": reason}
+
+
+def record_of(*events: Event) -> RunRecord:
+    return fold([LOADED, *events]).records[RUN]
+
+
+def test_a_run_is_pending_until_every_scorer_has_answered() -> None:
+    events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5})]
+
+    statuses = [record_of(*events[:length]).status for length in range(1, len(events) + 1)]
+
+    assert statuses == ["pending", "pending", "pending", "finished"]
+
+
+def test_score_events_in_parts_add_up() -> None:
+    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0))
+
+    assert dict(record.scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
+    assert (record.duration_ms, record.scoring_ms) == (12.5, 5.0)
+
+
+def test_a_scorer_error_answers_for_its_function() -> None:
+    errors = {"rewards:b": {"message": "ValueError: no", "details": "Traceback ..."}}
+
+    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(errors=errors))
+
+    assert record.status == "finished"
+    assert dict(record.scores) == {"rewards:a": 1.0}
+    assert dict(record.scorer_errors) == {"rewards:b": ScorerError("ValueError: no", "Traceback ...")}
+
+
+@pytest.mark.parametrize("last", ["score", "error"])
+def test_of_two_lines_about_one_score_the_later_counts(last: str) -> None:
+    lines = {"score": score(scores={"rewards:a": 1.0}), "error": score(errors={"rewards:a": {"message": "killed"}})}
+    first = next(line for name, line in lines.items() if name != last)
+
+    record = record_of(start(), rollout(), first, lines[last])
+
+    assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
+
+
+def test_a_rollout_carries_what_it_cost() -> None:
+    usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
+
+    record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
+
+    assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
+
+
+def test_tokens_are_none_without_usage_and_zero_where_the_server_counted_none() -> None:
+    assert record_of(rollout(usage=None)).tokens is None
+    assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
+
+
+def test_a_rollout_with_a_boundary_is_failed_without_any_score() -> None:
+    record = record_of(start(), rollout(boundary="agent", error="KeyError: 'x'"))
+
+    assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
+
+
+def test_a_removed_run_is_skipped_whatever_else_is_unscored() -> None:
+    record = record_of(start(), rollout(), score(removed=True))
+
+    assert (record.status, record.scored) == ("skipped", True)
+
+
+def test_a_removal_outlives_further_parts() -> None:
+    parts = [score(removed=True), score(scores={"rewards:a": 1.0})]
+
+    assert record_of(start(), rollout(), *parts).status == "skipped"
+    assert record_of(start(), rollout(), *reversed(parts)).status == "skipped"
+
+
+def test_a_skip_leaves_the_run_pending_with_its_reason() -> None:
+    record = record_of(skip("stopped"))
+
+    assert (record.status, record.skip_reason) == ("pending", "stopped")
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_skip_counts_in_whatever_attempt_the_run_is(attempt: int) -> None:
+    record = record_of(start(1), start(attempt), skip("interrupted"))
+
+    assert (record.skip_reason, record.attempt) == ("interrupted", attempt)
+
+
+def test_a_later_attempt_starts_from_nothing() -> None:
+    record = record_of(start(), rollout(boundary="host", error="died"), start(2))
+
+    assert record == RunRecord(RUN, attempt=2, started=True)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [start(1), rollout(1, boundary="agent", error="late"), score(1, scores={"rewards:a": 0.0})],
+    ids=lambda event: str(event["ev"]),
+)
+def test_late_lines_of_an_attempt_that_was_given_up_change_nothing(late: Event) -> None:
+    events = [start(1), start(2), rollout(2), score(2, scores={"rewards:a": 1.0, "rewards:b": 1.0})]
+
+    assert record_of(*events, late) == record_of(*events)
+
+
+def test_nothing_is_scored_before_the_scorers_are_known() -> None:
+    assert fold([start(), rollout()]).records[RUN].status == "pending"
+
+
+def test_events_of_other_kinds_belong_to_no_run() -> None:
+    ledger = fold([LOADED, {"ev": "notice", "text": "a host ended"}])
+
+    assert ledger.records == {}
+    assert ledger.scorers == ("rewards:a", "rewards:b")
+
+
+def test_runs_are_ordered_by_row_and_then_by_run() -> None:
+    assert sorted([Run(10, 0), Run(2, 1), Run(2, 0)]) == [Run(2, 0), Run(2, 1), Run(10, 0)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[list[Event]]:
+    """What may happen to some runs, a list of events for each."""
+    found = []
+    for index in range(draw(st.integers(1, 4))):
+        run = Run(draw(st.integers(0, 2)), index)
+        events: list[Event] = []
+        for attempt in range(1, draw(st.integers(1, 3)) + 1):
+            events.append(start(attempt, run))
+            if draw(st.booleans()):
+                boundary = draw(st.sampled_from([None, "model", "host"]))
+                events.append(rollout(attempt, run, boundary=boundary, error=boundary))
+                for name in draw(st.lists(st.sampled_from(["rewards:a", "rewards:b"]), max_size=3)):
+                    events.append(score(attempt, run, scores={name: draw(st.floats(0, 1))}))
+        if draw(st.booleans()):
+            events.append(skip("stopped", run))
+        found.append(events)
+    return found
+
+
+@given(histories(), st.randoms(use_true_random=False))
+def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Event]], random: Any) -> None:
+    in_turn = [event for events in histories for event in events]
+    queues = [list(events) for events in histories]
+    mixed = []
+    while queues := [queue for queue in queues if queue]:
+        mixed.append(random.choice(queues).pop(0))
+
+    assert fold([LOADED, *mixed]) == fold([LOADED, *in_turn])
+
+
+@given(histories(), st.integers(0, 3))
+def test_a_journal_replayed_in_two_sittings_gives_the_same_ledger(histories: list[list[Event]], cut: int) -> None:
+    events = [LOADED, *(event for history in histories for event in history)]
+    ledger = fold(events[:cut])
+    for event in events[cut:]:
+        ledger.apply(event)
+
+    assert ledger == fold(events)

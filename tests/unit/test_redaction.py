@@ -1,0 +1,66 @@
+"""Secret values are replaced by their names, wherever they stand; what makes an event is left alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.host.redaction import Redaction, secret_headers
+
+
+def test_values_are_replaced_longest_first_and_short_ones_are_not() -> None:
+    redaction = Redaction({"SHORT": "1234567", "KEY": "abcdefgh", "LONGER": "abcdefgh-ijkl"})
+    assert redaction.text("abcdefgh-ijkl abcdefgh 1234567") == "[LONGER] [KEY] 1234567"
+
+
+def test_white_space_around_a_value_is_not_part_of_it() -> None:
+    assert Redaction({"KEY": " abcdefgh\n"}).text("Bearer abcdefgh") == "Bearer [KEY]"
+
+
+@given(st.text(min_size=8).filter(lambda value: len(value.strip()) >= 8), st.integers(0, 2))
+def test_a_value_is_in_no_event_however_deep_it_stands(value: str, depth: int) -> None:
+    content = value
+    for _ in range(depth):
+        content = json.dumps({"nested": content})
+    event = {"ev": "rollout", "row": 1, "messages": [{"role": "user", "content": f"<{content}>", value: [value]}]}
+    redacted = json.loads(Redaction({"KEY": value}).event(event))
+    assert (redacted["ev"], redacted["row"]) == ("rollout", 1)
+    (message,) = redacted["messages"]
+    assert value.strip() not in message["content"] or value.strip() in "[KEY]<>"
+    assert [key for key in message if key not in ("role", "content")] == [f"{_before(value)}[KEY]{_after(value)}"]
+
+
+def _before(value: str) -> str:
+    return value[: len(value) - len(value.lstrip())]
+
+
+def _after(value: str) -> str:
+    return value[len(value.rstrip()) :]
+
+
+@pytest.mark.parametrize("value", ["messages", "provider", "12345678", "rewards:exact", 'ev": "rollout'])
+def test_a_value_like_our_own_words_leaves_an_event_an_event(value: str) -> None:
+    event = {
+        "ev": "score",
+        "row": 12345678,
+        "run": 0,
+        "attempt": 1,
+        "scores": {"rewards:exact": 1.0},
+        "errors": {"rewards:exact": {"message": f"said {value}", "details": ""}},
+        "boundary": "provider",
+        "output": {"stdout": value},
+    }
+    redacted = json.loads(Redaction({"KEY": value}).event(event))
+    assert redacted == {
+        **event,
+        "errors": {"rewards:exact": {"message": "said [KEY]", "details": ""}},
+        "output": {"stdout": "[KEY]"},
+    }
+
+
+def test_headers_that_carry_credentials_are_secret() -> None:
+    headers = {"Authorization": "Bearer abc", "X-Api-Key": "def", "Proxy-Authorization": "Basic ghi", "X-Trace": "jkl"}
+    assert secret_headers(headers) == {"Authorization": "abc", "X-Api-Key": "def", "Proxy-Authorization": "ghi"}

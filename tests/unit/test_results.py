@@ -1,0 +1,311 @@
+"""Results: the published keys and their meaning, the statistics' rules, and the file on disk."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.gates import Tally
+from pytest_osmosis.records import Run, RunRecord
+from pytest_osmosis.results import Results, obstacle, records_of, write
+from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of, rolled
+
+# -- the published object ---------------------------------------------------------------------------------
+
+
+def published(results: Results) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(results.to_json(), allow_nan=False))
+    return found
+
+
+def run_of(record: RunRecord, **options: Any) -> dict[str, Any]:
+    """The published object of one run."""
+    run: dict[str, Any] = published(results_of([record], **options))["rows"][0]["runs"][0]
+    return run
+
+
+def test_the_keys_of_eval_mode_are_there_with_their_values() -> None:
+    found = published(results_of([finished({A: 1.0}, 0, 0), finished({A: 0.0}, 0, 1)], n=2))
+
+    assert {key: found["config"][key] for key in ("model", "n_runs", "pass_threshold", "eval_fns")} == {
+        "model": "vendor/some-model",
+        "n_runs": 2,
+        "pass_threshold": 1.0,
+        "eval_fns": [A],
+    }
+    summary = found["summary"]
+    assert (summary["total_rows"], summary["total_runs"]) == (1, 2)
+    assert (summary["total_tokens"], summary["total_duration_ms"]) == (36, 3210.0)
+    values = {key: summary["eval_fns"][A][key] for key in ("mean", "std", "min", "max", "pass_at_1", "pass_at_2")}
+    assert values == {"mean": 0.5, "std": 0.5, "min": 0.0, "max": 1.0, "pass_at_1": 0.5, "pass_at_2": 1.0}
+    assert [row["row_index"] for row in found["rows"]] == [0]
+    run = found["rows"][0]["runs"][0]
+    assert {key: run[key] for key in ("run_index", "success", "scores", "duration_ms", "tokens")} == {
+        "run_index": 0,
+        "success": True,
+        "scores": {A: 1.0},
+        "duration_ms": 450.5,
+        "tokens": 18,
+    }
+
+
+def test_rows_and_runs_stand_in_order_and_under_their_absolute_index() -> None:
+    found = published(results_of([finished({A: 1.0}, *run) for run in [(12, 1), (3, 0), (12, 0)]], n=2))
+
+    assert [(row["row_index"], [run["run_index"] for run in row["runs"]]) for row in found["rows"]] == [
+        (3, [0]),
+        (12, [0, 1]),
+    ]
+
+
+def test_total_rows_counts_rows_with_a_run_and_pending_ones_are_listed_apart() -> None:
+    records = [finished({A: 1.0}, 0), removed(1), failed("agent", 2), pending(3, 0, "stopped"), pending(4)]
+
+    found = published(results_of(records, stopped="stopped"))
+
+    assert (found["summary"]["total_rows"], found["summary"]["total_runs"], found["summary"]["selected"]) == (3, 3, 5)
+    assert found["pending"] == [
+        {"row_index": 3, "run_index": 0, "reason": "stopped"},
+        {"row_index": 4, "run_index": 0, "reason": None},
+    ]
+    assert {key: found["summary"][key] for key in ("finished", "failed", "skipped", "pending")} == {
+        "finished": 1,
+        "failed": 1,
+        "skipped": 1,
+        "pending": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (finished({A: 1.0}), {"status": "finished", "success": True, "passed": True, "scores": {A: 1.0}}),
+        (finished({A: 0.2}), {"status": "finished", "success": True, "passed": False, "scores": {A: 0.2}}),
+        *[
+            (
+                failed(boundary),
+                {
+                    "status": "failed",
+                    "success": False,
+                    "passed": False,
+                    "scores": {},
+                    "boundary": boundary,
+                    "error": "what happened",
+                },
+            )
+            for boundary in ("model", "agent", "timeout", "provider", "host")
+        ],
+        (
+            finished({}, errors={A: BROKE}),
+            {
+                "status": "finished",
+                "success": True,
+                "passed": False,
+                "scores": {},
+                "boundary": "reward",
+                "error": "rewards:a: ValueError: no",
+            },
+        ),
+        (removed(), {"status": "skipped", "success": True, "passed": False, "scores": {}}),
+    ],
+    ids=["passed", "not passed", "model", "agent", "timeout", "provider", "host", "reward", "removed"],
+)
+def test_a_run_is_published_as_the_outcome_table_says(record: RunRecord, expected: dict[str, Any]) -> None:
+    keys = ("status", "success", "passed", "scores", "boundary", "error")
+
+    assert {key: value for key, value in run_of(record).items() if key in keys} == expected
+
+
+@pytest.mark.parametrize("boundary", ["provider", "host"])
+def test_infrastructure_is_marked(boundary: Any) -> None:
+    assert run_of(failed(boundary))["infra"] is True
+    assert "infra" not in run_of(failed("agent"))
+
+
+def test_a_function_that_broke_without_deciding_is_an_error_beside_a_pass() -> None:
+    run = run_of(finished({A: 1.0}, errors={B: BROKE}), scorers=(A, B), decide=A)
+
+    assert (run["passed"], run["scores"], run["error"]) == (True, {A: 1.0}, "rewards:b: ValueError: no")
+    assert "boundary" not in run
+
+
+def test_tokens_are_null_where_the_server_sent_none_and_0_where_it_said_0() -> None:
+    zero = {"input_tokens": 0, "output_tokens": 0}
+    records = [
+        finished({A: 1.0}, 0, usage=None),
+        finished({A: 1.0}, 1, usage=zero),
+        finished({A: 1.0}, 2),
+        rolled(3, usage={"input_tokens": 100, "output_tokens": 1}),  # paid for, then interrupted before it was scored
+    ]
+
+    found = published(results_of(records))
+
+    assert [row["runs"][0]["tokens"] for row in found["rows"]] == [None, 0, 18]
+    assert [row["runs"][0]["usage"] for row in found["rows"]][:2] == [None, zero]
+    assert found["summary"]["total_tokens"] == 18 + 101
+
+
+def test_a_stop_and_a_gate_are_published() -> None:
+    found = published(results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="quota exhausted"))
+
+    assert (found["status"], found["stop_reason"]) == ("stopped", "quota exhausted")
+    gate = {"gate": "pass_rate >= 0.5", "state": "holds", "value": 0.5}
+    assert {key: found["gates"][0][key] for key in gate} == gate
+    assert "stop_reason" not in published(results_of([finished({A: 1.0})]))
+
+
+# -- statistics -------------------------------------------------------------------------------------------
+
+
+def test_runs_without_a_score_count_zero() -> None:
+    records = [finished({A: 1.0}, 0), failed("agent", 1), failed("provider", 2), finished({}, 3, errors={A: BROKE})]
+
+    results = results_of(records)
+
+    summary = results.by_function[A]
+    assert (summary.mean, summary.min, summary.max, summary.pass_rate) == (0.25, 0.0, 1.0, 0.25)
+    assert (summary.n_runs, summary.n_measured, results.measured) == (4, 2, 2)
+    assert results.overall.pass_rate == 0.25
+    assert results.boundaries() == {"agent": 1, "provider": 1, "reward": 1}
+
+
+def test_skipped_and_pending_runs_are_in_no_denominator() -> None:
+    scored = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
+
+    results = results_of([*scored, removed(2), pending(3), rolled(4)])
+
+    assert results.by_function == results_of(scored).by_function
+    assert results.overall == results_of(scored).overall
+
+
+def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
+    records = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3), removed(4), pending(5)]
+
+    assert results_of(records).tally == Tally(passed=1, not_passed=2, unmeasured=2)
+
+
+def test_pass_at_k_looks_at_rows_with_k_measured_runs_only() -> None:
+    whole = [finished({A: float(run == 0)}, 0, run) for run in range(3)]  # 1 of 3
+    torn = [finished({A: 1.0}, 1, 0), finished({A: 1.0}, 1, 1), failed("provider", 1, 2)]  # 2 of 2 measured
+
+    summary = results_of([*whole, *torn], n=3).by_function[A]
+
+    assert summary.pass_at == {1: pytest.approx((1 / 3 + 1) / 2), 2: pytest.approx((2 / 3 + 1) / 2), 3: 1.0}
+    assert summary.pass_hat == {2: pytest.approx((0 + 1) / 2), 3: 0.0}
+    assert summary.pass_rate == 0.5
+
+
+def test_with_one_run_a_row_there_is_no_pass_at_k() -> None:
+    keys = published(results_of([finished({A: 1.0})]))["summary"]["eval_fns"][A]
+
+    assert not [key for key in keys if key.startswith(("pass_at", "pass_hat"))]
+
+
+def test_each_function_has_statistics_of_its_own() -> None:
+    records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
+
+    results = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})
+
+    assert (results.by_function[A].mean, results.by_function[A].n_measured) == (0.5, 2)
+    assert (results.by_function[B].mean, results.by_function[B].n_measured) == (0.125, 1)
+    assert (results.by_function[B].pass_rate, results.overall.pass_rate) == (0.5, 0.5)
+    assert results.measured == 2
+
+
+def test_without_any_run_there_are_nulls_and_no_numbers() -> None:
+    found = published(results_of([pending()], scorers=(A,)))
+
+    assert found["summary"]["pass_rate"] is None
+    assert found["summary"]["eval_fns"][A]["mean"] is None
+    assert (found["summary"]["total_rows"], found["rows"]) == (0, [])
+
+
+def test_a_run_that_no_event_speaks_of_is_pending() -> None:
+    done = finished({A: 1.0}, 0)
+
+    assert records_of([Run(0, 0), Run(7, 2)], {done.run: done}) == [done, RunRecord(Run(7, 2))]
+
+
+@given(st.lists(st.sampled_from([1.0, 0.0, None, "agent", "provider", "pending", "removed"]), max_size=12), st.data())
+def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObject) -> None:
+    def made(kind: Any, row: int) -> RunRecord:
+        if kind in ("agent", "provider"):
+            return failed(kind, row)
+        if kind in ("pending", "removed"):
+            return pending(row) if kind == "pending" else removed(row)
+        return finished({}, row, errors={A: BROKE}) if kind is None else finished({A: kind}, row)
+
+    records = data.draw(st.permutations([made(kind, row) for row, kind in enumerate(kinds)]))
+    counted = [kind for kind in kinds if kind not in ("pending", "removed")]
+
+    summary = published(results_of(records))["summary"]
+
+    assert summary["total_runs"] == len(kinds) - kinds.count("pending")
+    assert summary["measured"] == sum(kind in (1.0, 0.0, "agent") for kind in kinds)
+    assert summary["pass_rate"] == (counted.count(1.0) / len(counted) if counted else None)
+    assert summary["eval_fns"][A]["mean"] == summary["pass_rate"]
+
+
+# -- the file ---------------------------------------------------------------------------------------------
+
+
+def test_results_are_written_with_the_folders_that_they_need(tmp_path: Path) -> None:
+    path = write(tmp_path / "new" / "folder" / "results.json", {"text": "ü \ud800"})
+
+    assert json.loads(path.read_text(encoding="ascii")) == {"text": "ü \ud800"}
+    assert [file.name for file in path.parent.iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_what_is_not_strict_json_leaves_the_old_file_alone(tmp_path: Path, value: object) -> None:
+    path = write(tmp_path / "results.json", {"old": True})
+
+    with pytest.raises((ValueError, TypeError)):
+        write(path, {"score": value})
+
+    assert json.loads(path.read_text(encoding="utf-8")) == {"old": True}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_scratch_file_is_left_where_the_path_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "results.json"
+    folder.mkdir()
+
+    with pytest.raises(OSError, match=r"results\.json"):
+        write(folder, {})
+
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "results.json", {"version": 0, "rows": ["x" * 100] * 2000})
+    last = 30
+    seen: list[int] = []
+
+    def read_until_the_last() -> None:
+        while not seen or seen[-1] != last:
+            seen.append(json.loads(path.read_text(encoding="utf-8"))["version"])
+
+    reader = threading.Thread(target=read_until_the_last)
+    reader.start()
+    for version in range(1, last + 1):
+        write(path, {"version": version, "rows": ["x" * 100] * 2000})
+    reader.join(timeout=60)
+
+    assert seen[-1] == last
+    assert seen == sorted(seen)
+
+
+def test_what_will_keep_a_file_from_being_written_is_found(tmp_path: Path) -> None:
+    file = write(tmp_path / "file.json", {})
+
+    assert obstacle(tmp_path) == "it is a folder"
+    assert obstacle(file / "results.json") == f"{file} is not a folder"
+    assert obstacle(tmp_path / "new" / "results.json") is None
+    assert obstacle(file) is None

@@ -1,0 +1,219 @@
+"""Who may begin, who waits, and whose clock stands still: slots of rollouts, rights of requests, a rollout's place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pytest_osmosis.host.slots import Bound, Place, Slots
+
+
+class Time:
+    """A clock that says whether it runs."""
+
+    def __init__(self) -> None:
+        self.runs = True
+
+    def pause(self) -> None:
+        self.runs = False
+
+    def resume(self) -> None:
+        self.runs = True
+
+
+class House:
+    """Slots, requests, and places in them."""
+
+    def __init__(self, limit: int) -> None:
+        self.changes = 0
+        self.slots = Slots(limit, self._changed)
+        self.requests = Bound(limit)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def begin(self) -> tuple[Place, Time]:
+        assert self.slots.begin()
+        time = Time()
+        return Place(self.slots, self.requests, time), time
+
+
+async def settled() -> None:
+    """Every task has gone as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_slots_begin_up_to_the_limit_and_say_when_another_may() -> None:
+    house = House(2)
+    first, _ = house.begin()
+    house.begin()
+    assert not house.slots.begin()
+    before = house.changes
+    first.end()
+    assert house.changes > before
+    assert house.slots.begin()
+
+
+async def test_who_waits_for_a_bound_is_served_in_order() -> None:
+    bound, served = Bound(1), []
+
+    async def take(name: str) -> None:
+        await bound.take()
+        served.append(name)
+
+    tasks = [asyncio.create_task(take(name)) for name in "abc"]
+    await settled()
+    assert served == ["a"]
+    bound.give_back()
+    await settled()
+    assert served == ["a", "b"]
+    bound.resize(2)
+    await asyncio.gather(*tasks)
+    assert served == ["a", "b", "c"]
+    assert bound.held == 2
+
+
+async def test_a_wait_that_was_given_up_keeps_nothing_even_when_its_turn_had_come() -> None:
+    bound = Bound(1)
+    await bound.take()
+    waits = [asyncio.create_task(bound.take()) for _ in range(3)]
+    await settled()
+    waits[0].cancel()
+    await settled()
+    bound.give_back()  # the turn is the second one's ...
+    waits[1].cancel()  # ... who is cancelled before it wakes
+    await settled()
+    assert waits[2].done()
+    assert bound.held == 1
+    bound.give_back()
+    assert bound.free
+
+
+async def test_a_rollout_that_only_waits_for_a_retry_gives_its_slot_back_and_resumes_before_new_ones() -> None:
+    house = House(1)
+    place, time = house.begin()
+    go = asyncio.Event()
+
+    async def ask() -> None:
+        async with place.request() as request:
+            async with request.waiting():
+                await go.wait()
+
+    task = asyncio.create_task(ask())
+    await settled()
+    assert (house.slots.held, house.requests.held, time.runs) == (0, 0, True)
+    other, _ = house.begin()
+    go.set()
+    await settled()
+    assert not task.done()
+    assert not time.runs, "waiting for the slot is not its own time"
+    assert not house.slots.begin()
+    other.end()
+    await task
+    assert (house.slots.held, time.runs) == (1, True)
+    place.end()
+    assert (house.slots.held, house.slots.begun) == (0, 0)
+
+
+async def test_no_more_than_twice_the_limit_are_begun() -> None:
+    house = House(1)
+    places = [house.begin()[0]]
+    waits = []
+    for _ in range(2):
+
+        async def wait(place: Place = places[-1]) -> None:
+            async with place.request() as request, request.waiting():
+                await asyncio.Event().wait()
+
+        waits.append(asyncio.create_task(wait()))
+        await settled()
+        if len(places) < 2:
+            places.append(house.begin()[0])
+    assert house.slots.held == 0
+    assert not house.slots.begin()
+    for task in waits:
+        task.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def test_a_rollout_keeps_its_slot_while_another_of_its_requests_is_under_way() -> None:
+    house = House(2)
+    place, _ = house.begin()
+    async with place.request(), place.request() as second, second.waiting():
+        assert house.slots.held == 1
+        assert house.requests.held == 1
+
+
+async def test_a_wait_that_is_given_up_takes_the_slot_at_once_as_user_code_goes_on() -> None:
+    house = House(1)
+    place, time = house.begin()
+    others = []
+
+    async def give_up() -> None:
+        async with place.request() as request, request.waiting():
+            others.append(house.begin()[0])
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await give_up()
+    assert (house.slots.held, time.runs) == (2, True)
+    others[0].end()
+    assert not house.slots.begin(), "the first one still goes on"
+    place.end()
+    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("after", ["the wait", "the slot"])
+async def test_a_request_that_outlives_its_rollout_gets_no_turn_and_keeps_no_slot(after: str) -> None:
+    house = House(1)
+    place, _ = house.begin()
+    go = asyncio.Event()
+
+    async def ask() -> None:
+        async with place.request() as request, request.waiting():
+            await go.wait()
+
+    task = asyncio.create_task(ask())
+    await settled()
+    other, _ = house.begin()
+    if after == "the slot":
+        go.set()
+        await settled()
+    place.end()
+    go.set()
+    other.end()
+    with pytest.raises(RuntimeError, match="its rollout is over"):
+        await task
+    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
+    assert house.slots.begin()
+
+
+async def test_the_clock_stands_still_while_no_request_of_a_rollout_gets_its_turn() -> None:
+    house = House(2)
+    greedy, _ = house.begin()
+    place, time = house.begin()
+    async with greedy.request(), greedy.request() as second:
+        task = asyncio.create_task(_ask(place))
+        await settled()
+        assert not time.runs
+        async with second.waiting():
+            await task
+            assert time.runs
+
+
+async def _ask(place: Place) -> None:
+    async with place.request():
+        pass
+
+
+async def test_a_smaller_limit_lets_what_is_in_flight_end() -> None:
+    house = House(2)
+    first, _ = house.begin()
+    second, _ = house.begin()
+    house.slots.resize(1)
+    first.end()
+    assert not house.slots.begin()
+    second.end()
+    assert house.slots.begin()

@@ -1,0 +1,168 @@
+"""The summary of an eval, line by line: every number and word must be so."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from pytest_osmosis.report.lines import NAME_CHARS, aligned, summary_lines
+from pytest_osmosis.results import Results
+from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
+
+
+def summary(results: Results) -> str:
+    return "\n".join(summary_lines(results)) + "\n"
+
+
+def golden(text: str) -> str:
+    return dedent(text).lstrip("\n")
+
+
+def test_one_run_a_row() -> None:
+    results = results_of([finished({A: 1.0}, 0), finished({A: 0.0}, 1), finished({A: 0.5}, 2)])
+
+    assert summary(results) == golden("""
+        eval function  threshold   mean    std    min  median    max  pass rate
+        rewards:a           >= 1  0.500  0.408  0.000   0.500  1.000      0.333
+
+        pass rate 0.333: 1 of 3 runs passed
+        54 tokens, 3.2 s
+        """)
+
+
+def test_five_runs_a_row_and_a_gate() -> None:
+    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
+
+    assert summary(results_of(records, n=5, minimum=0.7)) == golden("""
+        eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass@3  pass@4  pass@5  pass^5
+        rewards:a           >= 1  0.700  0.458  0.000   1.000  1.000   0.700   0.950   1.000   1.000   1.000   0.000
+
+        pass rate 0.700: 7 of 10 runs passed
+        180 tokens, 3.2 s
+        gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
+        """)
+
+
+def test_a_single_run_is_singular() -> None:
+    usage = {"input_tokens": 1, "output_tokens": 0}
+    results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
+
+    assert summary_lines(results)[3:] == [
+        "pass rate 1.000: 1 of 1 run passed",
+        "1 token, 0.89 s",
+        "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
+    ]
+
+
+def test_runs_that_were_not_measured_are_said_to_count_as_zero() -> None:
+    broken = [failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)]
+    results = results_of([finished({A: 1.0}, 0), *broken, finished({}, 5, errors={A: BROKE})], minimum=0.5)
+
+    assert summary(results) == golden("""
+        eval function  threshold   mean    std    min  median    max  pass rate
+        rewards:a           >= 1  0.167  0.373  0.000   0.000  1.000      0.167
+
+        pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed
+        1 run failed at boundary agent (counted as 0)
+        1 run failed at boundary host (not measured, counted as 0)
+        2 runs failed at boundary provider (not measured, counted as 0)
+        1 run failed at boundary reward (not measured, counted as 0)
+        36 tokens (unknown for 4 runs), 3.2 s
+        """) + (
+        "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
+        "(1 of 6 runs passed, 4 not measured)\n"
+    )
+
+
+def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
+    records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
+
+    assert summary_lines(results_of(records, stopped="the probe failed: 401"))[3:] == [
+        "pass rate 1.000: 1 of 1 run passed",
+        "1 run taken out by the grader",
+        "2 runs pending: the probe failed: 401",
+        "36 tokens, 3.2 s",
+    ]
+
+
+def test_several_functions_and_who_decides() -> None:
+    records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
+
+    assert summary(results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})) == golden("""
+        eval function  threshold   mean    std    min  median    max  pass rate
+        rewards:a           >= 1  0.500  0.500  0.000   0.500  1.000      0.500
+        rewards:b         >= 0.2  0.125  0.125  0.000   0.125  0.250      0.500
+
+        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a)
+        rewards:b gave 1 run no score (counted as 0); it does not decide
+        36 tokens, 3.2 s
+        """)
+
+
+@pytest.mark.parametrize("decide", ["all", "any"])
+def test_a_decision_by_several_functions_is_said(decide: str) -> None:
+    lines = summary_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
+
+    assert f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions)" in lines
+
+
+def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
+    records = [failed("provider", row, run) for row in range(2) for run in range(2)]
+
+    assert summary(results_of(records, n=2, minimum=0.5)) == golden("""
+        eval function  threshold  mean  std  min  median  max  pass rate
+        rewards:a           >= 1     -    -    -       -    -          -
+
+        pass rate -: no run was measured
+        4 runs failed at boundary provider (not measured, counted as 0)
+        tokens unknown, 3.2 s
+        gate pass_rate >= 0.5: NOT MEASURED: no run was measured
+        """)
+
+
+def test_a_function_that_scored_nothing_shows_dashes_beside_one_that_did() -> None:
+    records = [finished({A: 1.0}, 0, run, errors={B: BROKE}) for run in range(2)]
+
+    table = summary_lines(results_of(records, scorers=(A, B), decide=A, n=2))[:3]
+
+    assert table == [
+        "eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass^2",
+        "rewards:a           >= 1  1.000  0.000  1.000   1.000  1.000   1.000   1.000   1.000",
+        "rewards:b           >= 1      -      -      -       -      -       -       -       -",
+    ]
+
+
+def test_no_runs_at_all() -> None:
+    assert summary_lines(results_of([]))[1:] == [
+        "rewards:a           >= 1     -    -    -       -    -          -",
+        "",
+        "pass rate -: no run was measured",
+        "0 tokens, 3.2 s",
+    ]
+
+
+def test_runs_that_were_rolled_out_again_are_said() -> None:
+    lines = summary_lines(results_of([finished({A: 1.0}, attempt=2)]))
+
+    assert "1 run rolled out a second time, as the first time the engine host ended" in lines
+
+
+def test_the_end_of_a_very_long_function_name_is_kept() -> None:
+    name = "a.package.with.very.many.parts.and.then.some.more:" + "function_that_goes_on_" * 2
+
+    head, row, *_ = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))
+
+    shown = row.split(" ")[0]
+    assert len(shown) == NAME_CHARS
+    assert shown.startswith("...")
+    assert name.endswith(shown[3:])
+    assert len(head) == len(row)
+
+
+def test_a_threshold_that_is_nearly_one_is_not_shown_as_one() -> None:
+    assert ">= 0.99999999 " in summary_lines(results_of([finished({A: 1.0})], thresholds={A: 0.99999999}))[1]
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert aligned([["name", "n"], ["x", "1,000"]]) == ["name      n", "x     1,000"]
