@@ -26,6 +26,7 @@ LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; main()"
 
 
@@ -104,12 +105,13 @@ class PipeLine:
         return not self._reader.is_alive()
 
     def last_words(self) -> str:
-        """What the interpreter said of a fatal error (a segmentation fault), as far as it is in the log; else ""."""
+        """What the interpreter said last of a fatal error (a segmentation fault), with the user's stack; else ""."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
             log.seek(max(self._log_begun, log.seek(0, os.SEEK_END) - LOG_BYTES))
             said = log.read().decode("utf-8", errors="replace")
             begin = said.rfind("Fatal Python error")
-            return said[begin:][:LAST_WORDS_CHARS] if begin >= 0 else ""
+            words = said[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
+            return "\n".join(line for line in words if OURS not in line)[:LAST_WORDS_CHARS]
         return ""
 
     def _write(self) -> None:

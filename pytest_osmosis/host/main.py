@@ -38,7 +38,7 @@ from pytest_osmosis.models.targets import ModelTarget
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
     requests, events = _own_pipes()
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = Setup.from_json(json.loads(requests.readline()))
     redaction = Redaction(secrets_of(setup, os.environ))
@@ -184,10 +184,10 @@ class Host:
 
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
         self._tasks.discard(task)
-        if self._closing or not (task.cancelled() or task.exception()):
+        error = asyncio.CancelledError("by user code") if task.cancelled() else task.exception()
+        if error is None or self._closing:
             return
-        error = task.exception() if not task.cancelled() else None
-        text = "".join(traceback.format_exception(error)) if error is not None else "user code cancelled its task"
+        text = "".join(traceback.format_exception(error))
         if key is None:
             self._emit({"ev": "probed", "error": text})
         else:

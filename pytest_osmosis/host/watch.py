@@ -183,7 +183,7 @@ class Watch:
             if not watched.reported:
                 watched.reported = True
                 self._stalled(watched.key, user_stack(sys._current_frames().get(self._main)))
-        elif now - watched.interrupted_at > UNWIND_S:
+        else:
             self._victim = watched
             signal.pthread_kill(self._main, signal.SIGUSR1)
 
@@ -201,12 +201,13 @@ class Watch:
             overdue = self._overdue(time.monotonic())
         finally:
             self._accounts.release()
-        if overdue is not None and time.monotonic() - overdue.interrupted_at > UNWIND_S:
+        if overdue is not None:
             self._interrupt(overdue, frame)
 
     def _interrupt(self, watched: Watched, frame: FrameType | None) -> None:
-        if _is_users(frame):
-            watched.interrupted_at = time.monotonic()
+        now = time.monotonic()
+        if now - watched.interrupted_at > UNWIND_S and _is_users(frame):
+            watched.interrupted_at = now
             watched.held = user_stack(frame)
             raise Interrupted
 

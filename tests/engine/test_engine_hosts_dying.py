@@ -13,7 +13,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from pytest_osmosis.errors import HostError
+from tests.engine.evaluating import Workspace, asked_rows, running
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, held, reply, slow
 
@@ -184,33 +185,11 @@ def test_a_host_that_dies_while_it_loads_is_an_error_that_names_its_log(
     workspace: Workspace, server: ChatServer
 ) -> None:
     workspace.write("rewards.py", "import os\nos._exit(4)\n")
-    from pytest_osmosis.errors import HostError
-
     with (
         pytest.raises(HostError, match=r"ended while it loaded the code \(exit status 4\); its log is .*host.log"),
         running(workspace.config(server)),
     ):
         pass
-
-
-SEGFAULT = """
-import ctypes
-async def rollout(ctx):
-    if ctx.row_index == 1:
-        crash()
-    await ctx.chat(ctx.prompt)
-
-def crash():
-    ctypes.string_at(0)
-"""
-
-
-def test_a_crash_is_told_with_its_signal_and_stack(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(SEGFAULT)
-    live = evaluated(workspace.config(server))
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).error == "ended its process twice (SIGSEGV)"
-    assert "in crash" in live.outcome(1).text
 
 
 def test_no_host_outlives_its_killed_parent(workspace: Workspace) -> None:

@@ -60,7 +60,12 @@ def secrets_config(workspace: Workspace, server: ChatServer) -> Mapping[str, Any
 
 
 def test_no_secret_value_is_in_any_file_of_a_run(workspace: Workspace) -> None:
-    """Printed, logged, warned of, said to a model and by it, raised, written raw and by a subprocess, and nested."""
+    """Printed, logged, warned of, said to a model and by it, raised, written raw and by a subprocess, and nested.
+
+    It stands in the dataset too, in the row whose host dies before it could say anything.
+    """
+    prompts = ["row 0", "row 1", f"row 2 {PLAIN}", "row 3"]
+    workspace.rows([{"user_prompt": prompt} for prompt in prompts])
     workspace.agent(
         """
         import json, logging, warnings
@@ -104,6 +109,7 @@ def test_no_secret_value_is_in_any_file_of_a_run(workspace: Workspace) -> None:
         shown = json.dumps(outcome.to_json(), ensure_ascii=False)
         assert [form for form in forms if form in shown] == []
     assert "[MY_SECRET]" in live.outcome(1).text
+    assert "row 2 [OTHER_SECRET]" in live.outcome(2).text
     assert "echo [OTHER_SECRET]" in live.run_files()["host.log"]
     assert "X-Trace" in live.run_files()["manifest.json"]
 
@@ -115,12 +121,3 @@ def test_secret_values_that_look_like_our_own_words_break_nothing(workspace: Wor
     live = evaluated(workspace.config(server, secrets={"required": list(names)}), environ=names)
     assert live.kinds() == ["passed"] * 4
     assert dict(live.outcome(0).sections)["stdout"] == "[A_SECRET]\n"
-
-
-def test_a_dataset_row_with_a_secret_is_redacted_where_its_host_died(workspace: Workspace, server: ChatServer) -> None:
-    workspace.rows([{"user_prompt": f"row 0 {PLAIN}"}])
-    workspace.agent("async def rollout(ctx):\n    os._exit(1)\n")
-    live = evaluated(workspace.config(server, secrets={"required": ["OTHER_SECRET"]}), environ={"OTHER_SECRET": PLAIN})
-    assert live.kinds() == ["error"]
-    assert "[OTHER_SECRET]" in live.outcome(0).text
-    assert [name for name, text in live.run_files().items() if PLAIN in text] == []

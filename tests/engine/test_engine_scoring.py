@@ -213,59 +213,62 @@ async def judge(solution_str):
 
 
 HANGS = {
-    "a sync loop": ("def bad(solution_str):\n    while True: pass\n", "while True: pass"),
-    "a sync sleep": ("def bad(solution_str):\n    time.sleep(1000)\n", "time.sleep(1000)"),
-    "a regex": ("import re\ndef bad(solution_str):\n    re.match(r'(a+)+$', 'a' * 64 + 'b')\n", "re.match"),
-    "a loop of its own": ("def bad(solution_str):\n    asyncio.run(asyncio.sleep(1000))\n", "asyncio.run("),
-    "an async loop": ("async def bad(solution_str):\n    while True: pass\n", "while True: pass"),
-    "an async sleep": ("async def bad(solution_str):\n    await asyncio.sleep(1000)\n", "asyncio.sleep(1000)"),
+    "loop": ("def {}:", "while True: pass", "while True: pass"),
+    "sleep": ("def {}:", "time.sleep(1000)", "time.sleep(1000)"),
+    "regex": ("def {}:", "re.match(r'(a+)+$', 'a' * 64 + 'b')", "re.match"),
+    "own": ("def {}:", "asyncio.run(asyncio.sleep(1000))", "asyncio.run("),
+    "aloop": ("async def {}:", "while True: pass", "while True: pass"),
+    "asleep": ("async def {}:", "await asyncio.sleep(1000)", "asyncio.sleep(1000)"),
 }
 
 
-@pytest.mark.parametrize("what", HANGS)
-def test_a_function_that_hangs_is_interrupted_and_costs_its_own_run(
-    workspace: Workspace, server: ChatServer, what: str
-) -> None:
-    code, stack = HANGS[what]
-    gated = code.replace(
-        "(solution_str):\n", "(solution_str, extra_info):\n    if extra_info['user_prompt'] != 'row 1': return 1\n"
-    )
-    workspace.write("rewards.py", "import asyncio, time\n" + gated)
-    config = workspace.config(server, scoring={"eval_fns": ["rewards:bad"]}, evaluation={"grader_timeout_s": 1})
-    with running(config) as live:
+def test_functions_that_hang_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
+    """Each function hangs in a row of its own and scores 1 in the others."""
+    workspace.rows([{"user_prompt": f"row {row}"} for row in range(len(HANGS) + 2)])
+    code = "import asyncio, re, time\n"
+    for row, (name, (define, hang, _)) in enumerate(HANGS.items()):
+        code += define.format(f"{name}(solution_str, extra_info)")
+        code += f"\n    if extra_info['user_prompt'] != 'row {row}': return 1\n    {hang}\n"
+    workspace.write("rewards.py", code)
+    scoring = {"eval_fns": [f"rewards:{name}" for name in HANGS]}
+    with running(workspace.config(server, scoring=scoring, evaluation={"grader_timeout_s": 1})) as live:
         live.wait()
-        assert not live.run.engine.notices, "its process lived on"
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).scorer_errors["rewards:bad"].message == "took longer than 1 s"
-    assert stack in live.record(1).scorer_errors["rewards:bad"].details
-    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+        assert not live.run.engine.notices, "no process was lost"
+    assert live.kinds() == ["error"] * len(HANGS) + ["passed"] * 2
+    for row, (name, (_, _, stack)) in enumerate(HANGS.items()):
+        (error,) = live.record(row).scorer_errors.items()
+        assert (error[0], error[1].message) == (f"rewards:{name}", "took longer than 1 s")
+        assert stack in error[1].details
+    assert asked_rows(server) == dict.fromkeys(range(len(HANGS) + 2), 1)
 
 
 ENDS = {
-    "os._exit in a sync function": ("def", "os._exit(6)", "exit status 6"),
-    "os._exit in an async function": ("async def", "os._exit(6)", "exit status 6"),
-    "SIGKILL in an async function": ("async def", "await asyncio.sleep(0.1)\n    os.kill(os.getpid(), 9)", "SIGKILL"),
+    "leaves": ("def {}:", "os._exit(6)", "exit status 6"),
+    "aleaves": ("async def {}:", "os._exit(6)", "exit status 6"),
+    "akilled": ("async def {}:", "await asyncio.sleep(0.1); os.kill(os.getpid(), 9)", "SIGKILL"),
+    "fine": ("def {}:", "return 1", ""),
+    "afine": ("async def {}:", "return 1", ""),
 }
 
 
-@pytest.mark.parametrize("what", ENDS)
-def test_a_function_that_ends_its_process_costs_its_own_score(
-    workspace: Workspace, server: ChatServer, what: str
-) -> None:
-    define, code, how = ENDS[what]
-    workspace.write(
-        "rewards.py",
-        "import asyncio, os\n"
-        f"{define} bad(solution_str, extra_info):\n"
-        f"    if extra_info['user_prompt'] != 'row 1': return 1\n    {code}\n"
-        "def good(solution_str):\n    return 1\nasync def fine(solution_str):\n    return 1\n",
-    )
-    names = ["rewards:bad", "rewards:good", "rewards:fine"]
-    live = evaluated(workspace.config(server, scoring={"eval_fns": names}))
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).scorer_errors["rewards:bad"].message == f"ended its process twice ({how})"
-    assert dict(live.record(1).scores) == {"rewards:good": 1.0, "rewards:fine": 1.0}
-    assert asked_rows(server)[1] == 1
+def test_functions_that_end_their_process_cost_their_own_score(workspace: Workspace, server: ChatServer) -> None:
+    workspace.rows([{"user_prompt": f"row {row}"} for row in range(6)])
+    code = "import asyncio, os\n"
+    for row, (name, (define, end, _)) in enumerate(ENDS.items()):
+        code += define.format(f"{name}(solution_str, extra_info)")
+        code += f"\n    if extra_info['user_prompt'] != 'row {row}': return 1\n    {end}\n"
+    workspace.write("rewards.py", code)
+    config = workspace.config(server, scoring={"eval_fns": [f"rewards:{name}" for name in ENDS]})
+    live = evaluated(config)
+    assert live.kinds() == ["error"] * 3 + ["passed"] * 3
+    for row, (name, (_, _, how)) in enumerate([*ENDS.items()][:3]):
+        errors = live.record(row).scorer_errors
+        assert {key: error.message for key, error in errors.items()} == {
+            f"rewards:{name}": f"ended its process twice ({how})"
+        }
+        assert len(live.record(row).scores) == len(ENDS) - 1, "the others scored"
+    assert asked_rows(server)[0] == 1, "a scorer that ends costs no rollout"
+    assert max(asked_rows(server).values()) <= 2
 
 
 def test_a_sync_function_may_use_a_loop_of_its_own(workspace: Workspace) -> None:

@@ -32,11 +32,14 @@ def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
     workspace.write("tests/test_b.py", PYTHON)
 
     result = workspace.run(
-        "tests/test_a.py", "configs/eval/x.toml", "tests/test_b.py", "configs/eval/y.toml", "-s", "-Werror"
+        "tests/test_a.py", "configs/eval/x.toml", "tests/test_b.py", "configs/eval/y.toml", "-v", "-s", "-Werror"
     )
 
     result.assert_outcomes(passed=12)
     assert "previous item was not torn down" not in result.stdout.str()
     if not workspace.distributed:
-        said = result.stdout.str()
-        assert said.count("<session up>") == said.count("<session down>") == 2  # once for each module's own fixture
+        said = result.outlines
+        downs = [index for index, line in enumerate(said) if "<session down>" in line]
+        assert sum("<session up>" in line for line in said) == 2  # each module has its own
+        assert len(downs) == 2
+        assert min(downs) >= max(index for index, line in enumerate(said) if ".toml::" in line)

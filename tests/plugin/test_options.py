@@ -68,7 +68,7 @@ def test_values_that_do_not_fit_are_exit_4_and_name_their_flags(plain_workspace:
 
 @pytest.mark.parametrize(
     ("given", "written"),
-    [("out.json", "out.json"), ("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],
+    [("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],
 )
 def test_output_is_a_file_or_a_folder(plain_workspace: Workspace, given: str, written: str) -> None:
     plain_workspace.eval(rows=1)
