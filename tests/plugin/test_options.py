@@ -33,13 +33,13 @@ def test_limit_all_takes_every_row_where_the_config_takes_a_sample(plain_workspa
 
 
 def test_batch_size_bounds_what_is_in_flight(workspace: Workspace) -> None:
-    with ChatServer(slow(0.05, reply("42"))) as server:
+    with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG, "--osmosis-batch-size=3")
 
         result.assert_outcomes(passed=12)
-        assert server.max_in_flight == 3
+        assert 1 < server.max_in_flight <= 3
         assert len(server.requests) == 12 + 1  # the probe
 
 

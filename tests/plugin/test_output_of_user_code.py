@@ -33,7 +33,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 
 
 def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
-    with ChatServer(slow(0.02, reply("42"))) as server:
+    with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.write("agents.py", AGENT)
         workspace.write("rewards.py", REWARDS)
         workspace.eval(
@@ -45,7 +45,7 @@ def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
 
         result = workspace.run(CONFIG, "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all")
 
-        assert server.max_in_flight == 8
+        assert 1 < server.max_in_flight <= 8
     result.assert_outcomes(failed=20)
     assert "warnings summary" not in result.stdout.str()
     blocks = re.split(r"^_+ (x\[row\d+-run0\]) _+$", result.stdout.str().split("-- osmosis: x --")[0], flags=re.M)

@@ -16,7 +16,7 @@ def test_maxfail_stops_what_was_not_begun(workspace: Workspace) -> None:
 
         assert result.ret == (2 if workspace.distributed else 1)
         assert result.parseoutcomes()["failed"] == 2
-        assert server.max_in_flight == 2
+        assert server.max_in_flight <= 2
         assert len(server.requests) <= 5
     results = workspace.results()
     assert results["status"] == "stopped"
