@@ -22,7 +22,7 @@ def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
-        server.wait_for(lambda server: len(server.requests) == 3)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
         wait_until(lambda: workspace.events("score"), "the first score")
 
         session.interrupt()
@@ -45,7 +45,7 @@ def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-no-probe")
-        server.wait_for(lambda server: len(server.requests) == 3)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
         wait_until(lambda: workspace.events("score"), "the first score")
 
         session.interrupt()
