@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
@@ -23,6 +23,7 @@ from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.rows import Row, check_header, make_row
 from pytest_osmosis.datasets.sources import Source, TextSource, text_at
+from pytest_osmosis.datasets.warnings import notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 
 _MOST_PROBLEMS = 20
@@ -115,24 +116,36 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
     return Dataset(path, display, known, source, text_cells, stamp)
 
 
-def check_rows(dataset: Dataset, selected: Iterable[int]) -> None:
-    """Reads every selected row. Raises DatasetError with all problems, of which the first 20 are listed."""
+def check_rows(dataset: Dataset, selected: Iterable[int]) -> tuple[str, ...]:
+    """Reads every selected row. Gives what to warn of in rows that are all right, a line each (`warnings.notes_of`).
+
+    Raises DatasetError with all problems, of which the first 20 are listed.
+    """
     listed: list[Problem] = []
     n_problems = 0
     unseen = set(dataset.columns.mapped)
-    with dataset.open() as file:
+
+    def right_rows(file: BufferedReader) -> Iterator[Row]:
+        nonlocal n_problems, unseen
         for row_index in selected:
             try:
-                unseen -= dataset.read(file, row_index).record.keys()
+                row = dataset.read(file, row_index)
             except DatasetError as error:
                 n_problems += len(error.problems)
-                listed += error.problems[: _MOST_PROBLEMS - len(listed)]
+                listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
+            else:
+                unseen -= row.record.keys()
+                yield row
+
+    with dataset.open() as file:
+        notes = notes_of(right_rows(file))
     if n_problems > len(listed):
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
         listed = [_never_there(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
     if listed:
         raise DatasetError(listed)
+    return notes
 
 
 def _never_there(dataset: Dataset, ours: str) -> Problem:
