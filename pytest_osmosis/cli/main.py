@@ -42,9 +42,9 @@ def _lines(options: argparse.Namespace, folder: Path) -> Sequence[str]:
         from pytest_osmosis.cli.runs import list_runs
 
         return list_runs(folder)
-    from pytest_osmosis.cli.schema import results_schema
+    from pytest_osmosis.cli.schema import schema_text
 
-    return [results_schema()]
+    return [schema_text(options.of)]
 
 
 def _demo(arguments: list[str]) -> int:
@@ -66,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("runs", help="list the eval runs of this workspace, the newest first")
 
-    commands.add_parser("schema", help="print the JSON Schema of results.json")
+    schema = commands.add_parser("schema", help="print the JSON Schema of results.json or of an eval config")
+    schema.add_argument("of", nargs="?", choices=["results", "config"], default="results")
 
     commands.add_parser("demo", help="serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)")
     return parser

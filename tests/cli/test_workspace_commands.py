@@ -266,8 +266,10 @@ def test_runs_without_any_run(typed: Cli) -> None:
 # -- the rest ----------------------------------------------------------------------------------------------
 
 
-def test_schema_prints_the_schema_of_results(typed: Cli) -> None:
+def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema"))["title"] == "Results of one eval run"
+    assert typed("schema", "results") == typed("schema")
+    assert json.loads(typed("schema", "config"))["title"] == "Eval config of pytest-osmosis"
 
 
 def test_demo_is_the_demo_server(tmp_path: Path) -> None:
