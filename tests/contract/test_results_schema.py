@@ -29,9 +29,9 @@ n = 2
 batch_size = 4
 limit = 6
 [scoring]
-eval_fns = ["code:exact"]
+eval_fns = ["answering:exact"]
 [agent]
-agent = "code:rollout"
+agent = "answering:rollout"
 [gate]
 pass_rate = ">= 0.1"
 [limits]
@@ -63,7 +63,7 @@ Evaluate = Callable[..., Any]
 def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     """The results.json of an eval that ran; `interrupt` ends it before it begins."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "answering.py").write_text(CODE)
     (tmp_path / "data").mkdir()
     lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
     (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
@@ -111,7 +111,7 @@ def removing(config: str) -> str:
         "from pytest_osmosis import Grader\n\n\nclass Out(Grader):\n"
         "    async def grade(self, ctx):\n        ctx.sample.remove_sample = True\n        ctx.set_reward(0.0)\n"
     )
-    return config.replace('eval_fns = ["code:exact"]', 'grader = "taking:Out"')
+    return config.replace('eval_fns = ["answering:exact"]', 'grader = "taking:Out"')
 
 
 def test_the_schema_is_one() -> None:
