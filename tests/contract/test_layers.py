@@ -40,6 +40,8 @@ LAYERS: dict[str, set[str]] = {
     "evals": {*CORE, "engine", "gates", "host", "journal", "outcomes", "report", "results"},
     "plugin": {*CORE, "engine", "evals", "gates", "outcomes", "report", "results"},
     "demo": {"errors", "models"},
+    "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", *WORDS},
+    "__main__": {"cli"},
     "": {"models", "rewards", "rollouts"},
 }
 """What each part may import beside itself. "" is the package's own `__init__`, which only type checkers see import."""

@@ -472,10 +472,9 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             ['2: [data] path: must be an existing file, got "data/folder.jsonl" (looked for data/folder.jsonl)'],
         ),
         (
-            'path = "data/multiply.parquet"',
-            ["2: [data] path: .parquet is not supported yet (valid: .jsonl, .json, .csv)"],
+            'path = "data/multiply.txt"',
+            ['2: [data] path: must end in .jsonl, .json, .csv, .parquet, got "data/multiply.txt"'],
         ),
-        ('path = "data/multiply.txt"', ['2: [data] path: must end in .jsonl, .json, .csv, got "data/multiply.txt"']),
         ('path = ""', ['2: [data] path: must be a string that is not blank, got ""']),
         ("offset = -1", ["2: [data] offset: must be an integer of at least 0, got -1"]),
         ("offset = true", ["2: [data] offset: must be an integer of at least 0, got true"]),
