@@ -249,7 +249,7 @@ MODEL = Table(
         ),
         Field(
             "client",
-            choice("auto", "openai", later=("anthropic", "light", "litellm")),
+            choice("auto", "openai", "anthropic", "light", "litellm"),
             "Which client talks to the server.",
             default="auto",
         ),
