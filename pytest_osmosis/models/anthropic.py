@@ -15,10 +15,16 @@ from pytest_osmosis.models import official
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.messages import read_reply, write_request
+from pytest_osmosis.models.providers import service_at
 from pytest_osmosis.models.targets import ModelTarget
 
 KEY_HEADERS = ("Authorization", "X-Api-Key")
 """Where a client may put a key."""
+
+SAMPLED = ("temperature", "top_p", "top_k")
+SAMPLED_VERSION = "2023-06-01"
+"""The API version in which sampling can be set. Since 2026-10-21, which the client asks for, `SAMPLED` are refused
+whatever their value; a request without them goes with the client's own version."""
 
 
 class AnthropicModel:
@@ -34,17 +40,17 @@ class AnthropicModel:
             max_retries=0,
             http_client=DefaultAioHttpClient(**official.connections(max_in_flight)),
         )
-        # Which header takes the key depends on the client's version.
-        key = dict.fromkeys(KEY_HEADERS, omit) if api_key is None else self._client.auth_headers
-        self._headers = _headers(target, key)
+        self._headers = _headers(target, _key_headers(target.base_url, api_key, self._client.auth_headers))
+        self._sampled_headers = official.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that the API cannot hold raise `TypeError` or `ValueError`, unsent."""
+        sampled = any(name in request.sampling for name in SAMPLED)
         response = await official.post(
             self._client,
             "/v1/messages",
             write_request(request, self._target),
-            headers=self._headers,
+            headers=self._sampled_headers if sampled else self._headers,
             timeout_s=request.timeout_s,
             status_error=APIStatusError,
             failures=self._failures,
@@ -63,6 +69,14 @@ def _root(base_url: str) -> str:
     'http://localhost:8123'
     """
     return base_url.rstrip("/").removesuffix("/v1")
+
+
+def _key_headers(base_url: str, api_key: str | None, own: Mapping[str, str]) -> dict[str, str | Omit]:
+    """The headers with the key: where the client puts it (`own`), and for a server not Anthropic's wherever one may."""
+    if api_key is None:
+        return dict.fromkeys(KEY_HEADERS, omit)
+    everywhere = {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
+    return {**({} if service_at(base_url) else everywhere), **own}
 
 
 def _headers(target: ModelTarget, key: Mapping[str, str | Omit]) -> dict[str, str | Omit]:

@@ -18,6 +18,7 @@ from pytest_osmosis.models.failures import Failures
 CONNECT_TIMEOUT_S = 10.0
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 
 def connections(max_in_flight: int) -> dict[str, Any]:
@@ -65,8 +66,8 @@ def ambient_headers(lines: str) -> list[str]:
     return [line.partition(":")[0].strip() for line in lines.split("\n") if ":" in line]
 
 
-def merged(ours: Mapping[str, Value], given: Mapping[str, str]) -> dict[str, Value | str]:
-    """Our headers and the config's, which win whatever their case.
+def merged(ours: Mapping[str, Value], given: Mapping[str, Other]) -> dict[str, Value | Other]:
+    """Our headers and those that are given, which win whatever their case.
 
     >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c"})
     {'X': 'b', 'content-type': 'c'}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
+
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
@@ -38,3 +42,25 @@ async def test_the_demo_model_needs_no_server() -> None:
     reply = await model.chat(ChatRequest(messages=PROMPT, run="row0-run0"))
     await model.close()
     assert "391" in reply.content
+
+
+def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match=r"LiteLLM is not installed; pip install 'pytest-osmosis\[litellm\]'"):
+        create(target, {}, 1)
+
+
+@pytest.mark.parametrize(
+    ("client", "others"), [("light", {"openai", "anthropic", "litellm"}), ("openai", {"anthropic", "litellm"})]
+)
+def test_a_client_loads_no_other(client: str, others: set[str]) -> None:
+    code = (
+        "import sys\n"
+        "from pytest_osmosis.models import create\n"
+        "from pytest_osmosis.models.targets import ModelTarget\n"
+        f"create(ModelTarget('server', 'm', 'http://localhost:8000/v1', client={client!r}), {{}}, 1)\n"
+        "print(*sys.modules)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert others.isdisjoint(run.stdout.split())
