@@ -33,7 +33,7 @@ from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsEr
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal
-from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.plan import Plan, spans_of
 from pytest_osmosis.records import Run, RunRecord
@@ -98,6 +98,8 @@ def prepare(
     if not listing:
         names = dict.fromkeys([*config.secrets, *([target.api_key_env] if target and target.api_key_env else [])])
         values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
+        extra = missing_extra(target, where=where) if target else None
+        problems.extend([extra] if extra is not None else [])
     if problems:
         raise ProblemsError(problems)
     dataset, plan, notes = dataset_plan

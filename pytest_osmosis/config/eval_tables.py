@@ -260,7 +260,7 @@ MODEL = Table(
         ),
         Field(
             "client",
-            choice("auto", "openai", later=("anthropic", "light", "litellm")),
+            choice("auto", "openai", "anthropic", "light", "litellm"),
             "Which client talks to the server.",
             default="auto",
         ),

@@ -231,13 +231,11 @@ def name(pattern: str, expects: str) -> Kind:
     return Kind(expects, read, schema={"type": "string", "pattern": f"^{pattern}$"})
 
 
-def choice(*valid: str, later: tuple[str, ...] = ()) -> Kind:
-    """One of `valid`; those of `later` are known, and refused as not supported yet."""
+def choice(*valid: str) -> Kind:
+    """One of `valid`."""
     expects = f"one of {quoted_list(valid)}"
 
     def read(value: Any) -> str:
-        if isinstance(value, str) and value in later:
-            raise refuse(f"{toml(value)} is not supported yet (valid: {quoted_list(valid)})", got="")
         if not isinstance(value, str) or value not in valid:
             raise refuse(f"must be {expects}")
         return value
