@@ -34,11 +34,12 @@ class AnthropicModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, api_key)
+        self._transport = official.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without one the client looks for others; `_headers` keeps it from being sent
             base_url=_root(target.base_url),
             max_retries=0,
-            http_client=DefaultAioHttpClient(**official.connections(max_in_flight)),
+            http_client=self._transport.connections(max_in_flight),
         )
         self._headers = _headers(target, _key_headers(target.base_url, api_key, self._client.auth_headers))
         self._sampled_headers = official.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
@@ -46,16 +47,10 @@ class AnthropicModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that the API cannot hold raise `TypeError` or `ValueError`, unsent."""
         sampled = any(name in request.sampling for name in SAMPLED)
-        response = await official.post(
-            self._client,
-            "/v1/messages",
-            write_request(request, self._target),
-            headers=self._sampled_headers if sampled else self._headers,
-            timeout_s=request.timeout_s,
-            status_error=APIStatusError,
-            failures=self._failures,
-        )
-        return read_reply(response.status_code, response.content, self._failures)
+        headers = self._sampled_headers if sampled else self._headers
+        body = write_request(request, self._target)
+        answer = await self._transport.post(self._client, "/v1/messages", body, headers, request.timeout_s)
+        return read_reply(*answer, self._failures)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import aiohttp
-import httpx2
 from aiohttp.http_exceptions import ContentEncodingError
 
 from pytest_osmosis.errors import ModelError
@@ -37,12 +37,10 @@ UNREACHABLE = (
     aiohttp.ConnectionTimeoutError,
     aiohttp.NonHttpUrlClientError,
     aiohttp.InvalidUrlClientError,
-    httpx2.ConnectError,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
 )
-NOT_UNPACKED = (httpx2.DecodingError, ContentEncodingError)
-TIMEOUTS = (aiohttp.SocketTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
+HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
+HTTP_TIMEOUTS = ("ReadTimeout", "WriteTimeout", "PoolTimeout")
+"""The like of it by httpx2, and by httpx where an older client stands on that: names, as httpx may not be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +73,13 @@ class Failures:
         reason = self._shown(str(cause) or type(cause).__name__, MAX_MESSAGE)
         # Transports differ in what they make of aiohttp's errors, so those decide where there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
-        if any(isinstance(each, UNREACHABLE) for each in judged):
+        if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
-        if any(isinstance(each, TIMEOUTS) for each in judged):
+        if any(isinstance(each, (aiohttp.SocketTimeoutError, *_http(*HTTP_TIMEOUTS))) for each in judged):
             return ModelError(f"no answer from {self.base_url} in time: {reason}", retryable=True)
-        if any(isinstance(each, NOT_UNPACKED) for each in causes):
+        if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
-        if any(isinstance(each, (httpx2.RequestError, aiohttp.ClientError, OSError)) for each in judged):
+        if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
             return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
@@ -196,6 +194,12 @@ def _status_text(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
+
+
+def _http(*names: str) -> tuple[type[BaseException], ...]:
+    """The exceptions of these names, of httpx2 and of httpx, where loaded."""
+    modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
+    return tuple(getattr(module, name) for module in modules for name in names)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -26,6 +26,7 @@ class LiteLLMModel:
         self._litellm = _imported()
         self._target = target
         self._failures = Failures(target.describe, api_key)
+        self._takes_seed = _takes_seed(self._litellm, target.model)
         given = {
             "api_key": api_key,
             "api_base": target.base_url,
@@ -42,7 +43,7 @@ class LiteLLMModel:
                 timeout=request.timeout_s,
                 num_retries=0,
                 max_retries=0,
-                **_optional(request),
+                **_optional(request, self._takes_seed),
                 **self._given,
             )
             content = response.model_dump_json().encode()
@@ -74,8 +75,17 @@ def _imported() -> Any:
     return litellm
 
 
-def _optional(request: ChatRequest) -> dict[str, Any]:
+def _takes_seed(litellm: Any, model: str) -> bool:
+    """Whether LiteLLM passes a seed on to the provider; for the others it refuses the request."""
+    try:
+        supported = litellm.get_supported_openai_params(model=model)
+    except Exception:  # a provider that it does not know: the request will say so
+        return True
+    return supported is None or "seed" in supported
+
+
+def _optional(request: ChatRequest, takes_seed: bool) -> dict[str, Any]:
     """Tools, seed and sampling, where there are any."""
     tools = {"tools": list(request.tools)} if request.tools else {}
-    seed = {"seed": request.seed} if request.seed is not None else {}
+    seed = {"seed": request.seed} if request.seed is not None and takes_seed else {}
     return {**tools, **seed, **request.sampling}

@@ -7,11 +7,10 @@ for an answer and raises bare JSON errors.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-
-import httpx2
 
 from pytest_osmosis.models.failures import Failures
 
@@ -21,37 +20,42 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
-def connections(max_in_flight: int) -> dict[str, Any]:
-    """Arguments of the client's transport: as many connections as may be in flight, no redirects."""
-    limits = httpx2.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
-    return {"follow_redirects": False, "limits": limits}
+class Transport:
+    """How a client reaches its server: over its aiohttp transport, `kind`, which stands on httpx or on httpx2.
 
-
-async def post(
-    client: Any,
-    path: str,
-    body: bytes,
-    *,
-    headers: Mapping[str, Any],
-    timeout_s: float,
-    status_error: type[Exception],
-    failures: Failures,
-) -> httpx2.Response:
-    """The whole answer to one request, of a good status. Raises `ModelError` for everything else.
-
-    `status_error` is the client's own exception for a bad status.
+    Which of the two depends on the client's version: LiteLLM does not go together with the openai clients on httpx2.
     """
-    timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
-    options = {"headers": headers, "timeout": timeout}
-    try:
-        check_ascii(headers)
-        response: httpx2.Response = await client.post(path, cast_to=httpx2.Response, content=body, options=options)
-    except Exception as error:
-        if not isinstance(error, status_error):
-            raise failures.of_exception(error) from None
-        bad: httpx2.Response = error.response  # type: ignore[attr-defined]
-        raise failures.of_status(bad.status_code, bad.headers, bad.text, now=datetime.now(UTC)) from None
-    return response
+
+    def __init__(self, kind: type, status_error: type[Exception], failures: Failures) -> None:
+        self._kind = kind
+        self._http: Any = importlib.import_module(_http_module(kind))
+        self._status_error = status_error
+        self._failures = failures
+
+    def connections(self, max_in_flight: int) -> Any:
+        """The client's `http_client`: as many connections as may be in flight, no redirects."""
+        limits = self._http.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
+        return self._kind(follow_redirects=False, limits=limits)
+
+    async def post(
+        self, client: Any, path: str, body: bytes, headers: Mapping[str, Any], timeout_s: float
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to one request, of a good status. Raises `ModelError` for everything else."""
+        timeout = self._http.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        options = {"headers": headers, "timeout": timeout}
+        try:
+            check_ascii(headers)
+            response = await client.post(path, cast_to=self._http.Response, content=body, options=options)
+        except self._status_error as error:
+            bad: Any = error.response  # type: ignore[attr-defined]
+            raise self._failures.of_status(bad.status_code, bad.headers, bad.text, now=datetime.now(UTC)) from None
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        return response.status_code, response.content
+
+
+def _http_module(kind: type) -> str:
+    return next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
 
 
 def check_ascii(headers: Mapping[str, Any]) -> None:
@@ -67,10 +71,10 @@ def ambient_headers(lines: str) -> list[str]:
 
 
 def merged(ours: Mapping[str, Value], given: Mapping[str, Other]) -> dict[str, Value | Other]:
-    """Our headers and those that are given, which win whatever their case.
+    """Our headers and those that are given, which win whatever their case; clients know a header by our spelling.
 
-    >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c"})
-    {'X': 'b', 'content-type': 'c'}
+    >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c", "Y": "d"})
+    {'Content-Type': 'c', 'X': 'b', 'Y': 'd'}
     """
-    names = {name.lower() for name in given}
-    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **given}
+    spelling = {name.lower(): name for name in ours}
+    return {**ours, **{spelling.get(name.lower(), name): value for name, value in given.items()}}

@@ -24,11 +24,12 @@ class OpenAIModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, api_key)
+        self._transport = official.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client wants one; `_headers` keeps it from being sent
             base_url=target.base_url,
             max_retries=0,
-            http_client=DefaultAioHttpClient(**official.connections(max_in_flight)),
+            http_client=self._transport.connections(max_in_flight),
         )
         if target.provider != "openai":
             self._client.organization = None
@@ -37,16 +38,9 @@ class OpenAIModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that are no JSON raise `TypeError` or `ValueError`, unsent."""
-        response = await official.post(
-            self._client,
-            "/chat/completions",
-            write_request(request, self._target),
-            headers=self._headers,
-            timeout_s=request.timeout_s,
-            status_error=APIStatusError,
-            failures=self._failures,
-        )
-        return read_reply(response.status_code, response.content, self._failures)
+        body = write_request(request, self._target)
+        answer = await self._transport.post(self._client, "/chat/completions", body, self._headers, request.timeout_s)
+        return read_reply(*answer, self._failures)
 
     async def close(self) -> None:
         """Close the connections."""
