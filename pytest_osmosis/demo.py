@@ -1,6 +1,7 @@
-"""`python -m pytest_osmosis.demo`: the embedded model `demo/arithmetic` as an OpenAI-compatible server.
+"""`python -m pytest_osmosis.demo`: the embedded model `demo/arithmetic` over HTTP, in OpenAI's and Anthropic's shapes.
 
-It answers with `models.arithmetic`, so a run with a seed gets the score that the embedded model gets.
+`POST /v1/chat/completions` and `POST /v1/messages` answer with `models.arithmetic`, so a run with a seed gets the
+score that the embedded model gets. `seed` and `accuracy` are extra fields of a request, in both shapes.
 A request without a seed is decided by its conversation alone: a server does not know which run asks.
 `GET /stats` counts requests and how many were in flight at once.
 """
@@ -22,10 +23,12 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from pytest_osmosis import demo_messages
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.arithmetic import NAME, reply_to
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 
+MESSAGES = "/v1/messages"
 SERVED = (NAME, "arithmetic")
 MAX_BODY_BYTES = 16 * 2**20
 
@@ -68,6 +71,12 @@ def application(latency_ms: float = 0, api_key: str | None = None) -> web.Applic
             reply = reply_to(_chat_request(_body(await request.read())))
             return web.json_response(_completion(reply, number))
 
+    async def messages(request: web.Request) -> web.Response:
+        with stats.counted() as number:
+            await asyncio.sleep(latency_ms / 1000)
+            reply = reply_to(_messages_request(_body(await request.read())))
+            return web.json_response(demo_messages.answer(reply, number))
+
     async def models(_: web.Request) -> web.Response:
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in SERVED]
         return web.json_response({"object": "list", "data": listed})
@@ -80,6 +89,7 @@ def application(latency_ms: float = 0, api_key: str | None = None) -> web.Applic
         client_max_size=MAX_BODY_BYTES,
     )
     app.router.add_post("/v1/chat/completions", chat_completions)
+    app.router.add_post(MESSAGES, messages)
     app.router.add_get("/v1/models", models)
     app.router.add_get("/stats", show_stats)
     return app
@@ -89,7 +99,7 @@ def application(latency_ms: float = 0, api_key: str | None = None) -> web.Applic
 
 
 class _ApiError(Exception):
-    """An answer in OpenAI's error shape."""
+    """An answer that is an error."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -97,7 +107,10 @@ class _ApiError(Exception):
         self.message = message
         self.code = code
 
-    def response(self) -> web.Response:
+    def response(self, path: str) -> web.Response:
+        """The answer in the shape of the API that was asked."""
+        if path == MESSAGES:
+            return web.json_response(demo_messages.error(self.status, self.message), status=self.status)
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
         error = {"message": self.message, "type": kind, "param": None, "code": self.code}
         return web.json_response({"error": error}, status=self.status)
@@ -108,22 +121,25 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     try:
         return await handler(request)
     except _ApiError as error:
-        return error.response()
+        return error.response(request.path)
     except ModelError as error:
-        return _ApiError(error.status or 400, str(error)).response()
+        return _ApiError(error.status or 400, str(error)).response(request.path)
     except web.HTTPClientError as error:
         text = f"{request.method} {request.path}: {error.reason}"
-        return _ApiError(error.status, text).response()
+        return _ApiError(error.status, text).response(request.path)
 
 
 def _key_check(api_key: str | None) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if api_key is not None and request.path.startswith("/v1/"):
-            sent = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(sent.encode(), f"Bearer {api_key}".encode()):
+            sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            sent = request.headers.get("X-Api-Key", sent)
+            if not hmac.compare_digest(sent.encode(), api_key.encode()):
                 raise _ApiError(
-                    401, "the API key is missing or wrong: send Authorization: Bearer KEY", "invalid_api_key"
+                    401,
+                    "the API key is missing or wrong: send Authorization: Bearer KEY, or X-Api-Key: KEY",
+                    "invalid_api_key",
                 )
         return await handler(request)
 
@@ -145,11 +161,7 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 def _chat_request(body: dict[str, Any]) -> ChatRequest:
     """The request in a body: what is not messages, model, tools or seed is sampling, as in `ChatRequest`."""
-    model = body.pop("model", None)
-    if model not in SERVED:
-        raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(SERVED)}", "model_not_found")
-    if body.pop("stream", None):
-        raise _ApiError(400, "streaming is not supported yet")
+    _check_servable(body)
     messages, tools, seed = body.pop("messages", None), body.pop("tools", None), body.pop("seed", None)
     if not isinstance(messages, list):
         raise _ApiError(400, "messages must be a list of at least one object, each with a role")
@@ -158,6 +170,24 @@ def _chat_request(body: dict[str, Any]) -> ChatRequest:
     if isinstance(seed, bool) or not isinstance(seed, int | None):
         raise _ApiError(400, f"seed must be an integer, got {seed!r}")
     return ChatRequest(messages, tools or (), body, seed)
+
+
+def _messages_request(body: dict[str, Any]) -> ChatRequest:
+    """The request in a body of the Messages API."""
+    _check_servable(body)
+    try:
+        return demo_messages.chat_request(body)
+    except ValueError as error:
+        raise _ApiError(400, str(error)) from None
+
+
+def _check_servable(body: dict[str, Any]) -> None:
+    """Take model and stream out of a body. Raises `_ApiError` for a model or a way that is not served."""
+    model = body.pop("model", None)
+    if model not in SERVED:
+        raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(SERVED)}", "model_not_found")
+    if body.pop("stream", None):
+        raise _ApiError(400, "streaming is not supported yet")
 
 
 def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
@@ -196,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pytest_osmosis.demo",
-        description=f"Serve {NAME}, a deterministic model of arithmetic, as OpenAI chat completions.",
+        description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
     )
     parser.add_argument("--port", type=_port, default=8123, help="0 picks a free one (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest_osmosis
 from pytest_osmosis import gates, results
@@ -33,7 +33,7 @@ from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsEr
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal
-from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.plan import Plan, spans_of
 from pytest_osmosis.records import Run, RunRecord
@@ -45,13 +45,17 @@ SecretsFile = Path | Literal["-"] | None
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only."""
+    """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only.
+
+    `notes` are what the header warns of in the selected rows.
+    """
 
     config: EvalConfig
     dataset: Dataset
     plan: Plan
     target: ModelTarget
     secrets: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def short_secrets(self) -> list[str]:
@@ -94,10 +98,12 @@ def prepare(
     if not listing:
         names = dict.fromkeys([*config.secrets, *([target.api_key_env] if target and target.api_key_env else [])])
         values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
+        extra = missing_extra(target, where=where) if target else None
+        problems.extend([extra] if extra is not None else [])
     if problems:
         raise ProblemsError(problems)
-    dataset, plan = dataset_plan
-    return Prepared(config, dataset, plan, target, values)
+    dataset, plan, notes = dataset_plan
+    return Prepared(config, dataset, plan, target, values, notes)
 
 
 def output_problems(prepared: Prepared) -> list[Problem]:
@@ -112,12 +118,18 @@ def results_path(config: EvalConfig) -> Path | None:
     return None if config.output.results is None else config.workspace / config.output.results
 
 
-def _plan(config: EvalConfig, named_rows: Sequence[int]) -> tuple[Dataset, Plan]:
+class _Planned(NamedTuple):
+    dataset: Dataset
+    plan: Plan
+    notes: tuple[str, ...]
+
+
+def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
     dataset = open_dataset(path, config.data.columns, shown(path))
     selected = select(len(dataset), config.selection, config.data.seed)
     rows = [row for row in named_rows if row < len(dataset)]
-    check_rows(dataset, sorted({*selected, *rows}))
+    notes = check_rows(dataset, sorted({*selected, *rows}))
     plan = Plan(
         name=config.name,
         path=str(config.path),
@@ -126,7 +138,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> tuple[Dataset, Plan]
         n=config.evaluation.n,
         selection=selected.text,
     )
-    return dataset, plan.with_named(rows, dataset.line)
+    return _Planned(dataset, plan.with_named(rows, dataset.line), notes)
 
 
 class EvalRun:

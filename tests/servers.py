@@ -1,4 +1,4 @@
-"""A scripted chat-completions server on loopback, for every test that talks HTTP.
+"""A scripted model server on loopback, for every test that talks HTTP: chat completions, or Messages by the path.
 
 Each request takes the next behaviour of the script; when the script is used up the last one stays. Requests
 are recorded before they are answered. The server has a thread and an event loop of its own, so it serves
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,6 +39,10 @@ QUOTA = {
         "code": "insufficient_quota",
     }
 }
+CREDIT = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
+}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
@@ -58,14 +63,20 @@ class Exchange:
     seen: Seen
     released: asyncio.Event
 
+    @property
+    def is_messages(self) -> bool:
+        """Whether Anthropic's Messages were asked for."""
+        return self.seen.path.endswith("/messages")
+
 
 Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 class ChatServer:
-    """Serves a script of behaviours; `requests`, `in_flight` and `max_in_flight` say what came."""
+    """Serves a script of behaviours; `requests`, `in_flight` and `max_in_flight` say what came; HTTPS with `tls`."""
 
-    def __init__(self, *script: Behaviour) -> None:
+    def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Seen] = []
         self.in_flight = 0
         self.max_in_flight = 0
@@ -92,7 +103,7 @@ class ChatServer:
     @property
     def url(self) -> str:
         """The address without a path."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def base_url(self) -> str:
@@ -125,7 +136,7 @@ class ChatServer:
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()
@@ -159,6 +170,21 @@ def completion(message: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     }
 
 
+def messages_reply(*blocks: Mapping[str, Any], stop_reason: str = "end_turn", **fields: Any) -> dict[str, Any]:
+    """The body of a good answer of the Messages API with these blocks; `fields` replace or add top-level ones."""
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "served-model",
+        "content": list(blocks),
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 7, "output_tokens": 3},
+        **fields,
+    }
+
+
 def body(text: str | bytes, *, status: int = 200, content_type: str = "application/json", **headers: str) -> Behaviour:
     """Answers with exactly this body; `retry_after="1"` becomes the header retry-after."""
     content = text.encode() if isinstance(text, str) else text
@@ -175,29 +201,49 @@ def data(value: Any, *, status: int = 200, **headers: str) -> Behaviour:
     return body(json.dumps(value), status=status, **headers)
 
 
+def by_api(chat: Any, messages: Any, *, status: int = 200, **headers: str) -> Behaviour:
+    """Answers with the one value as JSON to chat completions, with the other to Messages."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        return await data(messages if exchange.is_messages else chat, status=status, **headers)(exchange)
+
+    return behave
+
+
 def reply(content: Any, **fields: Any) -> Behaviour:
-    """Answers with an assistant message of this content; `fields` as in `completion`."""
-    return data(completion({"role": "assistant", "content": content}, **fields))
+    """Answers with an assistant message of this content; `fields` as in `completion`, for chat completions alone."""
+    text = {"type": "text", "text": content}
+    return by_api(completion({"role": "assistant", "content": content}, **fields), messages_reply(text))
 
 
 def message(**fields: Any) -> Behaviour:
-    """Answers with an assistant message of these fields."""
+    """Answers with an assistant message of these fields, in chat completions."""
     return data(completion({"role": "assistant", **fields}))
 
 
+def blocks(*content: Mapping[str, Any], **fields: Any) -> Behaviour:
+    """Answers with these blocks, in Messages; `fields` as in `messages_reply`."""
+    return data(messages_reply(*content, **fields))
+
+
 def tool_call(name: str, arguments: Mapping[str, Any]) -> Behaviour:
-    """Answers with one tool call, content null beside it."""
-    call = {
-        "id": "call_1",
-        "type": "function",
-        "function": {"name": name, "arguments": json.dumps(arguments)},
-    }
-    return message(content=None, tool_calls=[call])
+    """Answers with one tool call and no content."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": "call_1", "type": "function", "function": function}
+    block = {"type": "tool_use", "id": "call_1", "name": name, "input": dict(arguments)}
+    return by_api(
+        completion({"role": "assistant", "content": None, "tool_calls": [call]}),
+        messages_reply(block, stop_reason="tool_use"),
+    )
 
 
 def refusal(text: str) -> Behaviour:
-    """Answers with a refusal, content null beside it."""
-    return message(content=None, refusal=text)
+    """Answers with a refusal, without content beside it."""
+    said = {"type": "text", "text": text}
+    return by_api(
+        completion({"role": "assistant", "content": None, "refusal": text}),
+        messages_reply(said, stop_reason="refusal"),
+    )
 
 
 def answered(answer: Callable[[dict[str, Any]], Any]) -> Behaviour:
@@ -210,8 +256,11 @@ def answered(answer: Callable[[dict[str, Any]], Any]) -> Behaviour:
 
 
 def status(code: int, value: Any = None, **headers: str) -> Behaviour:
-    """Answers with a status and an error object, OpenAI's shape unless `value` gives another."""
-    return data({"error": {"message": f"scripted {code}"}} if value is None else value, status=code, **headers)
+    """Answers with a status and an error object, in the shape of the API unless `value` gives another."""
+    error = {"message": f"scripted {code}"}
+    if value is not None:
+        return data(value, status=code, **headers)
+    return by_api({"error": error}, {"type": "error", "error": {"type": "api_error", **error}}, status=code, **headers)
 
 
 def html(code: int = 200) -> Behaviour:

@@ -21,7 +21,8 @@ from pytest_osmosis.config.tables import GateRule
 
 CONDITION_EXPECTED = '">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"'
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
-_RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1)
+_RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1, minimum=0, maximum=1)
+_WRITTEN_RATIO = r"(0*\.[0-9]+|0+(\.[0-9]*)?|0*1(\.0*)?|[0-9](\.[0-9]*)?[eE]-0*[1-9][0-9]*)"
 _LATER_RULES = ("lower", "upper")
 
 
@@ -35,7 +36,14 @@ def pass_rate() -> Kind:
             return GateRule("pass_rate", _minimum(value))
         raise refuse(f"must be {CONDITION_EXPECTED}")
 
-    return Kind(CONDITION_EXPECTED, read, _typed_condition)
+    written = {"type": "string", "pattern": rf"^\s*>=\s*{_WRITTEN_RATIO}\s*$"}
+    table = {
+        "type": "object",
+        "properties": {"min": _RATIO.schema, "rule": {"const": "point"}},
+        "required": ["min"],
+        "additionalProperties": False,
+    }
+    return Kind(CONDITION_EXPECTED, read, _typed_condition, {"anyOf": [written, table]})
 
 
 def _typed_condition(text: str) -> object:
@@ -100,7 +108,8 @@ def error_bound() -> Kind:
             raise refuse(f"must be {ERRORS_EXPECTED}")
         return share
 
-    return Kind(ERRORS_EXPECTED, read, typed_integer)
+    share = {"type": "string", "pattern": r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)\s*%\s*$"}
+    return Kind(ERRORS_EXPECTED, read, typed_integer, {"anyOf": [{"type": "integer", "minimum": 0}, share]})
 
 
 def _share(text: str) -> float | None:

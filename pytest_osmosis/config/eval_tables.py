@@ -41,7 +41,10 @@ COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
 
 def _folder_name() -> Kind:
     expects = "the name of one folder under rollouts/, not a path"
-    return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
+    pattern = r"^(?!\s*\.{0,2}\s*$)[^/\\\u0000]+$"
+    return string(
+        expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value), pattern
+    )
 
 
 def _reference(what: str) -> Kind:
@@ -49,7 +52,8 @@ def _reference(what: str) -> Kind:
         module, colon, attribute = value.partition(":")
         return bool(colon) and all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
 
-    return string(f'"module:{what}"', fits)
+    name = r"[^\W\d]\w*"
+    return string(f'"module:{what}"', fits, rf"^{name}(\.{name})*:{name}(\.{name})*$")
 
 
 def _agent() -> Kind:
@@ -62,7 +66,7 @@ def _agent() -> Kind:
         except Unfit:
             raise refuse(f"must be {expects}") from None
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"anyOf": [{"const": "chat"}, reference.schema]})
 
 
 def _url() -> Kind:
@@ -80,7 +84,10 @@ def _url() -> Kind:
             and " " not in value
         )
 
-    return string("an http:// or https:// URL with a host", fits)
+    host = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
+    port = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5]))))"
+    pattern = rf"^[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\s]*@)?{host}(:{port}?)?([/?#]\S*)?$"
+    return string("an http:// or https:// URL with a host", fits, pattern)
 
 
 def _header_value() -> Kind:
@@ -93,11 +100,12 @@ def _header_value() -> Kind:
             raise refuse(f"must be {expects}", got="one with a line break or a NUL")
         return value
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"type": "string", "not": {"pattern": r"[\r\n\u0000]"}})
 
 
 def _headers() -> Kind:
-    token = string("an HTTP header name", lambda value: bool(re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value)))
+    pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+    token = string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)), f"^{pattern}$")
     return table_of("a table of header names to strings", token, _header_value())
 
 
@@ -110,7 +118,8 @@ def _stop() -> Kind:
             raise refuse(f"must be {expects}")
         return tuple(items)
 
-    return Kind(expects, read, typed_array)
+    one = {"type": "string", "minLength": 1}
+    return Kind(expects, read, typed_array, {"anyOf": [one, {"type": "array", "items": one}]})
 
 
 def _extra_body() -> Kind:
@@ -130,7 +139,8 @@ def _extra_body() -> Kind:
             raise Unfit(faults)
         return value
 
-    return Kind(expects, read, typed_toml)
+    schema = {"type": "object", "propertyNames": {"not": {"enum": list(RESERVED_BODY_KEYS)}}}
+    return Kind(expects, read, typed_toml, schema)
 
 
 def _is_json(value: object) -> bool:
@@ -150,7 +160,7 @@ def _env_name() -> Kind:
             raise refuse(f"must match {expects}")
         return str(value)
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"pattern": rf"^(?!{RESERVED_ENV_PREFIX}){pattern.pattern}$"})
 
 
 EXPERIMENT = Table(
@@ -166,13 +176,14 @@ EXPERIMENT = Table(
             string(
                 "a commit SHA of 7 to 40 hexadecimal digits",
                 lambda value: bool(re.fullmatch("[0-9a-fA-F]{7,40}", value)),
+                "^[0-9a-fA-F]{7,40}$",
             ),
             "Commit whose code is evaluated; excludes branch.",
             supported=False,
         ),
         Field(
             "branch",
-            string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value))),
+            string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value)), r"^\S+$"),
             "Branch whose code is evaluated; excludes commit_sha.",
             supported=False,
         ),
@@ -194,13 +205,13 @@ EVALUATION = Table(
         Field("pass_threshold", number(), "The score from which on a run passes.", default=1.0),
         Field(
             "agent_workflow_timeout_s",
-            number(" above 0", lambda value: value > 0),
+            number(" above 0", lambda value: value > 0, exclusiveMinimum=0),
             "Seconds for the rollout of one run, queue time not counted.",
             default=450.0,
         ),
         Field(
             "grader_timeout_s",
-            number(" above 0", lambda value: value > 0),
+            number(" above 0", lambda value: value > 0, exclusiveMinimum=0),
             "Seconds for scoring one run, queue time not counted.",
             default=150.0,
         ),
@@ -218,7 +229,7 @@ ENV = Table(
     "Environment variables of the evaluated code that are no secrets.",
     entries=Entries(
         _env_name(),
-        string("a string without NUL", lambda value: "\0" not in value),
+        string("a string without NUL", lambda value: "\0" not in value, r"^[^\u0000]*$"),
         "Variable name to value.",
     ),
 )
@@ -249,7 +260,7 @@ MODEL = Table(
         ),
         Field(
             "client",
-            choice("auto", "openai", later=("anthropic", "light", "litellm")),
+            choice("auto", "openai", "anthropic", "light", "litellm"),
             "Which client talks to the server.",
             default="auto",
         ),
@@ -257,7 +268,7 @@ MODEL = Table(
         Field("max_retries", integer(0), "Retries of one request.", default=4),
         Field(
             "timeout_s",
-            number(" above 0", lambda value: value > 0),
+            number(" above 0", lambda value: value > 0, exclusiveMinimum=0),
             "Seconds for one request.",
             default=120.0,
         ),
@@ -268,8 +279,12 @@ SAMPLING = Table(
     "sampling",
     "What is sent with every request beside messages and tools.",
     (
-        Field("temperature", number(" of at least 0", lambda value: value >= 0), "Sampling temperature."),
-        Field("top_p", number(" above 0 and at most 1", lambda value: 0 < value <= 1), "Nucleus sampling."),
+        Field("temperature", number(" of at least 0", lambda value: value >= 0, minimum=0), "Sampling temperature."),
+        Field(
+            "top_p",
+            number(" above 0 and at most 1", lambda value: 0 < value <= 1, exclusiveMinimum=0, maximum=1),
+            "Nucleus sampling.",
+        ),
         Field("max_tokens", integer(1), "Longest answer."),
         Field("seed", integer(), "Base from which each run's own seed is made."),
         Field("stop", _stop(), "Where an answer ends."),

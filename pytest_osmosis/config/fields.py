@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pytest_osmosis.config.kinds import Kind
+from pytest_osmosis.config.kinds import Kind, faults_of
 
 NOT_SUPPORTED = "not supported yet; leave it out"
 
@@ -31,6 +31,13 @@ class Field:
     supported: bool = True
     override: Kind | None = None
     private: bool = False
+
+    @property
+    def default_written(self) -> object:
+        """The default as it would stand in a file, None where there is none: a share of 0.1 is written "10%"."""
+        if isinstance(self.default, float) and faults_of(self.kind, self.default):
+            return f"{self.default:.0%}"
+        return self.default
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -54,12 +54,14 @@ def _as_typed(text: str) -> object:
 class Kind:
     """A kind of value: `expects` completes "must be ...", `read` returns the value as kept or raises `Unfit`.
 
-    `typed` turns what was typed on a command line into the TOML value it stands for, or leaves it as it is.
+    `typed` turns what was typed on a command line into the TOML value it stands for, or leaves it as it is. `schema`
+    is the JSON Schema of such values, for editors.
     """
 
     expects: str
     read: Callable[[Any], Any]
     typed: Callable[[str], object] = _as_typed
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 def toml(value: object) -> str:
@@ -153,7 +155,8 @@ def integer(minimum: int | None = None) -> Kind:
             raise refuse(f"must be {expects}")
         return value
 
-    return Kind(expects, read, typed_integer)
+    schema = {"type": "integer"} if minimum is None else {"type": "integer", "minimum": minimum}
+    return Kind(expects, read, typed_integer, schema)
 
 
 def integer_or_all(minimum: int) -> Kind:
@@ -169,11 +172,14 @@ def integer_or_all(minimum: int) -> Kind:
         except Unfit:
             raise refuse(f"must be {expects}") from None
 
-    return Kind(expects, read, typed_integer)
+    return Kind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": "all"}]})
 
 
-def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True) -> Kind:
-    """A finite number that `fits`, kept as a float; `bounds` says in words which ones do. A bool is none."""
+def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> Kind:
+    """A finite number that `fits`, kept as a float. A bool is none.
+
+    `bounds` says in words which ones do, `limits` in those of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
+    """
     expects = f"a finite number{bounds}"
 
     def read(value: Any) -> float:
@@ -187,23 +193,24 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True) -> 
             raise refuse(f"must be {expects}")
         return result
 
-    return Kind(expects, read, _typed_number)
+    return Kind(expects, read, _typed_number, {"type": "number", **limits})
 
 
-def string(expects: str, fits: Callable[[str], bool]) -> Kind:
-    """A string that `fits`, as `expects` says in words."""
+def string(expects: str, fits: Callable[[str], bool], pattern: str) -> Kind:
+    """A string that `fits`, as `expects` says in words and `pattern` as a regular expression of JSON Schema."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
             raise refuse(f"must be {expects}")
         return value
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"type": "string", "pattern": pattern})
 
 
 def text() -> Kind:
     """A string that is not blank. A NUL, which neither a path nor the environment can hold, is refused."""
-    return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
+    fits = r"^[^\u0000]*[^\s\u0000][^\u0000]*$"
+    return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value, fits)
 
 
 def name_shown(value: object) -> str:
@@ -221,21 +228,19 @@ def name(pattern: str, expects: str) -> Kind:
             raise refuse(f"must be {expects}", got=name_shown(value))
         return value
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"type": "string", "pattern": f"^{pattern}$"})
 
 
-def choice(*valid: str, later: tuple[str, ...] = ()) -> Kind:
-    """One of `valid`; those of `later` are known, and refused as not supported yet."""
+def choice(*valid: str) -> Kind:
+    """One of `valid`."""
     expects = f"one of {quoted_list(valid)}"
 
     def read(value: Any) -> str:
-        if isinstance(value, str) and value in later:
-            raise refuse(f"{toml(value)} is not supported yet (valid: {quoted_list(valid)})", got="")
         if not isinstance(value, str) or value not in valid:
             raise refuse(f"must be {expects}")
         return value
 
-    return Kind(expects, read)
+    return Kind(expects, read, schema={"enum": list(valid)})
 
 
 def array_of(item: Kind, plural: str, unique: bool = True) -> Kind:
@@ -253,7 +258,7 @@ def array_of(item: Kind, plural: str, unique: bool = True) -> Kind:
             raise Unfit(faults)
         return tuple(map(item.read, value))
 
-    return Kind(expects, read, typed_array)
+    return Kind(expects, read, typed_array, {"type": "array", "items": item.schema, "uniqueItems": unique})
 
 
 def table_of(expects: str, key: Kind, item: Kind) -> Kind:
@@ -267,7 +272,8 @@ def table_of(expects: str, key: Kind, item: Kind) -> Kind:
             raise Unfit(faults)
         return MappingProxyType({name: item.read(one) for name, one in value.items()})
 
-    return Kind(expects, read, typed_toml)
+    schema = {"type": "object", "propertyNames": key.schema, "additionalProperties": item.schema}
+    return Kind(expects, read, typed_toml, schema)
 
 
 def entry_faults(key: Kind, item: Kind, name: str, value: object) -> list[Fault]:

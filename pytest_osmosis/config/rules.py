@@ -13,7 +13,7 @@ from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.workspace import absolute, inside, is_file, is_folder, shown
 
-DATASET_SUFFIXES = (".jsonl", ".json", ".csv")
+DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 GRADER_SCORE = "reward"
 _MOST_LISTED = 10
 
@@ -110,10 +110,7 @@ def _data_file(draft: Draft, workspace: Path) -> None:
     if file is None:
         draft.fail("data", "path", f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
         return
-    suffix = file.suffix.lower()
-    if suffix == ".parquet":
-        draft.fail("data", "path", f".parquet is not supported yet (valid: {', '.join(DATASET_SUFFIXES)})")
-    elif suffix not in DATASET_SUFFIXES:
+    if file.suffix.lower() not in DATASET_SUFFIXES:
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
     elif not is_file(file):
         draft.fail("data", "path", f"must be an existing file, got {toml(path)} (looked for {shown(file)})")

@@ -23,7 +23,8 @@ def rows() -> Kind:
             raise refuse(f"must be {ROWS_EXPECTED}, as a string")
         return "all" if value.strip() == "all" else merged(_range(part.strip()) for part in value.split(","))
 
-    return Kind(ROWS_EXPECTED, read)
+    part = r"\s*[0-9]{1,18}(\s*-\s*[0-9]{1,18})?\s*"
+    return Kind(ROWS_EXPECTED, read, schema={"type": "string", "pattern": rf"^(\s*all\s*|{part}(,{part})*)$"})
 
 
 def _range(part: str) -> tuple[int, int]:

@@ -53,7 +53,7 @@ class ModelTable:
 
     base_url: str | None = None
     api_key_env: str | None = None
-    client: Literal["auto", "openai"] = "auto"
+    client: Literal["auto", "openai", "anthropic", "light", "litellm"] = "auto"
     headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     max_retries: int = 4
     timeout_s: float = 120.0

@@ -13,11 +13,12 @@ _ALIASES = {"label": "ground_truth"}
 
 
 class BadRow(Exception):
-    """A row, or a header, that does not fit: one text for each fault."""
+    """A row, or a header, that does not fit: one text for each fault; `line` where it is not the row's first."""
 
-    def __init__(self, *faults: str) -> None:
+    def __init__(self, *faults: str, line: int | None = None) -> None:
         super().__init__("; ".join(faults))
         self.faults = faults
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)

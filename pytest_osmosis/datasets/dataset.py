@@ -8,19 +8,22 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.config.tables import EMPTY
-from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
-from pytest_osmosis.datasets.extents import Extent, Extents, Unscannable, scan_csv, scan_json, scan_jsonl
+from pytest_osmosis.datasets.columns import BadRow, Columns, fold
+from pytest_osmosis.datasets.extents import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.datasets.location import need_readable
+from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
-from pytest_osmosis.datasets.rows import Row, make_row, missing_prompt
+from pytest_osmosis.datasets.rows import Row, check_header, make_row
+from pytest_osmosis.datasets.sources import Source, TextSource, text_at
+from pytest_osmosis.datasets.warnings import notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 
 _MOST_PROBLEMS = 20
@@ -35,18 +38,20 @@ class _Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows of one file. Its methods may be called from any thread."""
+    """The rows of one file. Its methods may be called from any thread.
+
+    `text_cells` says that a chat in the messages column comes as JSON text.
+    """
 
     path: Path
     display: str
     columns: Columns
-    extents: Extents
-    parse: Callable[[str], dict[str, Any]]
+    source: Source
     text_cells: bool
     stamp: _Stamp
 
     def __len__(self) -> int:
-        return len(self.extents)
+        return len(self.source)
 
     def row(self, row_index: int) -> Row:
         """The row at that absolute position.
@@ -57,8 +62,9 @@ class Dataset:
             return self.read(file, row_index)
 
     def line(self, row_index: int) -> int:
-        """The 1-based line that the row starts on."""
-        return self._extent(row_index).line
+        """The 1-based line that the row starts on; Parquet has no lines, there it is the row's number from 1."""
+        self._need(row_index)
+        return self.source.line(row_index)
 
     def digest(self) -> str:
         """The SHA-256 of the file, in hex."""
@@ -75,29 +81,25 @@ class Dataset:
 
     def read(self, file: BufferedReader, row_index: int) -> Row:
         """As `row`, from a file that is open already."""
-        extent = self._extent(row_index)
+        line = self.line(row_index)
         try:
-            text = _text(file, extent)
-            raw = self.parse(text)
-            return make_row(row_index, extent.line, raw, self.columns, text_cells=self.text_cells)
-        except _NotUtf8 as error:
-            raise DatasetError([Problem(f"{self.display}:{error.line}", f"row {row_index}: {error}")]) from error
+            raw = self.source.record(file, row_index)
+            return make_row(row_index, line, raw, self.columns, text_cells=self.text_cells)
         except BadRow as error:
-            where = f"{self.display}:{extent.line}"
+            where = f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
 
-    def _extent(self, row_index: int) -> Extent:
+    def _need(self, row_index: int) -> None:
         if not 0 <= row_index < len(self):
             raise IndexError(f"row {row_index} of {len(self)}")
-        return self.extents[row_index]
 
 
 def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None) -> Dataset:
-    """The dataset in a .jsonl, .json or .csv file, indexed in one pass; `columns` maps our names to its own.
+    """The dataset in a .jsonl, .json, .csv or .parquet file, indexed; `columns` maps our names to its own.
 
-    `display` is what problems call the file. Raises DatasetError where it cannot be read or holds no rows,
-    where its rows cannot be told apart, and where a CSV header has no prompt or a column twice. The rows
-    themselves are not checked.
+    Text is indexed in one pass, Parquet by its footer. `display` is what problems call the file. Raises DatasetError
+    where it cannot be read or holds no rows, where its rows cannot be told apart, and where a CSV header or a Parquet
+    schema has no prompt or a column twice. The rows themselves are not checked.
     """
     display = display or str(path)
     need_readable(path, display)
@@ -105,33 +107,45 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
     with _open(path, display) as file:
         stamp = _stamp(file)  # before the pass, so that a change during it shows too
         try:
-            extents, parse = _indexed(file, path.suffix.lower(), known, display)
+            source, text_cells = _indexed(file, path.suffix.lower(), known, display)
         except Unscannable as error:
-            raise DatasetError([Problem(f"{display}:{error.line}", error.text)]) from error
-    if not len(extents):
+            where = display if error.line is None else f"{display}:{error.line}"
+            raise DatasetError([Problem(where, error.text)]) from error
+    if not len(source):
         raise DatasetError([Problem(display, "holds no rows; it needs at least one")])
-    text_cells = path.suffix.lower() == ".csv"
-    return Dataset(path, display, known, extents, parse, text_cells, stamp)
+    return Dataset(path, display, known, source, text_cells, stamp)
 
 
-def check_rows(dataset: Dataset, selected: Iterable[int]) -> None:
-    """Reads every selected row. Raises DatasetError with all problems, of which the first 20 are listed."""
+def check_rows(dataset: Dataset, selected: Iterable[int]) -> tuple[str, ...]:
+    """Reads every selected row. Gives what to warn of in rows that are all right, a line each (`warnings.notes_of`).
+
+    Raises DatasetError with all problems, of which the first 20 are listed.
+    """
     listed: list[Problem] = []
     n_problems = 0
     unseen = set(dataset.columns.mapped)
-    with dataset.open() as file:
+
+    def right_rows(file: BufferedReader) -> Iterator[Row]:
+        nonlocal n_problems, unseen
         for row_index in selected:
             try:
-                unseen -= dataset.read(file, row_index).record.keys()
+                row = dataset.read(file, row_index)
             except DatasetError as error:
                 n_problems += len(error.problems)
-                listed += error.problems[: _MOST_PROBLEMS - len(listed)]
+                listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
+            else:
+                unseen -= row.record.keys()
+                yield row
+
+    with dataset.open() as file:
+        notes = notes_of(right_rows(file))
     if n_problems > len(listed):
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
         listed = [_never_there(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
     if listed:
         raise DatasetError(listed)
+    return notes
 
 
 def _never_there(dataset: Dataset, ours: str) -> Problem:
@@ -149,57 +163,39 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
 
 
 class _Indexed(NamedTuple):
-    extents: Extents
-    parse: Callable[[str], dict[str, Any]]
+    source: Source
+    text_cells: bool
 
 
 def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) -> _Indexed:
     if suffix == ".jsonl":
-        return _Indexed(scan_jsonl(file), parse_object)
+        return _Indexed(TextSource(scan_jsonl(file), parse_object), text_cells=False)
     if suffix == ".json":
-        return _Indexed(scan_json(file), parse_object)
+        return _Indexed(TextSource(scan_json(file), parse_object), text_cells=False)
+    if suffix == ".parquet":
+        return _parquet(file, columns, display)
     header, rows = scan_csv(file)
     names = _header(file, header, columns, display) if header else []
-    return _Indexed(rows, partial(parse_cells, names))
+    return _Indexed(TextSource(rows, partial(parse_cells, names)), text_cells=True)
+
+
+def _parquet(file: BufferedReader, columns: Columns, display: str) -> _Indexed:
+    source = scan_parquet(file)
+    try:
+        check_header(source.names, columns)
+        return _Indexed(*source.typed(columns.ours(source.names)))
+    except BadRow as error:
+        raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
 
 
 def _header(file: BufferedReader, extent: Extent, columns: Columns, display: str) -> list[str]:
     try:
-        names = parse_csv(_text(file, extent))
-        _check_header(names, columns)
-    except _NotUtf8 as error:
-        raise DatasetError([Problem(f"{display}:{error.line}", f"header: {error}")]) from error
+        names = parse_csv(text_at(file, extent))
+        check_header(names, columns)
     except BadRow as error:
-        where = f"{display}:{extent.line}"
+        where = f"{display}:{error.line or extent.line}"
         raise DatasetError(Problem(where, f"header: {fault}") for fault in error.faults) from error
     return names
-
-
-def _check_header(names: list[str], columns: Columns) -> None:
-    first: dict[str, str] = {}
-    pairs = [(first.setdefault(fold(name), name), name) for name in names]
-    twice = [same_column(earlier, name) for earlier, name in pairs if earlier is not name]
-    if twice:
-        raise BadRow(*twice)
-    ours = columns.ours(names)
-    if "user_prompt" not in ours and "messages" not in ours:
-        raise BadRow(missing_prompt(columns, names))
-
-
-class _NotUtf8(Exception):
-    def __init__(self, line: int, byte: int) -> None:
-        super().__init__(f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8")
-        self.line = line
-
-
-def _text(file: BufferedReader, extent: Extent) -> str:
-    file.seek(extent.start)
-    data = file.read(extent.end - extent.start)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = extent.line + data.count(b"\n", 0, error.start)
-        raise _NotUtf8(line, data[error.start]) from error
 
 
 def _open(path: Path, display: str) -> BufferedReader:

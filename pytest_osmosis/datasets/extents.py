@@ -52,9 +52,9 @@ class Extents:
 
 
 class Unscannable(Exception):
-    """The rows cannot be told apart from `line` on; `text` says why and what to do."""
+    """The rows cannot be told apart from `line` on (None: at all); `text` says why and what to do."""
 
-    def __init__(self, line: int, text: str) -> None:
+    def __init__(self, line: int | None, text: str) -> None:
         super().__init__(text)
         self.line = line
         self.text = text

@@ -10,8 +10,7 @@ from pathlib import Path
 from pytest_osmosis.errors import DatasetError, Problem
 
 FOLDERS = ("datasets", "data")
-READABLE = (".jsonl", ".json", ".csv")
-LATER = (".parquet",)
+READABLE = (".jsonl", ".json", ".csv", ".parquet")
 
 
 def locate(workspace: Path, name: str | None, path: str | None) -> Path:
@@ -30,8 +29,6 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
 def need_readable(path: Path, where: str) -> None:
     """Raises DatasetError unless the file's suffix is that of a format that can be read."""
     suffix = path.suffix.lower()
-    if suffix in LATER:
-        raise _error(where, f"{suffix} is not supported yet; convert it to {_one_of(READABLE)}")
     if suffix not in READABLE:
         got = f'got "{suffix}"' if suffix else "got none"
         raise _error(where, f"the suffix must be {_one_of(READABLE)}, {got}")
@@ -65,9 +62,9 @@ def _by_name(workspace: Path, name: str) -> Path:
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
     as_path = workspace / name
-    if as_path.suffix.lower() in READABLE + LATER and as_path.is_file():
+    if as_path.suffix.lower() in READABLE and as_path.is_file():
         return [as_path]
-    named = [workspace / folder / (name + suffix) for folder in FOLDERS for suffix in READABLE + LATER]
+    named = [workspace / folder / (name + suffix) for folder in FOLDERS for suffix in READABLE]
     return [path for path in named if path.is_file()]
 
 
@@ -81,8 +78,7 @@ def _what_lies_there(workspace: Path) -> str:
     folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
     if not folders:
         return "the workspace has neither datasets/ nor data/"
-    known = READABLE + LATER
-    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in known)
+    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in READABLE)
     if not files:
         return f"no dataset lies in {' or '.join(f'{folder.name}/' for folder in folders)}"
     shown = ", ".join(_short(workspace, path) for path in files[:10])

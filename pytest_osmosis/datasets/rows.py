@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_osmosis.datasets.columns import BadRow, Columns
+from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.parsing import parse_json, shown
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -47,6 +47,22 @@ def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
     there = ", ".join(shown(name) for name in names) or "none"
     fix = 'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
     return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {there}; {fix}'
+
+
+def check_header(names: Iterable[str], columns: Columns) -> None:
+    """Raises BadRow where the columns that all rows share lack a prompt, or hold a column twice."""
+    names = list(names)
+    first: dict[str, str] = {}
+    twice = []
+    for name in names:
+        if fold(name) in first:
+            twice.append(same_column(first[fold(name)], name))
+        first.setdefault(fold(name), name)
+    if twice:
+        raise BadRow(*twice)
+    ours = columns.ours(names)
+    if "user_prompt" not in ours and "messages" not in ours:
+        raise BadRow(missing_prompt(columns, names))
 
 
 def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pytest_osmosis.errors import ConfigError, ModelError
 from pytest_osmosis.models.base import ChatRequest, Model
-from pytest_osmosis.models.targets import ModelTarget, missing_key
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_key
 
 SECOND_TRY_AFTER_S = 0.5
 
@@ -14,19 +14,33 @@ SECOND_TRY_AFTER_S = 0.5
 def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) -> Model:
     """A client for `target`, with as many connections as may be in flight; `environ` holds its key.
 
-    Raises `ConfigError` when the variable that should hold the key is unset or empty.
+    Raises `ConfigError` when the variable that should hold the key is unset or empty, or LiteLLM is not installed.
     """
-    if target.provider == "demo":
-        from pytest_osmosis.models.arithmetic import ArithmeticModel
-
-        return ArithmeticModel()
-    problem = missing_key(target, environ, where="environment")
-    if problem is not None:
-        raise ConfigError([problem])
-    from pytest_osmosis.models.openai import OpenAIModel
-
+    problems = [missing_key(target, environ, where="environment"), missing_extra(target, where="environment")]
+    if any(problems):
+        raise ConfigError(filter(None, problems))
     api_key = None if target.api_key_env is None else environ[target.api_key_env].strip()
-    return OpenAIModel(target, api_key, max_in_flight=max_in_flight)
+    match target.client:
+        case "embedded":
+            from pytest_osmosis.models.arithmetic import ArithmeticModel
+
+            return ArithmeticModel()
+        case "openai":
+            from pytest_osmosis.models.openai import OpenAIModel
+
+            return OpenAIModel(target, api_key, max_in_flight=max_in_flight)
+        case "anthropic":
+            from pytest_osmosis.models.anthropic import AnthropicModel
+
+            return AnthropicModel(target, api_key, max_in_flight=max_in_flight)
+        case "light":
+            from pytest_osmosis.models.light import LightModel
+
+            return LightModel(target, api_key, max_in_flight=max_in_flight)
+        case "litellm":
+            from pytest_osmosis.models.litellm import LiteLLMModel
+
+            return LiteLLMModel(target, api_key)
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:

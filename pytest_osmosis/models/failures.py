@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import aiohttp
-import httpx2
+from aiohttp.http_exceptions import ContentEncodingError
 
 from pytest_osmosis.errors import ModelError
 
@@ -27,17 +28,19 @@ MAX_BODY = 200
 SHORTEST_SECRET = 8
 REDACTED = "[redacted]"
 
+EXHAUSTED = ("exceeded your current quota", "credit balance is too low")
+"""How servers say, whatever the status, that the account has nothing left."""
 RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
+    aiohttp.ClientHttpProxyError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.NonHttpUrlClientError,
     aiohttp.InvalidUrlClientError,
-    httpx2.ConnectError,
-    httpx2.ProxyError,
-    httpx2.UnsupportedProtocol,
 )
-TIMEOUTS = (aiohttp.SocketTimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout)
+HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
+HTTP_TIMEOUTS = ("ReadTimeout", "WriteTimeout", "PoolTimeout")
+"""The like of it by httpx2, and by httpx where an older client stands on that: names, as httpx may not be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Failures:
         told = f": {self._shown(said.message, MAX_MESSAGE)}" if said.message else ""
         if 300 <= status < 400:
             return self._redirect(status, message, headers.get("location", ""))
-        if status == 401 or status == 402 or (status in (403, 429) and said.quota_exhausted):
+        if status in (401, 402) or (status in (400, 403, 429) and said.quota_exhausted):
             return ModelError(message + told, status=status, systemic="always")
         if status in (403, 404):
             return ModelError(f"{message} at {self.base_url}{told}", status=status, systemic="until_success")
@@ -68,13 +71,15 @@ class Failures:
         causes = _causes(error)
         cause = causes[-1]
         reason = self._shown(str(cause) or type(cause).__name__, MAX_MESSAGE)
-        if any(isinstance(each, UNREACHABLE) for each in causes):
+        # Transports differ in what they make of aiohttp's errors, so those decide where there are any.
+        judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
+        if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
-        if any(isinstance(each, TIMEOUTS) for each in causes):
+        if any(isinstance(each, (aiohttp.SocketTimeoutError, *_http(*HTTP_TIMEOUTS))) for each in judged):
             return ModelError(f"no answer from {self.base_url} in time: {reason}", retryable=True)
-        if any(isinstance(each, httpx2.DecodingError) for each in causes):
+        if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
-        if any(isinstance(each, (httpx2.RequestError, aiohttp.ClientError, OSError)) for each in causes):
+        if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
             return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
@@ -173,7 +178,7 @@ def _said(body: str) -> _Said:
     error = data.get("error") or data.get("detail") or data if isinstance(data, dict) else data
     message = _text_of_error(error)
     codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
-    exhausted = "insufficient_quota" in codes or "exceeded your current quota" in message.lower()
+    exhausted = "insufficient_quota" in codes or any(text in message.lower() for text in EXHAUSTED)
     return _Said(message, exhausted)
 
 
@@ -189,6 +194,12 @@ def _status_text(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
+
+
+def _http(*names: str) -> tuple[type[BaseException], ...]:
+    """The exceptions of these names, of httpx2 and of httpx, where loaded."""
+    modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
+    return tuple(getattr(module, name) for module in modules for name in names)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -7,64 +7,41 @@ pipe, stand in a journal or be printed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Client, MaxTokensKey, Service, service_at
 
-Provider = Literal["demo", "openai", "server"]
-MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
-
-OPENAI_URL = "https://api.openai.com/v1"
-OPENAI_HOST = "api.openai.com"
 DEMO_MODELS = ("arithmetic",)
-PROVIDERS = ("demo", "openai")
-LATER_PROVIDERS = (
-    "anthropic",
-    "azure",
-    "bedrock",
-    "cerebras",
-    "cohere",
-    "deepseek",
-    "fireworks_ai",
-    "gemini",
-    "groq",
-    "huggingface",
-    "litellm",
-    "lm_studio",
-    "mistral",
-    "ollama",
-    "openrouter",
-    "perplexity",
-    "sglang",
-    "together_ai",
-    "vertex_ai",
-    "vllm",
-    "xai",
-)
+KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
+SERVER_CLIENTS: tuple[Client, ...] = ("light", "openai", "anthropic", "litellm")
+"""Who can talk to a server that a base_url names, the one of "auto" first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTarget:
     """One model at one place.
 
-    `model` is the name as it is sent, `base_url` None for the embedded model alone. `api_key_env` names the
-    variable that holds the key; None means that no key is sent. `max_tokens_key` is what the server calls the
-    bound on an answer.
+    `provider` is a prefix of `providers`, "demo", "litellm", or "server" where a base_url was given. `model` is the
+    name as it is sent, `base_url` None for the embedded model and where LiteLLM knows the address. `api_key_env`
+    names the variable that holds the key; None means that no key is sent. `max_tokens_key` is what the server calls
+    the bound on an answer, `seed_key` what it calls a seed, None where it takes none.
     """
 
-    provider: Provider
+    provider: str
     model: str
     base_url: str | None = None
     api_key_env: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 120.0
     max_retries: int = 4
-    client: Literal["auto", "openai"] = "auto"
+    client: Client = "light"
     max_tokens_key: MaxTokensKey = "max_tokens"
+    seed_key: str | None = "seed"
 
     @property
     def describe(self) -> str:
@@ -75,10 +52,15 @@ class ModelTarget:
         """
         if self.provider == "demo":
             return f"demo/{self.model} (embedded)"
+        address = f" at {self.base_url}" if self.base_url is not None else ""
+        if self.client == "litellm":
+            return f"{self.model}{address} through LiteLLM"
         if self.provider == "server":
-            return f"{self.model} at {self.base_url}"
-        moved = "" if self.base_url == OPENAI_URL else f" at {self.base_url} (OPENAI_BASE_URL)"
-        return f"openai/{self.model}{moved}"
+            return f"{self.model}{address}"
+        service = SERVICES[self.provider]
+        if self.base_url != service.base_url:
+            return f"{self.provider}/{self.model}{address} ({service.url_env})"
+        return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """Every field, as plain JSON."""
@@ -92,6 +74,7 @@ class ModelTarget:
             "max_retries": self.max_retries,
             "client": self.client,
             "max_tokens_key": self.max_tokens_key,
+            "seed_key": self.seed_key,
         }
 
     @classmethod
@@ -103,23 +86,21 @@ class ModelTarget:
 def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, where: str) -> ModelTarget:
     """The target that a config's model_path and `[model]` mean.
 
-    Whether its key is set is another question: `missing_key`. Raises `ConfigError` at `where` for an unknown
-    or not yet supported provider and for an address that is none.
+    Whether it can be used is another question: `missing_key`, `missing_extra`. Raises `ConfigError` at `where` for
+    an unknown provider, an address that is none, and a client that does not speak the provider's API.
     """
+    prefix, slash, name = model_path.partition("/")
     if table.base_url is not None:
         _check_url(table.base_url, "[model] base_url", where)
-        return _target("server", model_path, table, base_url=table.base_url, api_key_env=table.api_key_env)
-    prefix, slash, name = model_path.partition("/")
+        return _at_address(model_path, table, table.base_url)
     if prefix == "demo" and name in DEMO_MODELS:
-        return _target("demo", name, table)
-    if prefix == "openai" and name:
-        return _target(
-            "openai",
-            name,
-            table,
-            base_url=_openai_url(environ, where),
-            api_key_env=table.api_key_env or "OPENAI_API_KEY",
-        )
+        return _target("demo", name, table, client="embedded")
+    if name and prefix in SERVICES:
+        return _at_service(prefix, name, table, environ, where)
+    if name and prefix in LITELLM_PREFIXES:
+        return _through_litellm(model_path, table, where)
+    if prefix == "litellm" and "/" in name:
+        return _through_litellm(name, table, where)
     raise ConfigError([Problem(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")])
 
 
@@ -137,14 +118,71 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
     )
 
 
+def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
+    """What to tell the user when the target goes through LiteLLM and that is not installed, else None."""
+    import importlib.util
+
+    if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
+        return None
+    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
+
+
+def _at_address(model: str, table: ModelTable, base_url: str) -> ModelTarget:
+    """A server that the config names: the name is sent as written, and no key but the one that is named."""
+    service = service_at(base_url)
+    client = service.client if service is not None else SERVER_CLIENTS[0]
+    return _target(
+        "server",
+        model,
+        table,
+        client=client if table.client == "auto" else table.client,
+        base_url=base_url,
+        api_key_env=table.api_key_env,
+    )
+
+
+def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str, str], where: str) -> ModelTarget:
+    service = SERVICES[prefix]
+    client = _client_for(table, service.clients, f"{prefix}/{name}", where)
+    base_url = _address(service, environ, where)
+    litellm = client == "litellm"
+    return _target(
+        prefix,
+        f"{prefix}/{name}" if litellm else name,
+        table,
+        client=client,
+        base_url=None if litellm and base_url == service.base_url else base_url,
+        api_key_env=table.api_key_env or service.api_key_env,
+    )
+
+
+def _through_litellm(model: str, table: ModelTable, where: str) -> ModelTarget:
+    client = _client_for(table, ("litellm",), model, where)
+    return _target("litellm", model, table, client=client, api_key_env=table.api_key_env)
+
+
+def _client_for(table: ModelTable, clients: tuple[Client, ...], model: str, where: str) -> Client:
+    """The chosen client, the first of these under "auto". Raises `ConfigError` for one that is none of them."""
+    if table.client == "auto":
+        return clients[0]
+    if table.client not in clients:
+        valid = ", ".join(f'"{client}"' for client in ("auto", *clients))
+        text = f'[model] client: "{table.client}" does not speak the API of {model}; valid: {valid}'
+        raise ConfigError([Problem(where, text)])
+    return table.client
+
+
 def _target(
-    provider: Provider,
+    provider: str,
     model: str,
     table: ModelTable,
     *,
+    client: Client,
     base_url: str | None = None,
     api_key_env: str | None = None,
 ) -> ModelTarget:
+    service = service_at(base_url) if base_url is not None else None
+    service = service or Service(base_url or "")
     return ModelTarget(
         provider=provider,
         model=model,
@@ -153,22 +191,18 @@ def _target(
         headers=table.headers,
         timeout_s=table.timeout_s,
         max_retries=table.max_retries,
-        client=table.client,
-        max_tokens_key="max_completion_tokens" if _is_openai(base_url) else "max_tokens",
+        client=client,
+        max_tokens_key=service.max_tokens_key,
+        seed_key=service.seed_key,
     )
 
 
-def _is_openai(base_url: str | None) -> bool:
-    """Whether this is OpenAI's own service, regional hosts (eu.api.openai.com) included."""
-    host = urlsplit(base_url or "").hostname or ""
-    return host == OPENAI_HOST or host.endswith(f".{OPENAI_HOST}")
-
-
-def _openai_url(environ: Mapping[str, str], where: str) -> str:
-    moved = environ.get("OPENAI_BASE_URL", "").strip()
+def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
+    """Where the service is, or where its variable moves it."""
+    moved = environ.get(service.url_env, "").strip() if service.url_env is not None else ""
     if moved:
-        _check_url(moved, "environment variable OPENAI_BASE_URL", where)
-    return moved or OPENAI_URL
+        _check_url(moved, f"environment variable {service.url_env}", where)
+    return moved or service.base_url
 
 
 def _check_url(url: str, name: str, where: str) -> None:
@@ -193,23 +227,24 @@ def _url_problem(url: str) -> str | None:
 
 def _refusal(prefix: str, slash: str, name: str) -> str:
     """Why no target can be made of this model_path, and what would make one."""
-    if slash and prefix in LATER_PROVIDERS:
-        example = f' ("{name}")' if name else ""
-        return (
-            f'provider "{prefix}": not supported yet; set [model] base_url to its OpenAI-compatible address, '
-            f"api_key_env to the variable that holds its key, and write the model's name as that server "
-            f"knows it{example}"
-        )
-    if slash and prefix in PROVIDERS:
-        models = ", ".join(f"demo/{model}" for model in DEMO_MODELS) if prefix == "demo" else "openai/<model>"
+    if slash and prefix in KNOWN:
         hint = _did_you_mean(prefix, name)
-        return f'"{prefix}/{name}" is no model of provider "{prefix}", which has {models}{hint}'
+        return f'"{prefix}/{name}" is no model of provider "{prefix}", which has {_models_of(prefix)}{hint}'
     what = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
     return (
-        f"{what}; known: {', '.join(f'{known}/' for known in PROVIDERS)} "
-        f"(not supported yet: {', '.join(f'{later}/' for later in LATER_PROVIDERS)}), "
-        f"and any name with [model] base_url{_did_you_mean(prefix, name)}"
+        f"{what}; known: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} and "
+        f"litellm/<provider>/<model>; and any name with [model] base_url{_did_you_mean(prefix, name)}"
     )
+
+
+def _models_of(prefix: str) -> str:
+    if prefix == "demo":
+        return ", ".join(f"demo/{model}" for model in DEMO_MODELS)
+    return "litellm/<provider>/<model>" if prefix == "litellm" else f"{prefix}/<model>"
+
+
+def _slashed(prefixes: Iterable[str]) -> str:
+    return ", ".join(f"{prefix}/" for prefix in prefixes)
 
 
 def _did_you_mean(prefix: str, name: str) -> str:
@@ -217,9 +252,9 @@ def _did_you_mean(prefix: str, name: str) -> str:
 
     if not name:
         guess = f"demo/{prefix}" if prefix in DEMO_MODELS else f"openai/{prefix}"
-        return f'; did you mean "{guess}"?' if prefix not in PROVIDERS else ""
-    providers = get_close_matches(prefix.lower(), (*PROVIDERS, *LATER_PROVIDERS), n=1)
+        return f'; did you mean "{guess}"?' if prefix not in KNOWN else ""
+    providers = get_close_matches(prefix.lower(), KNOWN, n=1)
     if providers == ["demo"]:
         models = get_close_matches(name.lower(), DEMO_MODELS, n=1)
         return f'; did you mean "demo/{models[0]}"?' if models else ""
-    return f'; did you mean "{providers[0]}/{name}"?' if providers else ""
+    return f'; did you mean "{providers[0]}/{name}"?' if providers and providers[0] != prefix else ""

@@ -48,7 +48,7 @@ def _header(prepared: Prepared) -> Iterator[str]:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
     if config.overridden:
         yield f"  overridden: {', '.join(config.overridden)}"
-    for note in config.notes:
+    for note in (*config.notes, *prepared.notes):
         yield f"  note: {note}"
     for name in prepared.short_secrets:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"

@@ -39,7 +39,10 @@ LAYERS: dict[str, set[str]] = {
     "report": {"gates", "models", "outcomes", "records", "results", "stats", *WORDS},
     "evals": {*CORE, "engine", "gates", "host", "journal", "outcomes", "report", "results"},
     "plugin": {*CORE, "engine", "evals", "gates", "outcomes", "report", "results"},
-    "demo": {"errors", "models"},
+    "demo_messages": {"errors", "models"},
+    "demo": {"demo_messages", "errors", "models"},
+    "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", *WORDS},
+    "__main__": {"cli"},
     "": {"models", "rewards", "rollouts"},
 }
 """What each part may import beside itself. "" is the package's own `__init__`, which only type checkers see import."""

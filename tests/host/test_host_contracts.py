@@ -125,7 +125,7 @@ def test_a_named_workflow_class_gets_its_module_s_config(workspace: Workspace, s
     assert evaluated(workspace.config(server)).kinds() == ["passed"] * 2
 
 
-@pytest.mark.parametrize("name", ["types.py", "json.py", "calendar.py", "openai.py"])
+@pytest.mark.parametrize("name", ["types.py", "json.py", "calendar.py"])
 def test_an_entrypoint_named_like_a_module_of_others_does_not_take_its_place(workspace: Workspace, name: str) -> None:
     module = name.removesuffix(".py")
     check = f"import {module} as theirs\nassert 'rollouts' not in theirs.__file__, theirs\n"

@@ -30,7 +30,7 @@ def problem(workspace: Path, name: str | None = None, path: str | None = None) -
     return str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
 @pytest.mark.parametrize("folder", ["datasets", "data"])
 def test_name_stands_for_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
     file = put(workspace / folder / f"sums{suffix}")
@@ -150,15 +150,8 @@ def test_workspace_reached_by_a_symlink_is_inside_itself(workspace: Path) -> Non
     assert locate(link, "sums", None) == link / "data" / "sums.jsonl"
 
 
-def test_parquet_is_not_supported_yet(workspace: Path) -> None:
-    put(workspace / "data" / "sums.parquet")
-    assert problem(workspace, "sums") == (
-        "data/sums.parquet: .parquet is not supported yet; convert it to .jsonl, .json or .csv"
-    )
-
-
 def test_path_must_have_a_known_suffix(workspace: Path) -> None:
     put(workspace / "data" / "sums.txt")
     assert problem(workspace, path="data/sums.txt") == (
-        'data/sums.txt: the suffix must be .jsonl, .json or .csv, got ".txt"'
+        'data/sums.txt: the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"'
     )

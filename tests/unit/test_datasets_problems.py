@@ -361,9 +361,8 @@ def test_dataset_without_rows_is_refused(problem: Problems, name: str, text: str
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("x.parquet", "data/x.parquet: .parquet is not supported yet; convert it to .jsonl, .json or .csv"),
-        ("x.txt", 'data/x.txt: the suffix must be .jsonl, .json or .csv, got ".txt"'),
-        ("x", "data/x: the suffix must be .jsonl, .json or .csv, got none"),
+        ("x.txt", 'data/x.txt: the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"'),
+        ("x", "data/x: the suffix must be .jsonl, .json, .csv or .parquet, got none"),
     ],
 )
 def test_other_formats_are_refused(problem: Problems, name: str, expected: str) -> None:

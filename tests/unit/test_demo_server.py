@@ -1,4 +1,4 @@
-"""The demo server: OpenAI's shapes and errors over real HTTP, and the embedded model's answers."""
+"""The demo server: OpenAI's and Anthropic's shapes and errors over real HTTP, and the embedded model's answers."""
 
 from __future__ import annotations
 
@@ -188,6 +188,100 @@ async def test_an_answer_takes_at_least_the_latency() -> None:
         began = time.monotonic()
         await client.post(CHAT, json=body())
         assert time.monotonic() - began >= 0.05
+
+
+# -- Messages ---------------------------------------------------------------------------------------------
+
+MESSAGES = "/v1/messages"
+
+
+def messages_body(**fields: Any) -> dict[str, Any]:
+    return {**body(), "max_tokens": 100, **fields}
+
+
+async def test_an_answer_has_the_shape_of_anthropic() -> None:
+    async with served() as client:
+        response = await client.post(MESSAGES, json=messages_body())
+        message = await response.json()
+    assert response.status == 200
+    assert isinstance(message.pop("id"), str)
+    assert message == {
+        "type": "message",
+        "role": "assistant",
+        "model": "demo/arithmetic",
+        "content": [{"type": "text", "text": "17 * 23 = 391\n#### 391"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 5, "output_tokens": 7},
+    }
+
+
+async def test_a_tool_is_called_and_its_result_is_used() -> None:
+    function = MULTIPLY["function"]
+    tool = {"name": function["name"], "input_schema": function["parameters"]}
+    async with served() as client:
+        asked = await (await client.post(MESSAGES, json=messages_body(tools=[tool]))).json()
+        [call] = asked["content"]
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": [{"type": "text", "text": "391"}]}
+        turns = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        told = await (
+            await client.post(MESSAGES, json=messages_body(tools=[tool], messages=[*QUESTION, *turns]))
+        ).json()
+    assert (asked["stop_reason"], call["name"], call["input"]) == ("tool_use", "multiply", {"a": 17, "b": 23})
+    assert (told["stop_reason"], told["content"][0]["text"]) == ("end_turn", "17 * 23 = 391\n#### 391")
+
+
+@pytest.mark.parametrize("system", [None, "Be brief.", [{"type": "text", "text": "Be"}, {"type": "text", "text": "9"}]])
+async def test_a_seed_gets_the_same_answer_by_either_api(system: Any) -> None:
+    prompts = [{"role": "system", "content": text} for text in ([system] if isinstance(system, str) else ["Be", "9"])]
+    conversation = [*(prompts if system else []), *QUESTION]
+    more = {"system": system} if system else {}
+    texts: set[str] = set()
+    async with served() as client:
+        for seed in range(20):
+            chat = await (await client.post(CHAT, json=body(messages=conversation, seed=seed, accuracy=0.5))).json()
+            message = await (await client.post(MESSAGES, json=messages_body(seed=seed, accuracy=0.5, **more))).json()
+            assert message["content"][0]["text"] == chat["choices"][0]["message"]["content"]
+            texts.add(message["content"][0]["text"])
+    assert len(texts) > 1
+
+
+async def test_a_short_answer_ends_with_max_tokens() -> None:
+    async with served() as client:
+        message = await (await client.post(MESSAGES, json=messages_body(max_tokens=2))).json()
+    assert (message["stop_reason"], message["usage"]["output_tokens"]) == ("max_tokens", 2)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "kind", "text"),
+    [
+        (body(), 400, "invalid_request_error", "max_tokens: field required"),
+        (messages_body(messages="hello"), 400, "invalid_request_error", "messages must be a list"),
+        (messages_body(messages=[]), 400, "invalid_request_error", "messages must be a list"),
+        (messages_body(tools=["x"]), 400, "invalid_request_error", "tools must be a list"),
+        (messages_body(seed="x"), 400, "invalid_request_error", "seed must be an integer, got 'x'"),
+        (messages_body(accuracy=2), 400, "invalid_request_error", "accuracy must be a number from 0 to 1"),
+        (messages_body(stream=True), 400, "invalid_request_error", "streaming is not supported yet"),
+        (messages_body(model="claude"), 404, "not_found_error", "'claude' is not served here"),
+    ],
+)
+async def test_a_bad_request_is_an_error_in_the_shape_of_anthropic(
+    sent: dict[str, Any], status: int, kind: str, text: str
+) -> None:
+    async with served() as client:
+        response = await client.post(MESSAGES, json=sent)
+        answer = await response.json()
+    assert (response.status, answer["type"], answer["error"]["type"]) == (status, "error", kind)
+    assert text in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({}, 401), ({"X-Api-Key": "wrong"}, 401), ({"X-Api-Key": "right"}, 200), ({"Authorization": "Bearer right"}, 200)],
+)
+async def test_the_key_may_come_in_either_header(headers: dict[str, str], status: int) -> None:
+    async with served(api_key="right") as client:
+        assert (await client.post(MESSAGES, json=messages_body(), headers=headers)).status == status
 
 
 # -- the command ------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from pytest_osmosis.errors import ConfigError
 
 Problems = Callable[..., list[str]]
 
+CLIENTS = '"auto", "openai", "anthropic", "light", "litellm"'
+
 BROKEN: dict[str, list[tuple[str, list[str]]]] = {
     "experiment": [
         ('model_path = " "', ['2: [experiment] model_path: must be a string that is not blank, got " "']),
@@ -302,11 +304,8 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
                 "2: [model] api_key_env: must be the name of an environment variable, not the key itself, got a string of 24 characters"
             ],
         ),
-        ('client = "anthropic"', ['2: [model] client: "anthropic" is not supported yet (valid: "auto", "openai")']),
-        ('client = "light"', ['2: [model] client: "light" is not supported yet (valid: "auto", "openai")']),
-        ('client = "litellm"', ['2: [model] client: "litellm" is not supported yet (valid: "auto", "openai")']),
-        ('client = "curl"', ['2: [model] client: must be one of "auto", "openai", got "curl"']),
-        ("client = []", ['2: [model] client: must be one of "auto", "openai", got []']),
+        ('client = "curl"', [f'2: [model] client: must be one of {CLIENTS}, got "curl"']),
+        ("client = []", [f"2: [model] client: must be one of {CLIENTS}, got []"]),
         ('headers = "Bearer s3cr3t"', ["2: [model] headers: must be a table of header names to strings, got a string"]),
         (
             'headers = {"X Y" = "1", B = 2, C = "s3cr3t\\r\\nD: 1"}',
@@ -472,10 +471,9 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             ['2: [data] path: must be an existing file, got "data/folder.jsonl" (looked for data/folder.jsonl)'],
         ),
         (
-            'path = "data/multiply.parquet"',
-            ["2: [data] path: .parquet is not supported yet (valid: .jsonl, .json, .csv)"],
+            'path = "data/multiply.txt"',
+            ['2: [data] path: must end in .jsonl, .json, .csv, .parquet, got "data/multiply.txt"'],
         ),
-        ('path = "data/multiply.txt"', ['2: [data] path: must end in .jsonl, .json, .csv, got "data/multiply.txt"']),
         ('path = ""', ['2: [data] path: must be a string that is not blank, got ""']),
         ("offset = -1", ["2: [data] offset: must be an integer of at least 0, got -1"]),
         ("offset = true", ["2: [data] offset: must be an integer of at least 0, got true"]),
@@ -952,7 +950,7 @@ entrypoint = "mian.py"
 dataset = "d"
 
 [model]
-client = "litellm"
+client = "lite"
 headers = {
   "A B" = "x",
   C = 1,
@@ -985,7 +983,7 @@ required = [
         '4: [evaluation] pass_treshold: unknown key, did you mean "pass_threshold"? (valid: limit, n, batch_size, pass_threshold, agent_workflow_timeout_s, grader_timeout_s)',
         "6: [experiment] model_path: missing; must be a string that is not blank",
         '8: [experiment] entrypoint: must be a file in rollouts/multiply/, got "mian.py" (there: link.py, main.py, tools.py)',
-        '12: [model] client: "litellm" is not supported yet (valid: "auto", "openai")',
+        f'12: [model] client: must be one of {CLIENTS}, got "lite"',
         '14: [model] headers."A B": the name must be an HTTP header name, got "A B"',
         "15: [model] headers.C: must be a string without line breaks, got 1",
         '20: [env] lower: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "lower"',

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -15,12 +15,12 @@ from random import Random
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models import create, probe
+from pytest_osmosis.models import probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
-from pytest_osmosis.models.targets import ModelTarget
 from tests import servers
 from tests.servers import Behaviour, ChatServer
+from tests.unit.models.talking import CLIENT, CLIENTS, model_at
 
 QUICK = RetryPolicy(max_retries=4, first_s=0.001)
 GOOD = servers.reply("42")
@@ -56,13 +56,14 @@ class Countdown:
         return self._end - now
 
 
-@asynccontextmanager
-async def model_of(base_url: str) -> AsyncIterator[Model]:
-    model = create(ModelTarget("server", "m", base_url), {}, 4)
-    try:
-        yield model
-    finally:
-        await model.close()
+@pytest.fixture(autouse=True, params=CLIENTS)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test here holds for every client."""
+    monkeypatch.setattr(CLIENT, "name", request.param)
+
+
+def model_of(base_url: str) -> AbstractAsyncContextManager[Model]:
+    return model_at(base_url, path="m")
 
 
 async def answered(
@@ -115,13 +116,14 @@ async def test_a_good_answer_is_one_request() -> None:
         servers.status(429),
         servers.status(500),
         servers.status(503),
+        servers.status(529),
         servers.html(),
         servers.half_json(),
         servers.body(""),
         servers.cut_connection(),
         servers.cut_body(),
     ],
-    ids=["408", "409", "429", "500", "503", "html", "half-json", "empty", "cut-connection", "cut-body"],
+    ids=["408", "409", "429", "500", "503", "529", "html", "half-json", "empty", "cut-connection", "cut-body"],
 )
 async def test_what_may_pass_is_sent_again_until_it_is_answered(bad: Behaviour) -> None:
     waits = Waits()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Literal
 
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.models.targets import LATER_PROVIDERS, ModelTarget, missing_key, resolve
+from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_key, resolve
+
+ClientChoice = Literal["auto", "openai", "anthropic", "light", "litellm"]
 
 WHERE = "x.toml:3"
 LOCAL = "http://localhost:8000/v1"
@@ -105,18 +110,134 @@ def test_a_target_survives_its_json_and_holds_no_key() -> None:
     assert "sk-secret-value" not in text
 
 
-@pytest.mark.parametrize("provider", LATER_PROVIDERS)
-def test_a_provider_of_later_is_refused_with_the_way_round(provider: str) -> None:
-    text = refusal(f"{provider}/some-model")
-    assert text.startswith(f'{WHERE}: [experiment] model_path: provider "{provider}": not supported yet; ')
-    assert "set [model] base_url" in text
-    assert '"some-model"' in text
+# -- providers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", SERVICES)
+def test_a_prefix_means_its_provider_with_its_address_and_key(prefix: str) -> None:
+    found = target(f"{prefix}/some/model")
+    service = SERVICES[prefix]
+    assert (found.provider, found.model) == (prefix, "some/model")
+    assert (found.base_url, found.api_key_env) == (service.base_url, service.api_key_env)
+
+
+def test_every_address_is_secure_or_local() -> None:
+    for prefix, service in SERVICES.items():
+        local = service.base_url.startswith("http://localhost:")
+        assert local == (service.api_key_env is None), prefix
+        assert local or service.base_url.startswith("https://"), prefix
+        assert not service.base_url.endswith("/"), prefix
+
+
+def test_a_local_server_is_shown_with_its_address_and_a_provider_without() -> None:
+    assert target("ollama/qwen3").describe == "ollama/qwen3 at http://localhost:11434/v1"
+    assert target("groq/llama").describe == "groq/llama"
+
+
+def test_a_local_server_gets_the_key_that_is_named() -> None:
+    assert target("vllm/m", ModelTable(api_key_env="VLLM_KEY")).api_key_env == "VLLM_KEY"
+
+
+@pytest.mark.parametrize(("variable", "moved"), [("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")])
+def test_a_base_url_variable_moves_its_provider_alone(variable: str, moved: str) -> None:
+    for prefix, service in SERVICES.items():
+        found = target(f"{prefix}/m", environ={variable: LOCAL})
+        assert found.base_url == (LOCAL if prefix == moved else service.base_url)
+    assert target(f"{moved}/m", environ={variable: LOCAL}).describe == f"{moved}/m at {LOCAL} ({variable})"
+
+
+@pytest.mark.parametrize(
+    ("model_path", "base_url", "client"),
+    [
+        ("openai/gpt-5-mini", None, "openai"),
+        ("anthropic/claude", None, "anthropic"),
+        ("groq/llama", None, "light"),
+        ("ollama/qwen3", None, "light"),
+        ("azure/gpt-5", None, "litellm"),
+        ("demo/arithmetic", None, "embedded"),
+        ("Qwen/Qwen3-8B", LOCAL, "light"),
+        ("openai/gpt-5-mini", LOCAL, "light"),
+        ("gpt-5-mini", "https://api.openai.com/v1", "openai"),
+        ("gpt-5-mini", "https://eu.api.openai.com/v1", "openai"),
+        ("claude", "https://api.anthropic.com", "anthropic"),
+        ("m", "https://api.anthropic.com.example/v1", "light"),
+    ],
+)
+def test_auto_means_the_official_clients_for_their_own_services_and_light_for_others(
+    model_path: str, base_url: str | None, client: str
+) -> None:
+    assert target(model_path, ModelTable(base_url=base_url)).client == client
+
+
+@pytest.mark.parametrize("client", ["openai", "anthropic", "light", "litellm"])
+def test_a_server_of_ones_own_may_be_talked_to_by_every_client(client: ClientChoice) -> None:
+    assert target("m", ModelTable(base_url=LOCAL, client=client)).client == client
+
+
+@pytest.mark.parametrize(
+    ("model_path", "client", "valid"),
+    [
+        ("anthropic/claude", "light", '"auto", "anthropic", "litellm"'),
+        ("anthropic/claude", "openai", '"auto", "anthropic", "litellm"'),
+        ("openai/gpt-5", "anthropic", '"auto", "openai", "light", "litellm"'),
+        ("groq/llama", "anthropic", '"auto", "light", "openai", "litellm"'),
+        ("azure/gpt-5", "light", '"auto", "litellm"'),
+    ],
+)
+def test_a_client_that_does_not_speak_the_api_is_refused(model_path: str, client: ClientChoice, valid: str) -> None:
+    text = refusal(model_path, ModelTable(client=client))
+    assert text == f'{WHERE}: [model] client: "{client}" does not speak the API of {model_path}; valid: {valid}'
+
+
+def test_a_seed_is_called_what_the_service_calls_it() -> None:
+    assert target("groq/m").seed_key == "seed"
+    assert target("mistral/m").seed_key == "random_seed"
+    assert target("m", ModelTable(base_url="https://api.mistral.ai/v1")).seed_key == "random_seed"
+    assert target("anthropic/m").seed_key is None
+    assert target("anthropic/m", environ={"ANTHROPIC_BASE_URL": LOCAL}).seed_key == "seed"
+    assert target("m", ModelTable(base_url=LOCAL, client="anthropic")).seed_key == "seed"
+
+
+# -- LiteLLM -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", LITELLM_PREFIXES)
+def test_other_providers_go_through_litellm_by_their_whole_name(prefix: str) -> None:
+    found = target(f"{prefix}/m", ModelTable(api_key_env="MY_KEY"))
+    assert (found.provider, found.client, found.model) == ("litellm", "litellm", f"{prefix}/m")
+    assert (found.base_url, found.api_key_env) == (None, "MY_KEY")
+    assert found.describe == f"{prefix}/m through LiteLLM"
+
+
+def test_any_provider_of_litellm_is_reached_by_its_prefix() -> None:
+    assert target("litellm/oci/some/model").model == "oci/some/model"
+    assert '"litellm/m" is no model of provider "litellm"' in refusal("litellm/m")
+
+
+def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
+    table = ModelTable(client="litellm")
+    found = target("groq/llama", table)
+    assert (found.model, found.base_url, found.api_key_env) == ("groq/llama", None, "GROQ_API_KEY")
+    assert target("openai/m", table, {"OPENAI_BASE_URL": LOCAL}).base_url == LOCAL
+
+
+def test_a_missing_litellm_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    problem = missing_extra(target("azure/gpt-5"), where=WHERE)
+    assert str(problem) == (
+        f"{WHERE}: azure/gpt-5 through LiteLLM: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'"
+    )
+    assert missing_extra(target("groq/m"), where=WHERE) is None
+
+
+# -- what means none -----------------------------------------------------------------------------------------
 
 
 def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
     text = refusal("opnai/gpt-5")
     assert text.startswith(f'{WHERE}: [experiment] model_path: unknown provider "opnai"; known: demo/, openai/')
-    assert "groq/" in text
+    assert all(f"{prefix}/" in text for prefix in (*SERVICES, *LITELLM_PREFIXES))
+    assert "litellm/<provider>/<model>" in text
     assert text.endswith('did you mean "openai/gpt-5"?')
 
 

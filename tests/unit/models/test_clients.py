@@ -1,116 +1,50 @@
-"""The openai client against a real server: what is sent, what is read, and what every odd answer becomes."""
+"""Every client against a real server: what it sends and reads, what every odd answer becomes, how it connects."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+import trustme
 
-from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.errors import ConfigError, ModelError
-from pytest_osmosis.models import create
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
-from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from tests import servers
 from tests.servers import Behaviour, ChatServer
-
-KEY = "sk-a-key-of-some-length"
-PROMPT: list[Message] = [{"role": "user", "content": "17 * 23"}]
-TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"type": "object"}}}
-
-
-@asynccontextmanager
-async def model_at(
-    base_url: str,
-    *,
-    key: str | None = None,
-    path: str = "Qwen/Qwen3-8B",
-    headers: Mapping[str, str] | None = None,
-    max_in_flight: int = 4,
-) -> AsyncIterator[Model]:
-    table = ModelTable(base_url=base_url, api_key_env="MY_KEY" if key else None, headers=headers or {})
-    environ = {"MY_KEY": key} if key else {}
-    model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
-    try:
-        yield model
-    finally:
-        await model.close()
+from tests.unit.models.talking import (
+    CLIENT,
+    CLIENTS,
+    KEY,
+    PROMPT,
+    TOOL,
+    ask,
+    failure_of,
+    key_of,
+    kind,
+    model_at,
+    reply_of,
+)
 
 
-async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
-    request = ChatRequest(**{"messages": PROMPT, "timeout_s": 5.0, **fields})
-    async with model_at(server.base_url, key=key) as model:
-        return await model.chat(request)
-
-
-async def reply_of(behaviour: Behaviour) -> ChatReply:
-    with ChatServer(behaviour) as server:
-        return await ask(server)
-
-
-async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError:
-    """The error of one request, which must have been one request only."""
-    with ChatServer(behaviour) as server:
-        with pytest.raises(ModelError) as caught:
-            await ask(server, key)
-    assert len(server.requests) == 1
-    return caught.value
-
-
-def kind(error: ModelError) -> tuple[str, bool, str, int | None]:
-    return error.boundary, error.retryable, error.systemic, error.status
+@pytest.fixture(autouse=True, params=CLIENTS)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test here holds for every client."""
+    monkeypatch.setattr(CLIENT, "name", request.param)
+    return str(request.param)
 
 
 # -- what is sent --------------------------------------------------------------------------------------------
-
-
-async def test_the_body_holds_the_model_as_written_and_the_messages_and_nothing_else() -> None:
-    with ChatServer() as server:
-        await ask(server)
-    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT}]
-    assert server.requests[0].path == "/v1/chat/completions"
-    assert server.requests[0].headers["content-type"] == "application/json"
-
-
-async def test_tools_seed_and_sampling_with_its_extra_keys_are_sent() -> None:
-    sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ("END",), "min_p": 0.1}
-    with ChatServer() as server:
-        await ask(server, tools=[TOOL], seed=7, sampling=sampling, run="row3-run1")
-    assert server.bodies == [
-        {
-            "model": "Qwen/Qwen3-8B",
-            "messages": PROMPT,
-            "tools": [TOOL],
-            "seed": 7,
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "max_tokens": 64,
-            "stop": ["END"],
-            "min_p": 0.1,
-        }
-    ]
 
 
 async def test_seed_zero_is_a_seed() -> None:
     with ChatServer() as server:
         await ask(server, seed=0)
     assert server.bodies[0]["seed"] == 0
-
-
-async def test_the_history_goes_back_as_it_came() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
-    history = [
-        *PROMPT,
-        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
-        {"role": "tool", "tool_call_id": "c", "content": "391"},
-    ]
-    with ChatServer() as server:
-        await ask(server, messages=history)
-    assert server.bodies[0]["messages"] == history
 
 
 async def test_a_lone_surrogate_in_the_history_can_be_sent() -> None:
@@ -127,43 +61,49 @@ async def test_a_message_that_is_no_json_is_the_callers_error_and_is_not_sent(co
     assert server.requests == []
 
 
-async def test_without_api_key_env_no_key_is_sent_whatever_the_environment_holds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
-    monkeypatch.setenv("OPENAI_ADMIN_KEY", "sk-admin-of-openai")
-    monkeypatch.setenv("OPENAI_ORG_ID", "org-of-openai")
-    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-of-openai")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer of-openai\nX-Gateway: of-openai")
+AMBIENT = {
+    "OPENAI_API_KEY": "sk-ambient",
+    "OPENAI_ADMIN_KEY": "sk-admin-ambient",
+    "OPENAI_ORG_ID": "org-ambient",
+    "OPENAI_PROJECT_ID": "project-ambient",
+    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Gateway: ambient\nContent-Type: text/ambient",
+    "ANTHROPIC_API_KEY": "sk-ambient",
+    "ANTHROPIC_AUTH_TOKEN": "token-ambient",
+    "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Api-Key: ambient\nX-Gateway: ambient",
+}
+
+
+@pytest.fixture
+def ambient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An environment full of credentials that belong to others."""
+    for name, value in AMBIENT.items():
+        monkeypatch.setenv(name, value)
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password of-netrc-ambient\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+
+def ambient_in(headers: Mapping[str, str]) -> list[str]:
+    return [name for name, value in headers.items() if "ambient" in value]
+
+
+@pytest.mark.usefixtures("ambient")
+async def test_without_api_key_env_no_key_is_sent_whatever_the_environment_holds() -> None:
     with ChatServer() as server:
         await ask(server)
     headers = server.requests[0].headers
-    assert "authorization" not in headers
-    assert [name for name, value in headers.items() if "of-openai" in value] == []
+    assert key_of(headers) is None
+    assert ambient_in(headers) == []
 
 
-async def test_the_named_key_is_sent_and_none_of_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer of-openai\nContent-Type: text/of-openai")
+@pytest.mark.usefixtures("ambient")
+async def test_the_named_key_is_sent_and_none_of_the_environments() -> None:
     with ChatServer() as server:
         await ask(server, key=f" {KEY}\n")
     headers = server.requests[0].headers
-    assert headers["authorization"] == f"Bearer {KEY}"
-    assert [name for name, value in headers.items() if "of-openai" in value] == []
-
-
-async def test_openai_moved_by_its_variable_gets_its_key_and_organization(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
-    with ChatServer() as server:
-        environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
-        model = create(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ, 1)
-        await model.chat(ChatRequest(messages=PROMPT))
-        await model.close()
-    headers = server.requests[0].headers
-    assert (headers["authorization"], headers["openai-organization"]) == (f"Bearer {KEY}", "org-1")
-    assert server.bodies[0]["model"] == "gpt-5-mini"
+    assert key_of(headers) == KEY
+    assert headers["content-type"] == "application/json"
+    assert ambient_in(headers) == []
 
 
 async def test_configured_headers_are_sent_and_win() -> None:
@@ -182,6 +122,62 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
             reply = await model.chat(ChatRequest(messages=PROMPT))
     assert reply.content == "by proxy"
     assert proxy.requests[0].headers["host"] == "model.invalid"
+
+
+async def test_a_proxy_is_not_used_for_an_address_that_is_excepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(servers.reply("by proxy")) as proxy, ChatServer(servers.reply("direct")) as server:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        reply = await ask(server)
+    assert (reply.content, proxy.requests) == ("direct", [])
+
+
+async def test_a_proxy_for_everything_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(servers.reply("by proxy")) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy.url)
+        async with model_at("http://model.invalid/v1") as model:
+            assert (await model.chat(ChatRequest(messages=PROMPT))).content == "by proxy"
+
+
+async def test_a_proxy_that_is_not_there_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port()}")
+    async with model_at("http://model.invalid/v1") as model:
+        with pytest.raises(ModelError, match=r"cannot reach http://model\.invalid/v1: ") as caught:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", True, "until_success", None)
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    """A certificate authority that no machine knows."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    """A server's certificate for 127.0.0.1, signed by that authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused(tls: ssl.SSLContext) -> None:
+    with ChatServer(tls=tls) as server:
+        with pytest.raises(ModelError, match=r"cannot reach https://.*certificate verify failed") as caught:
+            await ask(server)
+    assert kind(caught.value) == ("provider", True, "until_success", None)
+    assert server.requests == []
+
+
+async def test_a_certificate_of_the_authority_in_ssl_cert_file_is_trusted(
+    tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    with ChatServer(tls=tls) as server:
+        assert (await ask(server)).content == "42"
+    assert server.base_url.startswith("https://")
 
 
 async def test_as_many_requests_are_open_as_may_be_in_flight() -> None:
@@ -209,105 +205,40 @@ async def test_closing_twice_is_closing_once() -> None:
             await model.close()
 
 
-def test_a_model_without_its_key_is_not_made() -> None:
-    target = resolve("openai/x", ModelTable(), {}, where="x.toml:1")
-    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-        create(target, {"OPENAI_API_KEY": ""}, 1)
-
-
-async def test_the_demo_model_needs_no_server() -> None:
-    model = create(resolve("demo/arithmetic", ModelTable(), {}, where="x.toml:1"), {}, 1)
-    reply = await model.chat(ChatRequest(messages=PROMPT, run="row0-run0"))
-    await model.close()
-    assert "391" in reply.content
-
-
 # -- what is read --------------------------------------------------------------------------------------------
-
-
-async def test_a_normal_reply() -> None:
-    reply = await reply_of(servers.reply("42"))
-    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
-
-
-async def test_a_tool_call_keeps_the_null_content_beside_it() -> None:
-    reply = await reply_of(servers.tool_call("multiply", {"a": 17}))
-    assert reply.message["content"] is None
-    assert reply.content == ""
-    assert [call["function"] for call in reply.tool_calls] == [{"name": "multiply", "arguments": '{"a": 17}'}]
-
-
-async def test_cached_and_reasoning_tokens_are_counted() -> None:
-    usage = {
-        **servers.USAGE,
-        "prompt_tokens_details": {"cached_tokens": 5},
-        "completion_tokens_details": {"reasoning_tokens": 2},
-    }
-    reply = await reply_of(servers.reply("42", usage=usage))
-    assert reply.usage == Usage(7, 3, cached_input_tokens=5, reasoning_tokens=2)
-
-
-@pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
-async def test_details_that_make_no_sense_are_unknown(details: object) -> None:
-    reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))
-    assert reply.usage == Usage(7, 3)
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        "many",
-        [],
-        {},
-        {"prompt_tokens": 7},
-        {"prompt_tokens": "7", "completion_tokens": 3},
-        {"prompt_tokens": True, "completion_tokens": 3},
-        {"prompt_tokens": -1, "completion_tokens": 3},
-        {"prompt_tokens": None, "completion_tokens": None},
-    ],
-)
-async def test_usage_that_makes_no_sense_is_unknown_and_not_zero(usage: object) -> None:
-    reply = await reply_of(servers.reply("42", usage=usage))
-    assert (reply.content, reply.usage) == ("42", None)
-
-
-async def test_a_minimal_reply_is_enough() -> None:
-    reply = await reply_of(servers.data({"choices": [{"message": {"content": "42"}}]}))
-    assert reply == ChatReply({"role": "assistant", "content": "42"})
-
-
-async def test_list_content_is_passed_through_and_its_text_joined() -> None:
-    parts = [{"type": "text", "text": "4"}, {"type": "image"}, {"type": "text", "text": "2"}]
-    reply = await reply_of(servers.reply(parts))
-    assert reply.message["content"] == parts
-    assert reply.content == "42"
-
-
-async def test_a_refusal_is_data() -> None:
-    reply = await reply_of(servers.refusal("I will not"))
-    assert (reply.message["refusal"], reply.message["content"], reply.content) == ("I will not", None, "")
-
-
-async def test_unknown_fields_of_the_message_are_kept() -> None:
-    reply = await reply_of(servers.message(content="42", reasoning_content="hm", provider_specific_fields={"a": 1}))
-    assert reply.message["reasoning_content"] == "hm"
-    assert reply.message["provider_specific_fields"] == {"a": 1}
 
 
 async def test_a_lone_surrogate_is_kept() -> None:
     assert (await reply_of(servers.reply("a\ud800b"))).content == "a\ud800b"
 
 
-async def test_numbers_that_json_has_not_become_null() -> None:
-    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5]}}]}'
-    reply = await reply_of(servers.body(text))
-    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5]}
+async def test_a_text_answer_has_its_content_usage_reason_and_model() -> None:
+    reply = await reply_of(servers.reply("42"))
+    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
 
 
-async def test_a_byte_that_is_no_utf8_costs_one_character() -> None:
-    reply = await reply_of(servers.body(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4\xff2"}}]}'))
-    assert reply.content == "4\ufffd2"
+async def test_a_tool_call_has_the_shape_of_chat_completions() -> None:
+    reply = await reply_of(servers.tool_call("multiply", {"a": 17, "b": 23}))
+    assert reply.message["content"] is None
+    [call] = reply.tool_calls
+    assert (call["id"], call["type"], call["function"]["name"]) == ("call_1", "function", "multiply")
+    assert json.loads(call["function"]["arguments"]) == {"a": 17, "b": 23}
+
+
+async def test_a_tool_round_is_answered() -> None:
+    with ChatServer(servers.tool_call("multiply", {"a": 17, "b": 23}), servers.reply("391")) as server:
+        async with model_at(server.base_url) as model:
+            asked = await model.chat(ChatRequest(messages=PROMPT, tools=[TOOL]))
+            result = {"role": "tool", "tool_call_id": asked.tool_calls[0]["id"], "content": "391"}
+            told = await model.chat(ChatRequest(messages=[*PROMPT, asked.message, result], tools=[TOOL]))
+    assert told.content == "391"
+    assert "multiply" in json.dumps(server.bodies[1]["messages"])
+    assert "call_1" in json.dumps(server.bodies[1]["messages"][-1])
+
+
+async def test_a_refusal_is_data() -> None:
+    reply = await reply_of(servers.refusal("I will not"))
+    assert (reply.message["refusal"], reply.message["content"], reply.content) == ("I will not", None, "")
 
 
 # -- bodies that are no reply --------------------------------------------------------------------------------
@@ -358,32 +289,6 @@ async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
     assert len(str(error)) < 300
 
 
-@pytest.mark.parametrize(
-    ("fields", "what"),
-    [
-        ({}, "no choices"),
-        ({"choices": []}, "no choices"),
-        ({"choices": None}, "choices = null"),
-        ({"choices": "x"}, "choices = a str"),
-        ({"choices": [None]}, "a choice without a message"),
-        ({"choices": [{}]}, "a choice without a message"),
-        ({"choices": [{"message": None}]}, "a choice without a message"),
-        ({"choices": [{"message": {"tool_calls": {"id": 1}}}]}, "tool_calls that are no list of objects"),
-        ({"choices": [{"message": {"tool_calls": ["x"]}}]}, "tool_calls that are no list of objects"),
-    ],
-)
-async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:
-    error = await failure_of(servers.data(fields))
-    assert kind(error) == ("model", False, "no", 200)
-    assert str(error) == f"the server answered 200 with {what}"
-
-
-@pytest.mark.parametrize("error", ["no\x07 luck", {"message": "no\x07 luck", "code": 502}])
-async def test_the_error_beside_missing_choices_is_shown(error: object) -> None:
-    failure = await failure_of(servers.data({"choices": None, "error": error}))
-    assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"
-
-
 # -- statuses ------------------------------------------------------------------------------------------------
 
 
@@ -420,11 +325,12 @@ async def test_a_context_overflow_is_the_models_failure() -> None:
     assert "maximum context length is 8192 tokens" in str(error)
 
 
-@pytest.mark.parametrize("code", [403, 429])
+@pytest.mark.parametrize("code", [400, 403, 429])
 @pytest.mark.parametrize(
     "value",
     [
         servers.QUOTA,
+        servers.CREDIT,
         {"error": {"message": "no", "code": "insufficient_quota"}},
         {"error": {"message": "no", "type": "insufficient_quota"}},
         [{"error": {"message": "You exceeded your current quota", "code": 429}}],

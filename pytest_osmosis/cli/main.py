@@ -1,0 +1,77 @@
+"""The subcommands and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_osmosis.errors import OsmosisError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what was asked for and give the exit status: 0, 1 where it could not be done, 2 for a wrong command."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["demo"]:
+        return _demo(list(arguments[1:]))
+    options = _parser().parse_args(arguments)
+    try:
+        for line in _lines(options, Path.cwd()):
+            print(line)
+    except OsmosisError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader, `head` or a pager, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _lines(options: argparse.Namespace, folder: Path) -> Sequence[str]:
+    if options.command == "init":
+        from pytest_osmosis.cli.init import create_workspace
+
+        return create_workspace(folder, options.name)
+    if options.command == "show":
+        from pytest_osmosis.cli.show import show_run
+
+        return show_run(folder, options.run, options.row_run)
+    if options.command == "runs":
+        from pytest_osmosis.cli.runs import list_runs
+
+        return list_runs(folder)
+    from pytest_osmosis.cli.schema import schema_text
+
+    return [schema_text(options.of)]
+
+
+def _demo(arguments: list[str]) -> int:
+    from pytest_osmosis.demo import main as serve
+
+    return serve(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pytest_osmosis", description=_DESCRIPTION)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once")
+    init.add_argument("name", metavar="NAME", help="of the eval: letters, digits, - and _")
+
+    show = commands.add_parser("show", help="print a stored conversation with its scores")
+    show.add_argument("run", nargs="?", default="latest", metavar="RUN", help=_RUN_HELP)
+    show.add_argument("row_run", metavar="ROW-RUN", help="like row3-run1, or a node id that ends in [row3-run1]")
+
+    commands.add_parser("runs", help="list the eval runs of this workspace, the newest first")
+
+    schema = commands.add_parser("schema", help="print the JSON Schema of results.json or of an eval config")
+    schema.add_argument("of", nargs="?", choices=["results", "config"], default="results")
+
+    commands.add_parser("demo", help="serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)")
+    return parser
+
+
+_DESCRIPTION = "Begin a workspace for pytest-osmosis, look at its eval runs, print its schemas."
+_RUN_HELP = "a run's folder, its name in .osmosis/runs or the name's beginning; latest (default) is the newest"

@@ -1,0 +1,88 @@
+"""The JSON Schema of an eval config, made from its field tables: for editors that check TOML as it is typed.
+
+It judges as the validator does but for what no schema of one document can say: whether files and folders are there,
+names that must be those of functions in another key ([scoring] thresholds, decide), a variable both in [env] and in
+[secrets], ranges that run backwards, and numbers and dates that JSON has no equal of (1.0 where an integer must stand).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.fields import Field, Table
+
+Schema = dict[str, Any]
+
+_NEVER: Schema = {"not": {}}
+"""What is known and refused."""
+
+
+def eval_schema() -> Schema:
+    """The schema of the eval dialect, draft 2020-12."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:pytest-osmosis:eval-config",
+        "title": "Eval config of pytest-osmosis",
+        "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that are local to this plugin.",
+        "type": "object",
+        "properties": {table.name: _table(table) for table in EVAL_TABLES.values()},
+        "required": [table.name for table in EVAL_TABLES.values() if _is_required(table)],
+        "additionalProperties": False,
+        "allOf": _BETWEEN_KEYS,
+    }
+
+
+def _is_required(table: Table) -> bool:
+    return table.required or any(field.required for field in table.fields)
+
+
+def _table(table: Table) -> Schema:
+    if not table.supported:
+        return {**_NEVER, "description": f"{table.help} Not supported yet."}
+    if table.entries is not None:
+        entries = table.entries
+        return {
+            "type": "object",
+            "description": f"{table.help} {entries.help}",
+            "propertyNames": entries.key.schema,
+            "additionalProperties": entries.value.schema,
+        }
+    return {
+        "type": "object",
+        "description": table.help,
+        "properties": {field.name: _field(field) for field in table.fields},
+        "required": [field.name for field in table.fields if field.required],
+        "additionalProperties": False,
+    }
+
+
+def _field(field: Field) -> Schema:
+    if not field.supported:
+        return {**_NEVER, "description": f"{field.help} Not supported yet."}
+    default = field.default_written
+    return {**field.kind.schema, "description": field.help, **({} if default is None else {"default": default})}
+
+
+def _has(table: str, key: str, **value: Any) -> Schema:
+    return {"required": [table], "properties": {table: {"required": [key], "properties": {key: value}}}}
+
+
+_BETWEEN_KEYS = [
+    {
+        "description": "rollout and entrypoint are given together or not at all.",
+        "properties": {"experiment": {"dependentRequired": {"rollout": ["entrypoint"], "entrypoint": ["rollout"]}}},
+    },
+    {
+        "description": "The rows are named by [experiment] dataset or by [data] path.",
+        "anyOf": [_has("experiment", "dataset"), _has("data", "path")],
+    },
+    {
+        "description": "A run needs a scorer: the Grader of a rollout's entrypoint, [scoring] eval_fns or grader.",
+        "anyOf": [
+            _has("experiment", "rollout"),
+            _has("scoring", "eval_fns", minItems=1),
+            _has("scoring", "grader"),
+        ],
+    },
+]

@@ -1,0 +1,116 @@
+"""What makes the scores of selected rows say less, though every row is right: repeated prompts, answers given away.
+
+Of the rows only digests and positions are kept, so that memory grows by some bytes a row, whatever rows hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from pytest_osmosis.datasets.rows import Row
+
+SHORTEST_TOLD = 3
+"""A ground truth of fewer characters stands in many a prompt by chance: "5" in "What is 5 - 0?"."""
+ROWS_A_LABEL = 3
+"""Where each ground truth serves so many rows, they are labels, which a prompt may well list to choose from."""
+
+_MOST_LISTED = 3
+
+
+def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """What to warn of, a line each: prompts that several rows hold, ground truths that stand in their own prompt."""
+    first_with: dict[bytes, int] = {}
+    repeats: defaultdict[int, list[int]] = defaultdict(list)
+    truths: set[bytes] = set()
+    n_truths = 0
+    told = []
+    for row in rows:
+        first = first_with.setdefault(_digest(row.messages), row.row_index)
+        if first != row.row_index:
+            repeats[first].append(row.row_index)
+        if row.ground_truth is not None:
+            n_truths += 1
+            truths.add(_digest(row.ground_truth))
+            if _is_told(row):
+                told.append(row.row_index)
+    labels = len(truths) > 1 and len(truths) * ROWS_A_LABEL <= n_truths
+    return (*_repeated(repeats), *([] if labels else _told(told)))
+
+
+def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
+    if not repeats:
+        return
+    first, others = next(iter(repeats.items()))
+    total = sum(1 + len(rows) for rows in repeats.values())
+    such = f" ({total:,} such rows)" if len(repeats) > 1 else ""
+    yield f"rows {_listed([first, *others])} hold the same prompt{such}: {_REPEATED_FIX}"
+
+
+_REPEATED_FIX = "it counts more than once; keep one, and raise n for more"
+
+
+def _told(rows: Sequence[int]) -> Iterator[str]:
+    if len(rows) == 1:
+        yield f"row {rows[0]} holds its ground truth in its own prompt: {_TOLD_FIX}"
+    elif rows:
+        yield f"rows {_listed(rows)} hold their ground truth in their own prompt: {_TOLD_FIX}"
+
+
+_TOLD_FIX = "a model can copy the answer; take it out of the prompt"
+
+
+def _listed(rows: Sequence[int]) -> str:
+    if len(rows) > _MOST_LISTED:
+        return f"{', '.join(map(str, rows[:_MOST_LISTED]))} and {len(rows) - _MOST_LISTED:,} more"
+    return f"{', '.join(map(str, rows[:-1]))} and {rows[-1]}"
+
+
+def _is_told(row: Row) -> bool:
+    truth = row.ground_truth
+    if isinstance(truth, bool) or not isinstance(truth, str | int | float):
+        return False
+    answer = _plain(str(truth))
+    prompt = _plain("\n".join(_texts(row.messages)))
+    return len(answer) >= SHORTEST_TOLD and _stands_in(prompt, answer)
+
+
+def _stands_in(text: str, answer: str) -> bool:
+    """True where `answer` stands in `text` as words of its own, not in a longer word or number."""
+    at = text.find(answer)
+    while at >= 0:
+        before, after = text[max(at - 2, 0) : at], text[at + len(answer) : at + len(answer) + 2]
+        if not _GOES_ON_BEFORE.search(before) and not _GOES_ON_AFTER.match(after):
+            return True
+        at = text.find(answer, at + 1)
+    return False
+
+
+_GOES_ON_BEFORE = re.compile(r"\w$|\d[.,]$")
+_GOES_ON_AFTER = re.compile(r"\w|[.,]\d")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            yield content
+        elif isinstance(content, list):
+            yield from (
+                part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+            )
+
+
+def _digest(value: object) -> bytes:
+    return blake2b(_canonical(value).encode(), digest_size=16).digest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True).encode

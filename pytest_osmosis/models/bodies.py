@@ -1,0 +1,61 @@
+"""The bodies of requests and answers as JSON, whatever their shape: written strictly, read leniently."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_osmosis.models.failures import Failures
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as ASCII JSON (a lone surrogate in a conversation has no UTF-8).
+
+    Raises `TypeError` or `ValueError` for what JSON cannot hold: the caller's mistake.
+    """
+    return json.dumps(body, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def json_object(status: int, content: bytes, failures: Failures) -> dict[str, Any]:
+    """The object in the body of an answer. Raises `ModelError`, retryable, where there is none."""
+    text = content.decode("utf-8-sig", errors="replace")
+    if not text.strip():
+        raise failures.unreadable(status, text, "is empty")
+    try:
+        body = json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise failures.unreadable(status, text, "is not JSON") from None
+    if not isinstance(body, dict):
+        raise failures.unreadable(status, text, "is not a JSON object")
+    return body
+
+
+def _not_a_number(_constant: str) -> None:
+    """NaN and Infinity, which are no JSON, become null: what we write of a reply is strict."""
+
+
+def _finite(literal: str) -> float | None:
+    number = float(literal)
+    return number if math.isfinite(number) else None
+
+
+def count(value: object) -> int | None:
+    """A number of tokens; None for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def count_in(details: object, name: str) -> int | None:
+    """The count of this name in an object; None where there is no object or no such count."""
+    return count(details.get(name)) if isinstance(details, Mapping) else None
+
+
+def string(value: object) -> str | None:
+    """A string; None for anything else."""
+    return value if isinstance(value, str) else None
+
+
+def shape(value: object) -> str:
+    """What a value is, for an error: "null" or "a list"."""
+    return "null" if value is None else f"a {type(value).__name__}"

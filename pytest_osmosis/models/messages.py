@@ -1,0 +1,282 @@
+"""Anthropic's Messages as JSON: our chat messages as the body of a request, and the reply in the body of an answer.
+
+Our side has the shape of OpenAI's chat completions. What differs: leading system messages are a field of their own;
+turns of one role are merged, so results of tools stand in the user's next turn; text that is only white space is left
+out, as the API refuses it. Blocks of an answer that chat completions cannot hold (thinking and its signature,
+citations, tools that the server ran) stay on our message as `content_blocks` and go back as they came.
+
+Source: the API reference at docs.anthropic.com, and the types of the official client.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.bodies import count, count_in, encoded, json_object, shape, string
+from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.targets import ModelTarget
+
+Block = dict[str, Any]
+
+DEFAULT_MAX_TOKENS = 4096
+"""The bound on an answer where `[sampling] max_tokens` sets none: the API wants one in every request."""
+
+FINISH_REASONS: Mapping[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+"""What a stop_reason is called in chat completions; any other keeps its name."""
+
+HELD_BLOCKS = frozenset({"text", "tool_use"})
+"""Blocks of an answer that a chat message holds whole, where they have no citations."""
+
+TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
+
+DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
+
+
+# -- requests ---------------------------------------------------------------------------------------------
+
+
+def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
+    """The body of a request.
+
+    Raises `TypeError` or `ValueError` when messages, tools or sampling hold what JSON or the API cannot: the
+    caller's mistake.
+    """
+    system, turns = _conversation(request.messages)
+    body: dict[str, Any] = {"model": target.model, "messages": turns}
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.seed is not None and target.seed_key is not None:
+        body[target.seed_key] = request.seed
+    return encoded({**body, **_sampling(request.sampling)})
+
+
+def _sampling(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sampling under the names of this API; names that are the same in both, and unknown ones, stay."""
+    sampling = dict(given)
+    renamed: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
+    for name in ("max_completion_tokens", "max_tokens"):
+        if name in sampling:
+            renamed["max_tokens"] = sampling.pop(name)
+    if "stop" in sampling:
+        stop = sampling.pop("stop")
+        renamed["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    choice, parallel = sampling.pop("tool_choice", None), sampling.pop("parallel_tool_calls", None)
+    if choice is not None or parallel is False:
+        renamed["tool_choice"] = _tool_choice("auto" if choice is None else choice, parallel)
+    return {**renamed, **sampling}
+
+
+def _tool_choice(choice: Any, parallel: bool | None) -> Any:
+    """`tool_choice` of either API; `parallel` False allows one call an answer."""
+    if isinstance(choice, str):
+        choice = {"type": TOOL_CHOICES.get(choice, choice)}
+    elif isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
+        choice = {"type": "tool", "name": choice["function"].get("name")}
+    if parallel is False and isinstance(choice, Mapping) and choice.get("type") != "none":
+        return {**choice, "disable_parallel_tool_use": True}
+    return choice
+
+
+def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A function as a tool of this API; a tool that is no function goes as it is."""
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        return tool
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    kept = {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
+    return {"name": function.get("name"), **kept, "input_schema": schema}
+
+
+def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[Message]]:
+    """The system prompt ("" where there is none), and the turns that follow it."""
+    for position, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise TypeError(f"messages[{position}] must be an object with a role, got {type(message).__name__}")
+    leading = 0
+    while leading < len(messages) and _role(messages[leading]) == "system":
+        leading += 1
+    system = [block for message in messages[:leading] for block in _blocks(message.get("content"))]
+    return _plain(system), _turns(messages[leading:])
+
+
+def _plain(blocks: list[Block]) -> str | list[Block]:
+    """One plain text block as a string, which every server takes; more of them as they are."""
+    if not blocks:
+        return ""
+    only = blocks[0] if len(blocks) == 1 else {}
+    return str(only["text"]) if only.keys() == {"type", "text"} else blocks
+
+
+def _turns(messages: Sequence[Message]) -> list[Message]:
+    """The messages as turns, those of one role that follow each other merged; a turn without a block is left out."""
+    merged: list[tuple[Any, list[Block]]] = []
+    for message in messages:
+        role, blocks = _role(message), _message_blocks(message)
+        if not blocks:
+            continue
+        if merged and merged[-1][0] == role:
+            merged[-1][1].extend(blocks)
+        else:
+            merged.append((role, blocks))
+    return [{"role": role, "content": _plain(blocks)} for role, blocks in merged]
+
+
+def _role(message: Message) -> Any:
+    """Who speaks, in the words of this API."""
+    role = message.get("role")
+    return {"developer": "system", "tool": "user"}.get(role, role) if isinstance(role, str) else role
+
+
+def _message_blocks(message: Message) -> list[Block]:
+    if message.get("role") == "tool":
+        return [_tool_result(message)]
+    if message.get("role") != "assistant":
+        return _blocks(message.get("content"))
+    if isinstance(message.get("content_blocks"), list):
+        return list(message["content_blocks"])
+    said = _blocks(message.get("content")) or _blocks(message.get("refusal"))
+    return [*said, *(_tool_use(call) for call in message.get("tool_calls") or ())]
+
+
+def _tool_use(call: object) -> Block:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        raise ValueError(f"a tool call must be an object with a function, got {call!r}")
+    text = function.get("arguments") or "{}"
+    try:
+        arguments = json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ValueError(f"tool call {function.get('name')!r}: arguments must be a JSON object, got {text!r}")
+    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": arguments}
+
+
+def _tool_result(message: Message) -> Block:
+    content = _plain(_blocks(message.get("content")))
+    result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id")}
+    return {**result, "content": content} if content else result
+
+
+def _blocks(content: object) -> list[Block]:
+    """The content of a message as blocks, without those whose text is only white space."""
+    if content is None:
+        return []
+    parts = content if isinstance(content, list) else [content]
+    blocks = [_block(part) for part in parts]
+    return [block for block in blocks if block.get("type") != "text" or str(block.get("text") or "").strip()]
+
+
+def _block(part: object) -> Block:
+    """One part of content: text, an image, or a block that has the shape of this API already."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        raise TypeError(f"a part of content must be a string or an object, got {type(part).__name__}")
+    if part.get("type") == "image_url":
+        return {"type": "image", "source": _image_source(part.get("image_url"))}
+    return part
+
+
+def _image_source(image: object) -> Block:
+    url = image.get("url") if isinstance(image, dict) else image
+    if not isinstance(url, str):
+        raise ValueError(f"image_url must hold a url, got {shape(url)}")
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    found = DATA_URL.fullmatch(url)
+    if found is None:
+        raise ValueError(f'a data: URL must be as in "data:image/png;base64,...", got "{url[:40]}"')
+    return {"type": "base64", "media_type": found[1], "data": found[2]}
+
+
+# -- replies ----------------------------------------------------------------------------------------------
+
+
+def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
+    """The reply in the body of an answer with a good status.
+
+    Raises `ModelError`: boundary "provider" and retryable when the body cannot be read, "model" when it holds
+    no message.
+    """
+    body = json_object(status, content, failures)
+    blocks = body.get("content")
+    if not isinstance(blocks, list):
+        what = "no content" if "content" not in body else f"content = {shape(blocks)}"
+        raise failures.no_answer(status, what, body)
+    if not all(isinstance(block, dict) for block in blocks):
+        raise failures.no_answer(status, "content that is no list of objects", body)
+    if not all(_is_whole(block) for block in blocks):
+        raise failures.no_answer(status, "a tool_use without id, name or input", body)
+    reason = string(body.get("stop_reason"))
+    return ChatReply(
+        message=_refused(blocks, body) if reason == "refusal" else _message(blocks),
+        finish_reason=None if reason is None else FINISH_REASONS.get(reason, reason),
+        usage=_usage(body.get("usage")),
+        model=string(body.get("model")),
+    )
+
+
+def _is_whole(block: Block) -> bool:
+    """Whether this is no tool call, or one that can be answered."""
+    wanted = (("id", str), ("name", str), ("input", dict))
+    return block.get("type") != "tool_use" or all(isinstance(block.get(key), kind) for key, kind in wanted)
+
+
+def _message(blocks: list[Block]) -> Message:
+    texts = _texts(blocks, "text")
+    calls = [_tool_call(block) for block in blocks if block.get("type") == "tool_use"]
+    message: Message = {"role": "assistant", "content": None if calls and not texts else "".join(texts)}
+    if calls:
+        message["tool_calls"] = calls
+    thoughts = _texts(blocks, "thinking")
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    if not all(block.get("type") in HELD_BLOCKS and not block.get("citations") for block in blocks):
+        message["content_blocks"] = blocks
+    return message
+
+
+def _texts(blocks: Iterable[Block], kind: str) -> list[str]:
+    texts = (string(block.get(kind)) for block in blocks if block.get("type") == kind)
+    return [text for text in texts if text]
+
+
+def _tool_call(block: Block) -> dict[str, Any]:
+    function = {"name": block["name"], "arguments": json.dumps(block["input"])}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
+    """A refusal as chat completions tell it: no content, and what was said in `refusal`."""
+    details = body.get("stop_details")
+    explanation = string(details.get("explanation")) if isinstance(details, Mapping) else None
+    text = "".join(_texts(blocks, "text")) or explanation or "the model refused and did not say why"
+    return {"role": "assistant", "content": None, "refusal": text}
+
+
+def _usage(data: object) -> Usage | None:
+    """Tokens. Those read from and written to the cache are input too, and the API counts them apart."""
+    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
+    if fresh is None or output is None or not isinstance(data, Mapping):
+        return None
+    read, written = count(data.get("cache_read_input_tokens")), count(data.get("cache_creation_input_tokens"))
+    return Usage(
+        fresh + (read or 0) + (written or 0),
+        output,
+        cached_input_tokens=read,
+        reasoning_tokens=count_in(data.get("output_tokens_details"), "thinking_tokens"),
+    )

@@ -1,0 +1,80 @@
+"""What the official clients have in common: they are generated from one template, and used here in one way.
+
+A client contributes connections, proxies, headers and authentication. Its retries are off (`retry` has them), its
+redirects are off (nothing is sent but to the configured address), and its parsing is not used: it takes an HTML page
+for an answer and raises bare JSON errors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pytest_osmosis.models.failures import Failures
+
+CONNECT_TIMEOUT_S = 10.0
+
+Value = TypeVar("Value")
+Other = TypeVar("Other")
+
+
+class Transport:
+    """How a client reaches its server: over its aiohttp transport, `kind`, which stands on httpx or on httpx2.
+
+    Which of the two depends on the client's version: LiteLLM does not go together with the openai clients on httpx2.
+    """
+
+    def __init__(self, kind: type, status_error: type[Exception], failures: Failures) -> None:
+        self._kind = kind
+        self._http: Any = importlib.import_module(_http_module(kind))
+        self._status_error = status_error
+        self._failures = failures
+
+    def connections(self, max_in_flight: int) -> Any:
+        """The client's `http_client`: as many connections as may be in flight, no redirects."""
+        limits = self._http.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
+        return self._kind(follow_redirects=False, limits=limits)
+
+    async def post(
+        self, client: Any, path: str, body: bytes, headers: Mapping[str, Any], timeout_s: float
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to one request, of a good status. Raises `ModelError` for everything else."""
+        timeout = self._http.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        options = {"headers": headers, "timeout": timeout}
+        try:
+            check_ascii(headers)
+            response = await client.post(path, cast_to=self._http.Response, content=body, options=options)
+        except self._status_error as error:
+            bad: Any = error.response  # type: ignore[attr-defined]
+            raise self._failures.of_status(bad.status_code, bad.headers, bad.text, now=datetime.now(UTC)) from None
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        return response.status_code, response.content
+
+
+def _http_module(kind: type) -> str:
+    return next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
+
+
+def check_ascii(headers: Mapping[str, Any]) -> None:
+    """Raise `UnicodeError` for a header that HTTP cannot hold; some clients would send other bytes for it."""
+    for value in headers.values():
+        if isinstance(value, str):
+            value.encode("ascii")
+
+
+def ambient_headers(lines: str) -> list[str]:
+    """The names of the headers that a client takes from a variable of its own, "Name: value" a line."""
+    return [line.partition(":")[0].strip() for line in lines.split("\n") if ":" in line]
+
+
+def merged(ours: Mapping[str, Value], given: Mapping[str, Other]) -> dict[str, Value | Other]:
+    """Our headers and those that are given, which win whatever their case; clients know a header by our spelling.
+
+    >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c", "Y": "d"})
+    {'Content-Type': 'c', 'X': 'b', 'Y': 'd'}
+    """
+    spelling = {name.lower(): name for name in ours}
+    return {**ours, **{spelling.get(name.lower(), name): value for name, value in given.items()}}

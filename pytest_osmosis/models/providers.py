@@ -1,0 +1,104 @@
+"""Who serves models, as data: for each prefix of a model_path the address, the key's variable, and what is peculiar.
+
+The addresses are the public OpenAI-compatible ones that each provider documents, or where a local server listens when
+it is started without options. What is peculiar holds for the service at that host, by whatever way it is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+from urllib.parse import urlsplit
+
+Client = Literal["embedded", "openai", "anthropic", "light", "litellm"]
+MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One provider. `api_key_env` None: it wants no key, as it is a server on this machine.
+
+    `url_env` names the variable that moves it. `client` is who talks to it under `client = "auto"`. `seed_key` is
+    what a request calls its seed, None where a seed is refused.
+    """
+
+    base_url: str
+    api_key_env: str | None = None
+    url_env: str | None = None
+    client: Client = "light"
+    max_tokens_key: MaxTokensKey = "max_tokens"
+    seed_key: str | None = "seed"
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """The clients that speak its API, the one of "auto" first."""
+        others: tuple[Client, ...] = ("anthropic",) if self.client == "anthropic" else ("openai", "light")
+        return (self.client, *(each for each in others if each != self.client), "litellm")
+
+
+SERVICES: Mapping[str, Service] = MappingProxyType(
+    {
+        "openai": Service(
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            client="openai",
+            max_tokens_key="max_completion_tokens",
+        ),
+        "anthropic": Service(
+            "https://api.anthropic.com",
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            client="anthropic",
+            seed_key=None,
+        ),
+        "cerebras": Service("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        "deepinfra": Service("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+        "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        "fireworks_ai": Service("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        "gemini": Service("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+        "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        "huggingface": Service("https://router.huggingface.co/v1", "HF_TOKEN"),
+        "lm_studio": Service("http://localhost:1234/v1"),
+        # Refuses a request with a key that it does not know, "seed" among them.
+        "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY", seed_key="random_seed"),
+        "moonshot": Service("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+        "nvidia_nim": Service("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+        "ollama": Service("http://localhost:11434/v1"),
+        "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        "perplexity": Service("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+        "sambanova": Service("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+        "sglang": Service("http://localhost:30000/v1"),
+        "together_ai": Service("https://api.together.ai/v1", "TOGETHER_API_KEY"),
+        "vllm": Service("http://localhost:8000/v1"),
+        "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
+    }
+)
+
+LITELLM_PREFIXES = (
+    "azure",
+    "azure_ai",
+    "bedrock",
+    "cloudflare",
+    "cohere",
+    "databricks",
+    "github",
+    "replicate",
+    "sagemaker",
+    "snowflake",
+    "vertex_ai",
+    "watsonx",
+)
+"""Providers with an API or a login of their own, which LiteLLM speaks; it reads their keys from its own variables."""
+
+
+def service_at(base_url: str) -> Service | None:
+    """The service whose host this is, regional hosts (eu.api.openai.com) included; None for every other server."""
+    host = urlsplit(base_url).hostname or ""
+    for service in SERVICES.values():
+        own = urlsplit(service.base_url).hostname
+        if service.api_key_env is not None and (host == own or host.endswith(f".{own}")):
+            return service
+    return None

@@ -1,0 +1,211 @@
+"""The JSON Schema of results.json, held to what real evals write: neither knows a key that the other lacks."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import pytest_osmosis
+from pytest_osmosis.evals import EvalRun, prepare
+from pytest_osmosis.records import Run
+
+SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
+DEADLINE_S = 60.0
+
+CONFIG = """
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "x"
+[evaluation]
+n = 2
+batch_size = 4
+limit = 6
+[scoring]
+eval_fns = ["answering:exact"]
+[agent]
+agent = "answering:rollout"
+[gate]
+pass_rate = ">= 0.1"
+[limits]
+max_errors = 100
+[secrets]
+required = []
+"""
+
+CODE = """
+async def rollout(ctx):
+    word = ctx.prompt[-1]["content"].split()[0]
+    if word == "raise":
+        raise RuntimeError("the agent broke")
+    return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+
+
+def exact(solution_str, ground_truth):
+    if ground_truth == "broken":
+        raise ValueError("the scorer broke")
+    return float(ground_truth in solution_str)
+"""
+
+ROWS = [("2 * 3?", "6"), ("2 * 4?", "7"), ("raise", "1"), ("2 * 5?", "broken"), ("2 * 6?", "12"), ("2 * 7?", "14")]
+
+Evaluate = Callable[..., Any]
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """The results.json of an eval that ran; `interrupt` ends it before it begins."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "answering.py").write_text(CODE)
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
+    (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
+
+    def evaluate(config: str = CONFIG, runs: Sequence[Run] | None = None, *, interrupt: bool = False) -> Any:
+        (tmp_path / "x.toml").write_text(config)
+        prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
+        done: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        eval_run = EvalRun(
+            prepared,
+            list(prepared.plan.runs()) if runs is None else runs,
+            environ={**os.environ, "NO_PROXY": "*"},
+            rerun=str,
+            every=lambda run, _: done.put(run),
+            probe=False,
+        )
+        eval_run.engine.start()
+        eval_run.engine.loaded()
+        if not interrupt:
+            eval_run.go()
+            for _ in eval_run.selected:
+                done.get(timeout=DEADLINE_S)
+        eval_run.finish()
+        eval_run.write_results()
+        return json.loads((eval_run.run_dir / "results.json").read_text(encoding="utf-8"))
+
+    return evaluate
+
+
+def faults(results: object) -> list[str]:
+    validator = Draft202012Validator(SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(results)]
+
+
+def unreachable(config: str) -> str:
+    """The config with a server that nobody runs (port 9, discard)."""
+    return (
+        config.replace("demo/arithmetic", "served") + '[model]\nbase_url = "http://127.0.0.1:9/v1"\nmax_retries = 0\n'
+    )
+
+
+def removing(config: str) -> str:
+    """The config with a Grader that takes every run out."""
+    Path("taking.py").write_text(
+        "from pytest_osmosis import Grader\n\n\nclass Out(Grader):\n"
+        "    async def grade(self, ctx):\n        ctx.sample.remove_sample = True\n        ctx.set_reward(0.0)\n"
+    )
+    return config.replace('eval_fns = ["answering:exact"]', 'grader = "taking:Out"')
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evaluate: Evaluate) -> None:
+    whole = evaluate()
+    partial = evaluate(runs=[Run(0, 0)])
+    interrupted = evaluate(interrupt=True)
+    stopped = evaluate(unreachable(CONFIG))
+    removed = evaluate(removing(CONFIG))
+
+    kinds = [whole, partial, interrupted, stopped, removed]
+    assert [faults(results) for results in kinds] == [[]] * len(kinds)
+    assert [results["partial"] for results in kinds] == [False, True, False, False, False]
+    assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
+        "finished",
+        "failed",
+        "skipped",
+    }
+    assert {"agent", "reward", "provider"} == {name for results in kinds for name in results["summary"]["boundaries"]}
+    assert stopped["status"] == "stopped"
+    assert interrupted["pending"]
+    assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
+
+
+def keys_of(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for one in value.values():
+            yield from keys_of(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from keys_of(one)
+
+
+def declared_keys(schema: Any) -> set[str]:
+    """The names of all properties that the schema declares, at any depth."""
+    objects = [schema, *schema["$defs"].values()]
+    return {name for one in objects for name in one.get("properties", {})}
+
+
+def test_every_key_is_described() -> None:
+    objects = {"results": SCHEMA, **SCHEMA["$defs"]}
+    nameless = [
+        f"{title}.{name}"
+        for title, one in objects.items()
+        for name, declared in {**one.get("properties", {}), **one.get("patternProperties", {})}.items()
+        if not (declared.get("description") or SCHEMA["$defs"][declared["$ref"].rpartition("/")[2]].get("description"))
+    ]
+    assert nameless == []
+
+
+OPEN = {"sampling", "thresholds", "scores", "eval_fns", "usage", "boundaries"}
+"""Objects whose keys are names: of functions, of sampling parameters, of counts, of boundaries."""
+
+
+def test_a_key_that_the_schema_does_not_know_is_refused_wherever_it_stands(evaluate: Evaluate) -> None:
+    results = {**evaluate(), "pending": [{"row_index": 0, "run_index": 0, "reason": None}]}
+    places = list(objects_in(results, ()))
+    assert len(places) > 10
+    for place in places:
+        changed = copy.deepcopy(results)
+        target: Any = changed
+        for step in place:
+            target = target[step]
+        target["unheard_of"] = 1
+        assert faults(changed) != [], f"an unknown key in {place} is let through"
+
+
+def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The places of all objects whose keys are fixed."""
+    if isinstance(value, dict):
+        if not place or place[-1] not in OPEN:
+            yield place
+        for name, one in value.items():
+            yield from objects_in(one, (*place, name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value[:2]):
+            yield from objects_in(one, (*place, number))
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda results: results.pop("gates"), "gates"),
+        (lambda results: results["rows"][0]["runs"][0].pop("tokens"), "tokens"),
+        (lambda results: results["summary"].update(pass_rate=1.5), "pass_rate"),
+        (lambda results: results.update(status="stopped"), "stop_reason"),
+    ],
+    ids=["a table lacks", "a key lacks", "a rate above 1", "stopped without a reason"],
+)
+def test_what_breaks_the_format_is_refused(evaluate: Evaluate, change: Callable[[Any], None], place: str) -> None:
+    results = evaluate(runs=[Run(0, 0)])
+    change(results)
+    assert place in "".join(faults(results))

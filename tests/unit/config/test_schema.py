@@ -1,0 +1,151 @@
+"""The JSON Schema for editors and the validator judge alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tomli
+from jsonschema import Draft202012Validator
+
+from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.schema import eval_schema
+from tests.unit.config.conftest import complete
+from tests.unit.config.test_eval_problems import BROKEN
+
+SCHEMA = eval_schema()
+
+
+def faults(text: str) -> list[str]:
+    validator = Draft202012Validator(SCHEMA)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(tomli.loads(text))]
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_every_key_of_every_table_is_in_the_schema_and_described() -> None:
+    properties: dict[str, Any] = SCHEMA["properties"]
+    assert list(properties) == list(EVAL_TABLES)
+    for table in EVAL_TABLES.values():
+        declared = properties[table.name]
+        assert declared["description"].startswith(table.help)
+        assert list(declared.get("properties", {})) == [field.name for field in table.fields if table.supported]
+        for field in table.fields:
+            assert declared["properties"][field.name]["description"].startswith(field.help)
+
+
+def test_every_kind_of_value_says_something_in_the_schema() -> None:
+    silent = [
+        f"[{table.name}] {field.name}"
+        for table in EVAL_TABLES.values()
+        for field in table.fields
+        if field.supported and not field.kind.schema
+    ]
+    assert silent == []
+
+
+def test_a_default_is_a_value_that_could_be_written() -> None:
+    defaults = [
+        (table, name, declared["default"])
+        for table, one in SCHEMA["properties"].items()
+        for name, declared in one.get("properties", {}).items()
+        if "default" in declared
+    ]
+    assert ("limits", "max_errors", "10%") in defaults
+    for table, name, default in defaults:
+        assert Draft202012Validator(SCHEMA["properties"][table]["properties"][name]).is_valid(default), (table, name)
+
+
+BEYOND_A_SCHEMA = [
+    "must stay",
+    "must be a folder",
+    "must be a file",
+    "must be an existing file",
+    "must end in",
+    "unknown function",
+    'must be "all", "any" or one function',
+    "stands in [env] too",
+    "runs backwards",
+]
+"""What the schema does not look at: files, names that lead to other keys, order."""
+
+
+def is_not_json(body: str) -> bool:
+    """True for values that JSON has no equal of: an integral float, what is beyond a float, dates."""
+    return re.search(r"\bnan\b|\binf\b|= \d\.0\b|2020-01-01|07:32|0{100}", body) is not None
+
+
+INVALID = [
+    pytest.param(table, body, id=f"{table}: {body}"[:60])
+    for table, cases in BROKEN.items()
+    for body, expected in cases
+    if not all(any(rule in line for rule in BEYOND_A_SCHEMA) for line in expected) and not is_not_json(body)
+]
+
+
+@pytest.mark.parametrize(("table", "body"), INVALID)
+def test_what_the_validator_refuses_is_refused_by_the_schema(table: str, body: str) -> None:
+    assert faults(complete(table, body)) != []
+
+
+def test_most_rules_of_the_validator_are_compared() -> None:
+    assert len(INVALID) > 0.75 * sum(map(len, BROKEN.values()))
+
+
+VALID = [
+    ("experiment", ""),
+    ("experiment", 'rollout = "multiply"\nentrypoint = "main.py"'),
+    ("evaluation", "limit = 3\nn = 5\nbatch_size = 2\npass_threshold = -1.5"),
+    ("evaluation", "agent_workflow_timeout_s = 1\ngrader_timeout_s = 0.5"),
+    ("advanced", 'anything = [1, {a = "b"}]'),
+    ("env", 'LOG_LEVEL = ""\n_X1 = "a\\nb"'),
+    ("secrets", 'required = ["A", "B_1"]'),
+    ("model", 'base_url = "http://localhost:8000/v1"\napi_key_env = "my_key"\nclient = "openai"\nmax_retries = 0'),
+    ("model", 'base_url = "https://u:p@[::1]/v1?x=1#y"\nheaders = {X-A = "b", "c!" = ""}\ntimeout_s = 0.1'),
+    ("sampling", 'temperature = 0\ntop_p = 1\nmax_tokens = 1\nseed = -3\nstop = "a"'),
+    ("sampling", 'stop = ["a", "a"]\nextra_body = {accuracy = 0.5, deep = {messages = []}}'),
+    ("scoring", 'eval_fns = ["a.b:c.d", "_é:x1"]\nthresholds = {"a.b:c.d" = 0.5}\ndecide = "any"'),
+    ("scoring", 'eval_fns = []\ngrader = "m:C"'),
+    ("agent", 'agent = "chat"\nmax_turns = 1'),
+    ("agent", 'agent = "my.agent:loop"'),
+    ("data", 'offset = 0\nrows = " 3, 7 ,10 - 20"\nseed = 4\ncolumns = {user_prompt = "q", messages = "m"}'),
+    ("data", 'rows = " all "'),
+    *[("gate", f'pass_rate = "{rate}"') for rate in (">= 0.7", " >=1 ", ">= .5", ">= 0", ">= 1.0", ">= 7e-1")],
+    ("gate", 'pass_rate = {min = 0.5, rule = "point"}'),
+    *[("limits", f"max_errors = {bound}") for bound in ("0", '"5%"', '" 0.5 % "', '"100%"')],
+    ("output", 'dir = "runs"\nresults = "out/results.json"'),
+]
+
+
+@pytest.mark.parametrize(("table", "body"), VALID)
+def test_what_the_validator_takes_is_taken_by_the_schema(
+    load: Callable[..., EvalConfig], table: str, body: str
+) -> None:
+    text = complete(table, body)
+    assert load(text)
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '[experiment]\nmodel_path = "m"\ndataset = "d"\n[scoring]\neval_fns = ["a:b"]\n',
+        '[experiment]\nmodel_path = "m"\n[scoring]\neval_fns = ["a:b"]\n[secrets]\nrequired = []\n',
+        '[experiment]\nmodel_path = "m"\ndataset = "d"\n[secrets]\nrequired = []\n',
+        "n = 1\n" + complete("experiment", ""),
+    ],
+    ids=["nothing", "no secrets", "no dataset", "no scorer", "a key in no table"],
+)
+def test_what_is_missing_is_refused_by_both(problems: Callable[..., list[str]], text: str) -> None:
+    assert problems(text)
+    assert faults(text)
+
+
+def test_the_smallest_config_is_taken() -> None:
+    assert faults(complete("experiment", "")) == []

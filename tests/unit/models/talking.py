@@ -1,0 +1,95 @@
+"""One request to a scripted server, by whichever client the test is for: `CLIENT.name`, set by a fixture."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models import create
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
+from pytest_osmosis.models.targets import resolve
+from tests.servers import Behaviour, ChatServer
+
+ClientName = Literal["openai", "light", "anthropic"]
+
+CHAT_CLIENTS: tuple[ClientName, ...] = ("openai", "light")
+CLIENTS: tuple[ClientName, ...] = (*CHAT_CLIENTS, "anthropic")
+KEY = "sk-a-key-of-some-length"
+PROMPT: list[Message] = [{"role": "user", "content": "17 * 23"}]
+TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"type": "object"}}}
+
+
+@dataclass
+class Current:
+    """The client that talks now."""
+
+    name: ClientName
+
+
+CLIENT = Current("light")
+
+
+def key_of(headers: Mapping[str, str]) -> str | None:
+    """The key in the headers of a request, wherever the client put it."""
+    return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ") or None
+
+
+@asynccontextmanager
+async def model_at(
+    base_url: str,
+    *,
+    key: str | None = None,
+    path: str = "Qwen/Qwen3-8B",
+    headers: Mapping[str, str] | None = None,
+    max_in_flight: int = 4,
+) -> AsyncIterator[Model]:
+    """A model at this address, closed in the end."""
+    table = ModelTable(
+        base_url=base_url, api_key_env="MY_KEY" if key else None, headers=headers or {}, client=CLIENT.name
+    )
+    environ = {"MY_KEY": key} if key else {}
+    model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
+    """The reply to one request."""
+    request = ChatRequest(**{"messages": PROMPT, "timeout_s": 5.0, **fields})
+    async with model_at(server.base_url, key=key) as model:
+        return await model.chat(request)
+
+
+async def sent(**fields: Any) -> dict[str, Any]:
+    """The body that is sent for a request."""
+    with ChatServer() as server:
+        await ask(server, **fields)
+    return server.bodies[0]
+
+
+async def reply_of(behaviour: Behaviour) -> ChatReply:
+    """The reply that is read from what a server answers."""
+    with ChatServer(behaviour) as server:
+        return await ask(server)
+
+
+async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError:
+    """The error of one request, which must have been one request only."""
+    with ChatServer(behaviour) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server, key)
+    assert len(server.requests) == 1
+    return caught.value
+
+
+def kind(error: ModelError) -> tuple[str, bool, str, int | None]:
+    """Whose failure it is, and what comes of it."""
+    return error.boundary, error.retryable, error.systemic, error.status

@@ -1,0 +1,409 @@
+"""Messages by the anthropic client: how our chat messages are sent, and what is read from an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models import create
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
+from pytest_osmosis.models.targets import ModelTarget, resolve
+from tests import servers
+from tests.servers import ChatServer
+from tests.unit.models.talking import CLIENT, KEY, PROMPT, ask, failure_of, key_of, kind, model_at, reply_of, sent
+
+PIXEL = "iVBORw0KGgo="
+CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
+USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17, "b": 23}}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
+
+
+@pytest.fixture(autouse=True)
+def client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CLIENT, "name", "anthropic")
+
+
+async def turns(*messages: Message) -> list[Any]:
+    """The turns that are sent for these messages."""
+    found: list[Any] = (await sent(messages=messages))["messages"]
+    return found
+
+
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+# -- what is sent --------------------------------------------------------------------------------------------
+
+
+async def test_the_body_holds_the_model_the_messages_and_the_default_bound() -> None:
+    with ChatServer() as server:
+        await ask(server)
+    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": DEFAULT_MAX_TOKENS}]
+    assert server.requests[0].path == "/v1/messages"
+    assert server.requests[0].headers["content-type"] == "application/json"
+
+
+async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None = None) -> str:
+    with ChatServer() as server:
+        async with model_at(server.base_url, headers=headers) as model:
+            await model.chat(ChatRequest(messages=PROMPT, sampling=sampling))
+    return server.requests[0].headers["anthropic-version"]
+
+
+async def test_sampling_goes_with_the_last_version_of_the_api_that_takes_it() -> None:
+    own = await version_sent({"max_tokens": 5})
+    assert own > "2023-06-01"
+    for name, value in {"temperature": 1.0, "top_p": 0.9, "top_k": 5}.items():
+        assert await version_sent({name: value}) == "2023-06-01"
+    assert await version_sent({"temperature": 1.0}, headers={"Anthropic-Version": "2026-10-21"}) == "2026-10-21"
+
+
+async def test_a_server_of_ones_own_finds_the_key_in_either_header() -> None:
+    with ChatServer() as server:
+        await ask(server, key=KEY)
+    headers = server.requests[0].headers
+    assert (headers["authorization"], headers["x-api-key"]) == (f"Bearer {KEY}", KEY)
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+async def test_a_base_url_may_end_in_v1_as_for_other_clients(suffix: str) -> None:
+    with ChatServer() as server:
+        async with model_at(server.url + suffix) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert server.requests[0].path == "/v1/messages"
+
+
+async def test_sampling_goes_under_the_names_of_the_api() -> None:
+    sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ["END"], "top_k": 5}
+    assert await sent(sampling=sampling, seed=7) == {
+        "model": "Qwen/Qwen3-8B",
+        "messages": PROMPT,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 64,
+        "stop_sequences": ["END"],
+        "top_k": 5,
+        "seed": 7,
+    }
+
+
+async def test_one_stop_is_a_list_of_one_and_the_other_bound_is_a_bound() -> None:
+    body = await sent(sampling={"stop": "END", "max_completion_tokens": 9})
+    assert (body["stop_sequences"], body["max_tokens"]) == (["END"], 9)
+    assert "max_completion_tokens" not in body
+
+
+async def test_a_service_without_seeds_gets_none() -> None:
+    with ChatServer() as server:
+        model = create(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None), {}, 1)
+        await model.chat(ChatRequest(messages=PROMPT, seed=7))
+        await model.close()
+    assert "seed" not in server.bodies[0]
+
+
+async def test_functions_become_tools() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}}
+    function = {"name": "multiply", "description": "Multiply.", "parameters": schema, "strict": True}
+    body = await sent(tools=[{"type": "function", "function": function}])
+    assert body["tools"] == [{"name": "multiply", "description": "Multiply.", "strict": True, "input_schema": schema}]
+
+
+async def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    body = await sent(tools=[{"type": "function", "function": {"name": "now"}}])
+    assert body["tools"] == [{"name": "now", "input_schema": {"type": "object", "properties": {}}}]
+
+
+async def test_a_tool_in_the_shape_of_the_api_goes_as_it_is() -> None:
+    tool = {"type": "web_search_20250305", "name": "web_search"}
+    assert (await sent(tools=[tool]))["tools"] == [tool]
+
+
+@pytest.mark.parametrize(
+    ("given", "choice"),
+    [
+        ({"tool_choice": "auto"}, {"type": "auto"}),
+        ({"tool_choice": "none"}, {"type": "none"}),
+        ({"tool_choice": "required"}, {"type": "any"}),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
+        ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
+        ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
+        (
+            {"tool_choice": "required", "parallel_tool_calls": False},
+            {"type": "any", "disable_parallel_tool_use": True},
+        ),
+        ({"parallel_tool_calls": True}, None),
+        ({}, None),
+    ],
+)
+async def test_which_tool_is_to_be_called_is_told(given: dict[str, Any], choice: dict[str, Any] | None) -> None:
+    body = await sent(sampling=given)
+    assert body.get("tool_choice") == choice
+    assert "parallel_tool_calls" not in body
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_a_leading_system_message_is_the_system_prompt(role: str) -> None:
+    body = await sent(messages=[{"role": role, "content": "Be brief."}, *PROMPT])
+    assert (body["system"], body["messages"]) == ("Be brief.", PROMPT)
+
+
+async def test_several_leading_system_messages_are_blocks_of_the_system_prompt() -> None:
+    cached = {**text("c"), "cache_control": {"type": "ephemeral"}}
+    system = [
+        {"role": "system", "content": "a"},
+        {"role": "developer", "content": [text("b"), cached]},
+        {"role": "system", "content": " \n"},
+    ]
+    body = await sent(messages=[*system, *PROMPT])
+    assert (body["system"], body["messages"]) == ([text("a"), text("b"), cached], PROMPT)
+
+
+async def test_a_later_system_message_stays_where_it_is() -> None:
+    later = {"role": "system", "content": "Now be long."}
+    assert await turns(*PROMPT, later, user("go on")) == [*PROMPT, later, user("go on")]
+
+
+async def test_turns_of_one_role_are_merged() -> None:
+    assert await turns(user("a"), user("b"), {"role": "assistant", "content": "c"}, user("d")) == [
+        user([text("a"), text("b")]),
+        {"role": "assistant", "content": "c"},
+        user("d"),
+    ]
+
+
+async def test_tool_calls_and_their_results_become_blocks() -> None:
+    other = {**CALL, "id": "call_2"}
+    asked = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL, other]}
+    failed = {"role": "tool", "tool_call_id": "call_2", "content": [text("no"), text("luck")]}
+    assert await turns(*PROMPT, asked, RESULT, failed, user("and?")) == [
+        *PROMPT,
+        {"role": "assistant", "content": [text("Let me see."), USE, {**USE, "id": "call_2"}]},
+        user(
+            [
+                {"type": "tool_result", "tool_use_id": "call_1", "content": "391"},
+                {"type": "tool_result", "tool_use_id": "call_2", "content": [text("no"), text("luck")]},
+                text("and?"),
+            ]
+        ),
+    ]
+
+
+@pytest.mark.parametrize("content", [None, "", " \n", [], [text("")]])
+async def test_empty_content_is_left_out(content: Any) -> None:
+    asked = {"role": "assistant", "content": content, "tool_calls": [CALL]}
+    empty = {"role": "tool", "tool_call_id": "call_1", "content": content}
+    assert await turns(*PROMPT, {"role": "assistant", "content": content}, user("b"), asked, empty) == [
+        user([text("17 * 23"), text("b")]),
+        {"role": "assistant", "content": [USE]},
+        user([{"type": "tool_result", "tool_use_id": "call_1"}]),
+    ]
+
+
+@pytest.mark.parametrize("arguments", ["", None, "{}", {}])
+async def test_a_call_without_arguments_has_an_empty_input(arguments: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": arguments}}
+    [_, asked] = await turns(*PROMPT, {"role": "assistant", "content": None, "tool_calls": [call]})
+    assert asked["content"] == [{"type": "tool_use", "id": "c", "name": "now", "input": {}}]
+
+
+@pytest.mark.parametrize("url", ["https://host/cat.png", f"data:image/png;base64,{PIXEL}"])
+async def test_images_are_sent_by_address_or_whole(url: str) -> None:
+    source = {"type": "url", "url": url}
+    if url.startswith("data:"):
+        source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    image = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    assert await turns(user([text("What is it?"), image])) == [
+        user([text("What is it?"), {"type": "image", "source": source}])
+    ]
+
+
+async def test_a_block_in_the_shape_of_the_api_goes_as_it_is() -> None:
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
+    assert await turns(user([document, "and this"])) == [user([document, text("and this")])]
+
+
+async def test_a_refusal_in_the_history_is_what_was_said() -> None:
+    refused = {"role": "assistant", "content": None, "refusal": "I will not"}
+    assert (await turns(*PROMPT, refused, user("please")))[1] == {"role": "assistant", "content": "I will not"}
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("hello", r"messages\[0\] must be an object with a role, got str"),
+        (user([5]), "a part of content must be a string or an object, got int"),
+        (user([{"type": "image_url", "image_url": {}}]), "image_url must hold a url, got null"),
+        (user([{"type": "image_url", "image_url": {"url": "data:image/png,raw"}}]), "a data: URL must be as in"),
+        ({"role": "assistant", "tool_calls": ["f"]}, "a tool call must be an object with a function, got 'f'"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
+            "tool call 'f': arguments must be a JSON object, got '{'",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]},
+            r"tool call 'f': arguments must be a JSON object, got '\[1\]'",
+        ),
+    ],
+)
+async def test_what_the_api_cannot_hold_is_the_callers_error_and_is_not_sent(message: Any, told: str) -> None:
+    with ChatServer() as server:
+        with pytest.raises((TypeError, ValueError), match=told):
+            await ask(server, messages=[message])
+    assert server.requests == []
+
+
+async def test_anthropic_moved_by_its_variable_gets_its_key_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: mine")
+    with ChatServer() as server:
+        environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
+        model = create(resolve("anthropic/claude", ModelTable(), environ, where="x"), environ, 1)
+        await model.chat(ChatRequest(messages=PROMPT))
+        await model.close()
+    headers = server.requests[0].headers
+    assert (key_of(headers), headers["x-gateway"]) == (KEY, "mine")
+    assert server.bodies[0]["model"] == "claude"
+
+
+# -- what is read --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "finish_reason"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("tool_use", "tool_calls"),
+        ("refusal", "content_filter"),
+        ("pause_turn", "pause_turn"),
+        (None, None),
+        (5, None),
+    ],
+)
+async def test_the_stop_reason_is_told_in_the_words_of_chat_completions(
+    stop_reason: Any, finish_reason: str | None
+) -> None:
+    reply = await reply_of(servers.blocks(text("42"), stop_reason=stop_reason))
+    assert reply.finish_reason == finish_reason
+
+
+async def test_text_blocks_are_joined() -> None:
+    assert (await reply_of(servers.blocks(text("4"), text("2")))).message == {"role": "assistant", "content": "42"}
+
+
+async def test_an_answer_without_a_block_is_an_empty_answer() -> None:
+    assert (await reply_of(servers.blocks())).message == {"role": "assistant", "content": ""}
+
+
+async def test_text_beside_a_tool_call_is_kept() -> None:
+    reply = await reply_of(servers.blocks(text("Let me see."), USE, stop_reason="tool_use"))
+    assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "details", "told"),
+    [
+        ([text("I will not")], None, "I will not"),
+        ([], {"type": "refusal", "category": "bio", "explanation": "It is unsafe."}, "It is unsafe."),
+        ([], {"explanation": None}, "the model refused and did not say why"),
+        ([], None, "the model refused and did not say why"),
+    ],
+)
+async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) -> None:
+    reply = await reply_of(servers.blocks(*blocks, stop_reason="refusal", stop_details=details))
+    assert reply.message == {"role": "assistant", "content": None, "refusal": told}
+
+
+@pytest.mark.parametrize(
+    ("usage", "known"),
+    [
+        ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
+        (
+            {
+                "input_tokens": 7,
+                "output_tokens": 3,
+                "cache_creation_input_tokens": 100,
+                "cache_read_input_tokens": 1000,
+            },
+            Usage(1107, 3, cached_input_tokens=1000),
+        ),
+        (
+            {"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None},
+            Usage(7, 3, cached_input_tokens=0),
+        ),
+        (
+            {"input_tokens": 7, "output_tokens": 30, "output_tokens_details": {"thinking_tokens": 20}},
+            Usage(7, 30, reasoning_tokens=20),
+        ),
+        ({"input_tokens": 7}, None),
+        ({"input_tokens": "7", "output_tokens": 3}, None),
+        ({"input_tokens": -1, "output_tokens": 3}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+async def test_usage_counts_what_was_cached_as_input_and_is_unknown_where_it_makes_no_sense(
+    usage: Any, known: Usage | None
+) -> None:
+    assert (await reply_of(servers.blocks(text("42"), usage=usage))).usage == known
+
+
+async def test_a_minimal_reply_is_enough() -> None:
+    reply = await reply_of(servers.data({"content": [text("42")]}))
+    assert reply == ChatReply({"role": "assistant", "content": "42"})
+
+
+async def test_thinking_is_shown_and_goes_back_as_it_came() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    redacted = {"type": "redacted_thinking", "data": "eA=="}
+    with ChatServer(servers.blocks(thinking, redacted, text("Let me see."), USE, stop_reason="tool_use")) as server:
+        async with model_at(server.base_url) as model:
+            reply = await model.chat(ChatRequest(messages=PROMPT))
+            await model.chat(ChatRequest(messages=[*PROMPT, reply.message, RESULT]))
+    assert (reply.content, reply.tool_calls, reply.message["reasoning_content"]) == ("Let me see.", [CALL], "Hm.")
+    assert server.bodies[1]["messages"][1]["content"] == [thinking, redacted, text("Let me see."), USE]
+
+
+async def test_citations_go_back_as_they_came() -> None:
+    cited = {**text("42"), "citations": [{"type": "char_location", "cited_text": "42"}]}
+    reply = await reply_of(servers.blocks(cited))
+    assert (reply.content, reply.message["content_blocks"]) == ("42", [cited])
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "no content"),
+        ({"content": None}, "content = null"),
+        ({"content": "42"}, "content = a str"),
+        ({"content": ["42"]}, "content that is no list of objects"),
+        ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input"),
+        ({"content": [{"type": "tool_use", "name": "f", "input": {}}]}, "a tool_use without id, name or input"),
+        ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input"),
+        (
+            {"type": "error", "error": {"type": "api_error", "message": "no\x07 luck"}},
+            "no content: no\\x07 luck",
+        ),
+        (servers.completion({"role": "assistant", "content": "42"}), "no content"),
+    ],
+)
+async def test_a_reply_without_an_answer_is_the_models_failure(body: dict[str, Any], told: str) -> None:
+    error = await failure_of(servers.data(body))
+    assert kind(error) == ("model", False, "no", 200)
+    assert str(error) == f"the server answered 200 with {told}"
+
+
+async def test_a_client_that_would_wait_for_a_day_does_not() -> None:
+    error = await failure_of(servers.status(429, retry_after="86400"))
+    assert isinstance(error, ModelError)
+    assert (error.retryable, error.retry_after_s) == (True, 86400.0)

@@ -1,0 +1,66 @@
+"""Which client a target gets, and what it is not made without."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.models import create
+from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.targets import resolve
+from tests.servers import ChatServer
+from tests.unit.models.talking import KEY, PROMPT
+
+
+async def test_openai_moved_by_its_variable_gets_its_key_and_organization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    with ChatServer() as server:
+        environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
+        model = create(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ, 1)
+        await model.chat(ChatRequest(messages=PROMPT))
+        await model.close()
+    headers = server.requests[0].headers
+    assert (headers["authorization"], headers["openai-organization"]) == (f"Bearer {KEY}", "org-1")
+    assert server.bodies[0]["model"] == "gpt-5-mini"
+
+
+def test_a_model_without_its_key_is_not_made() -> None:
+    target = resolve("openai/x", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        create(target, {"OPENAI_API_KEY": ""}, 1)
+
+
+async def test_the_demo_model_needs_no_server() -> None:
+    model = create(resolve("demo/arithmetic", ModelTable(), {}, where="x.toml:1"), {}, 1)
+    reply = await model.chat(ChatRequest(messages=PROMPT, run="row0-run0"))
+    await model.close()
+    assert "391" in reply.content
+
+
+def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match=r"LiteLLM is not installed; pip install 'pytest-osmosis\[litellm\]'"):
+        create(target, {}, 1)
+
+
+@pytest.mark.parametrize(
+    ("client", "others"), [("light", {"openai", "anthropic", "litellm"}), ("openai", {"anthropic", "litellm"})]
+)
+def test_a_client_loads_no_other(client: str, others: set[str]) -> None:
+    code = (
+        "import sys\n"
+        "from pytest_osmosis.models import create\n"
+        "from pytest_osmosis.models.targets import ModelTarget\n"
+        f"create(ModelTarget('server', 'm', 'http://localhost:8000/v1', client={client!r}), {{}}, 1)\n"
+        "print(*sys.modules)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert others.isdisjoint(run.stdout.split())

@@ -1,0 +1,244 @@
+"""Parquet: the same rows and messages as in text, read a row group at a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
+from pytest_osmosis.errors import DatasetError
+
+GIVEN = {"user_prompt": ["2+2?", "3+3?", "4+4?"], "ground_truth": ["4", "6", "8"]}
+
+Opened = Callable[..., Dataset]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """A dataset of these columns, given as lists or as a pyarrow table."""
+
+    def write_and_open(data: Any, *, row_group_size: int = 2, **options: Any) -> Dataset:
+        table = data if isinstance(data, pa.Table) else pa.table(data)
+        parquet.write_table(table, tmp_path / "x.parquet", row_group_size=row_group_size)
+        return open_dataset(tmp_path / "x.parquet", display="data/x.parquet", **options)
+
+    return write_and_open
+
+
+def problem(dataset: Callable[[], Dataset]) -> str:
+    def open_and_check() -> None:
+        opened = dataset()
+        check_rows(opened, range(len(opened)))
+
+    with pytest.raises(DatasetError) as caught:
+        open_and_check()
+    return str(caught.value)
+
+
+def test_rows_are_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path) -> None:
+    columns = {**GIVEN, "Tags": [["a", "b"], [], ["c"]], "meta": [{"k": 1}, {"k": 2}, {"k": None}]}
+    lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    as_text = open_dataset(tmp_path / "x.jsonl")
+
+    dataset = opened(columns)
+
+    assert [dataset.row(index) for index in range(3)] == [as_text.row(index) for index in range(3)]
+
+
+def test_a_row_stands_on_the_line_of_its_number_from_1(opened: Opened) -> None:
+    dataset = opened(GIVEN)
+    assert [dataset.line(index) for index in range(3)] == [1, 2, 3]
+    assert dataset.row(2).line == 3
+
+
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_rows_are_found_in_any_order_over_any_groups(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    prompts = [f"row {number}" for number in range(data.draw(st.integers(1, 30)))]
+    path = tmp_path_factory.mktemp("rows") / "x.parquet"
+    parquet.write_table(pa.table({"user_prompt": prompts}), path, row_group_size=data.draw(st.integers(1, 12)))
+    dataset = open_dataset(path)
+    for index in data.draw(st.permutations(range(len(prompts)))):
+        assert dataset.row(index).messages == [{"role": "user", "content": prompts[index]}]
+
+
+def test_threads_that_ask_for_rows_of_different_groups_get_their_own(opened: Opened) -> None:
+    dataset = opened({"user_prompt": [f"row {number}" for number in range(60)]}, row_group_size=7)
+    order = [(index * 17) % 60 for index in range(600)]
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(dataset.row, order))
+    assert [row.messages[0]["content"] for row in rows] == [f"row {index}" for index in order]
+
+
+def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
+    prompts = [f"{number:08}" + "x" * 10_000 for number in range(2_000)]
+    dataset = opened({"user_prompt": prompts}, row_group_size=100)  # 20 groups of 1 MB
+    del prompts
+    before = pa.total_allocated_bytes()
+    most = 0
+    with dataset.open() as file:
+        for index in range(len(dataset)):
+            dataset.read(file, index)
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert 1_000_000 < most < 6_000_000
+
+
+def test_values_become_what_json_holds(opened: Opened) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    row = opened(
+        pa.table(
+            {
+                "user_prompt": pa.array(["2+2?"]).dictionary_encode(),
+                "ground_truth": pa.array([Decimal("4.00")]),
+                "day": [date(2026, 1, 2)],
+                "at": pa.array([moment], pa.timestamp("us", "UTC")),
+                "clock": [time(3, 4, 5)],
+                "share": [0.5],
+                "flags": pa.array([[("a", True), ("b", None)]], pa.map_(pa.string(), pa.bool_())),
+                "nested": [{"days": [date(2026, 1, 2), None]}],
+                "nothing": pa.nulls(1),
+            }
+        )
+    ).row(0)
+    assert row.record == {
+        "user_prompt": "2+2?",
+        "ground_truth": "4.00",
+        "day": "2026-01-02",
+        "at": "2026-01-02T03:04:05+00:00",
+        "clock": "03:04:05",
+        "share": 0.5,
+        "flags": {"a": True, "b": None},
+        "nested": {"days": ["2026-01-02", None]},
+        "nothing": None,
+    }
+
+
+def test_keys_that_only_other_messages_have_are_left_out(opened: Opened) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    chats = [
+        [{"role": "user", "content": "2+2?"}],
+        [{"role": "assistant", "content": None, "tool_calls": [call]}],
+    ]
+    dataset = opened({"messages": chats})
+    assert [dataset.row(0).messages, dataset.row(1).messages] == chats
+
+
+def test_messages_may_be_json_text(opened: Opened) -> None:
+    assert opened({"messages": ['[{"role": "user", "content": "2+2?"}]']}).row(0).messages == [
+        {"role": "user", "content": "2+2?"}
+    ]
+
+
+def test_columns_are_mapped(opened: Opened) -> None:
+    row = opened({"question": ["2+2?"], "Label": ["4"]}, columns={"user_prompt": "question"}).row(0)
+    assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
+
+
+# -- problems ----------------------------------------------------------------------------------------------
+
+
+def test_bad_row_is_said_as_in_text(opened: Opened) -> None:
+    assert problem(lambda: opened({"user_prompt": ["2+2?", None, " "]})) == (
+        'data/x.parquet:2: row 1: column "user_prompt": must be a non-blank string, got null; '
+        "write the prompt there or remove the row\n"
+        'data/x.parquet:3: row 2: column "user_prompt": must be a non-blank string, got " "; '
+        "write the prompt there or remove the row"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
+)
+def test_nan_and_infinity_are_refused(opened: Opened, value: float, said: str) -> None:
+    assert problem(lambda: opened({"user_prompt": ["a"], "k": [[1.0, value]]})) == (
+        f'data/x.parquet:1: row 0: column "k": {said} is not JSON; use null or a finite number'
+    )
+
+
+def test_schema_without_a_prompt_is_said_once(opened: Opened) -> None:
+    assert problem(lambda: opened({"question": ["a", "b", "c"]})) == (
+        'data/x.parquet: schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
+        'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+    )
+
+
+def test_column_twice_is_refused(opened: Opened) -> None:
+    table = pa.table([["a"], ["b"]], names=["user_prompt", "User_Prompt"])
+    assert problem(lambda: opened(table)) == (
+        'data/x.parquet: schema: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'
+    )
+
+
+def test_columns_that_json_cannot_hold_are_refused_at_once(opened: Opened) -> None:
+    table = pa.table({"user_prompt": ["a"], "image": [b"x"], "took": [[{"s": timedelta(seconds=1)}]]})
+    assert problem(lambda: opened(table)) == (
+        'data/x.parquet: schema: column "image": binary is nothing that JSON holds; '
+        "drop the column or store it as text\n"
+        'data/x.parquet: schema: column "took": duration[us] is nothing that JSON holds; '
+        "drop the column or store it as text"
+    )
+
+
+def test_file_without_rows_is_refused(opened: Opened) -> None:
+    table = pa.table({"user_prompt": pa.array([], pa.string())})
+    assert problem(lambda: opened(table)) == "data/x.parquet: holds no rows; it needs at least one"
+
+
+def test_file_that_is_no_parquet_is_said(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_text('{"user_prompt": "2+2?"}\n')
+    said = problem(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
+    assert said.startswith("data/x.parquet: not a Parquet file that can be read: ")
+    assert said.endswith("; write it again")
+    assert "\n" not in said
+
+
+def test_damaged_row_group_is_named_by_its_rows(opened: Opened) -> None:
+    dataset = opened({"user_prompt": ["a" * 50, "b" * 50, "c" * 50]}, row_group_size=1)
+    data = bytearray(dataset.path.read_bytes())
+    at = data.index(b"bbbbbbbb") - 30
+    data[at : at + 60] = b"\xff" * 60
+    dataset.path.write_bytes(data)
+    damaged = open_dataset(dataset.path, display="data/x.parquet")
+    said = problem(lambda: damaged)
+    assert said.startswith("data/x.parquet:2: row 1: cannot be read: ")
+    assert "\n" not in said
+    assert [damaged.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
+
+
+def test_file_that_changed_after_it_was_indexed_is_refused(opened: Opened) -> None:
+    dataset = opened(GIVEN)
+    dataset.row(0)  # its row group is held
+    opened({"user_prompt": ["another"]})
+    with pytest.raises(DatasetError, match="has changed since it was first read"):
+        dataset.row(0)
+
+
+def test_without_pyarrow_the_command_that_installs_it_is_said(opened: Opened) -> None:
+    path = opened(GIVEN).path
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from pathlib import Path\n"
+        "from pytest_osmosis.datasets import open_dataset\n"
+        f"open_dataset(Path({str(path)!r}), display='data/x.parquet')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "pytest_osmosis.errors.DatasetError: data/x.parquet: "
+        'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"'
+    )

@@ -1,0 +1,127 @@
+"""What is warned of in rows that are all right."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.datasets import Row, check_rows, open_dataset
+from pytest_osmosis.datasets.warnings import notes_of
+
+TOLD = "a model can copy the answer; take it out of the prompt"
+REPEATED = "it counts more than once; keep one, and raise n for more"
+
+
+def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
+    return Row(row_index, [{"role": "user", "content": prompt, **more}], ground_truth, {}, row_index + 1)
+
+
+def numbered(prompts: list[str]) -> list[Row]:
+    return [row(number, prompt) for number, prompt in enumerate(prompts)]
+
+
+def test_nothing_is_said_of_good_rows() -> None:
+    assert notes_of([row(0, "17 * 23?", "391"), row(1, "17 * 24?", "408")]) == ()
+
+
+def test_two_rows_with_the_same_prompt_are_named() -> None:
+    assert notes_of([row(3, "2+2?"), row(5, "3+3?"), row(17, "2+2?")]) == (
+        f"rows 3 and 17 hold the same prompt: {REPEATED}",
+    )
+
+
+def test_all_repeated_prompts_are_one_note_with_a_count() -> None:
+    prompts = ["a", "b", "a", "c", "b", "b", "b", "b"]
+    assert notes_of(numbered(prompts)) == (f"rows 0 and 2 hold the same prompt (7 such rows): {REPEATED}",)
+
+
+def test_many_rows_with_one_prompt_are_counted_not_listed() -> None:
+    assert notes_of(numbered(["a"] * 1002)) == (f"rows 0, 1, 2 and 999 more hold the same prompt: {REPEATED}",)
+
+
+def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
+    system = {"role": "system", "content": "Be brief."}
+    one = row(0, "2+2?")
+    other = Row(1, [system, *one.messages], None, {}, 2)
+    assert notes_of([one, other]) == ()
+
+
+def test_ground_truth_in_its_own_prompt_is_named() -> None:
+    rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
+    assert notes_of(rows) == (f"row 7 holds its ground truth in its own prompt: {TOLD}",)
+
+
+def test_all_told_ground_truths_are_one_note_with_a_count() -> None:
+    rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
+    assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more hold their ground truth in their own prompt: {TOLD}",)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ground_truth"),
+    [
+        ("The answer is New\n York.", "new york"),
+        ("It is 391.", "391"),
+        ("It is (391).", 391),
+        ("It is 39.5, isn't it?", 39.5),
+    ],
+)
+def test_ground_truth_is_found_whatever_its_case_and_blanks(prompt: str, ground_truth: object) -> None:
+    assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 holds its ground truth in its own prompt: {TOLD}",)
+
+
+def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
+    parts = [{"type": "image_url", "image_url": {}}, {"type": "text", "text": "Say Paris"}]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": parts}, {"role": "user", "content": "Now."}]
+    assert len(notes_of([Row(0, messages, "Paris", {}, 1)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ground_truth"),
+    [
+        ("What is 1391 - 1000?", "391"),
+        ("What is 391.5 - 0.5?", "391"),
+        ("What is 1,391 - 1,000?", "391"),
+        ("What is 5 - 0?", "5"),
+        ("Is it true?", True),
+        ("Parisian", "Paris"),
+        ("Which of ['Paris']?", ["Paris"]),
+    ],
+)
+def test_what_is_no_answer_is_not_said(prompt: str, ground_truth: object) -> None:
+    assert notes_of([row(0, prompt, ground_truth)]) == ()
+
+
+def test_labels_may_be_listed_in_the_prompt() -> None:
+    rows = [row(n, f"Is review {n} positive or negative?", ["positive", "negative"][n % 2]) for n in range(6)]
+    assert notes_of(rows) == ()
+
+
+def test_one_answer_for_all_rows_is_no_label() -> None:
+    assert len(notes_of([row(n, f"Review {n}: say positive.", "positive") for n in range(6)])) == 1
+
+
+def test_check_rows_warns_of_the_selected_rows(tmp_path: Path) -> None:
+    prompts = ["a", "b", "a", "b"]
+    lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
+    (tmp_path / "x.jsonl").write_text("".join(lines))
+    dataset = open_dataset(tmp_path / "x.jsonl")
+    assert check_rows(dataset, [0, 1, 3]) == (f"rows 1 and 3 hold the same prompt: {REPEATED}",)
+
+
+def test_rows_are_not_kept() -> None:
+    def rows() -> Iterator[Row]:
+        for number in range(2_000):
+            yield row(number, f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000)
+
+    tracemalloc.start()
+    try:
+        notes_of(rows())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2_000_000  # of 40 MB
