@@ -31,7 +31,7 @@ types: $(STAMP)
 check: lint types ## lint and types
 
 test: check ## lint, types and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .osmosis .pytest_cache .mypy_cache .ruff_cache dist build

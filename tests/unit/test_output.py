@@ -6,7 +6,7 @@ import asyncio
 import io
 import logging
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.host import output
@@ -31,7 +31,6 @@ def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 100
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3 * TAIL_CHARS), max_size=12))
 def test_how_text_is_cut_into_writes_makes_no_difference(sizes: list[int]) -> None:
     whole = "".join(chr(97 + index % 26) for index in range(sum(sizes)))
