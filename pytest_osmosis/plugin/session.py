@@ -60,7 +60,7 @@ class EvalSession:
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
-            raise pytest.UsageError("\n".join(map(str, problems)))
+            raise pytest.UsageError(*map(str, problems))
 
     def _prepared(self, path: Path) -> Prepared:
         return prepare(
