@@ -66,7 +66,7 @@ class Sentinel(pytest.Item):
 
 
 def amend(item: RunItem, report: pytest.TestReport) -> None:
-    """Make a report say what the run was: its own duration, its config, and xfailed where a gate decides."""
+    """Make a report say what the run was: its own duration, place and one-line reason; xfailed where a gate decides."""
     answer = item.stash.get(ANSWER, None)
     if answer is None:
         return
@@ -74,6 +74,10 @@ def amend(item: RunItem, report: pytest.TestReport) -> None:
     report.duration = answer.outcome.duration_s if report.when == shown else 0.0
     if report.skipped:
         report.longrepr = skip_at(item.plan.path, answer.outcome.reason)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:  # what the short summary shows, whole on CI
+        path, line, _ = item.reportinfo()
+        crash.path, crash.lineno, crash.message = str(path), line + 1, answer.outcome.reason
     if report.when == shown and report.failed and answer.gated:
         report.outcome = "skipped"
         report.wasxfail = answer.outcome.reason

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 
+import pytest
+
 from tests.plugin.workspaces import Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
@@ -60,7 +62,8 @@ def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
         assert said == {name.removeprefix("x[row").removesuffix("-run0]")}
 
 
-def test_a_rerun_command_from_the_output_works(workspace: Workspace) -> None:
+def test_a_rerun_command_from_the_output_works(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")  # there pytest's short summary shows whole messages
     workspace.eval(
         rows=[{}, {"score": 0.0}, {}],
         evaluation={"n": 1, "limit": 1},
