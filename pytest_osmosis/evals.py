@@ -215,7 +215,6 @@ class EvalRun:
             environ={**environ, **config.env, **self.prepared.secrets},
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
-            n_selected=len(self.selected),
             max_errors=_max_errors(config.limits, len(self.selected)),
             seed=config.sampling.seed,
             probe=probe and target.provider != "demo" and bool(self.selected),

@@ -37,7 +37,6 @@ class Job:
     environ: Mapping[str, str]
     run_dir: Path
     batch_size: int
-    n_selected: int
     max_errors: float
     seed: int | None = None
     probe: bool = True

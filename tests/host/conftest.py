@@ -1,23 +1,7 @@
-"""A workspace to run evals in."""
+"""Hosts are tested through the engine, in the same workspace and with the same server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.engine.conftest import server, workspace
 
-import pytest
-
-from tests.engine.evaluating import Workspace
-from tests.servers import ChatServer, reply
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path)
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    """Answers 42 to everything."""
-    with ChatServer(reply("42")) as server:
-        yield server
+__all__ = ["server", "workspace"]
