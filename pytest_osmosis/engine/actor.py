@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.job import Job, Progress, Transcript
-from pytest_osmosis.engine.line import Died, Heard, PipeLine
+from pytest_osmosis.engine.line import Died, Heard, Line
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import CodeError, DatasetError, HostError, JournalError
 from pytest_osmosis.host.protocol import Key, Setup
@@ -61,11 +61,19 @@ class Stop(NamedTuple):
     text: str
 
 
+class Pause(NamedTuple):
+    pass
+
+
+class Resume(NamedTuple):
+    pass
+
+
 class Close(NamedTuple):
     grace_s: float
 
 
-Message = Submit | Go | Stop | Close | Heard | Died
+Message = Submit | Go | Stop | Pause | Resume | Close | Heard | Died
 
 
 class Engine:
@@ -92,17 +100,19 @@ class Engine:
         self._unscored: deque[Flight] = deque()
         self._journal_lines: list[bytes] = []
         self._told: list[tuple[Run, Outcome]] = []
-        self._main: PipeLine | None = None
-        self._quarantine: PipeLine | None = None
-        self._scorer: PipeLine | None = None
-        self._retired: set[PipeLine] = set()
-        self._ready: set[PipeLine] = set()
-        self._heard_at: dict[PipeLine, float] = {}
+        self._main: Line | None = None
+        self._quarantine: Line | None = None
+        self._scorer: Line | None = None
+        self._retired: set[Line] = set()
+        self._ready: set[Line] = set()
+        self._heard_at: dict[Line, float] = {}
         self._failed_starts = 0
         self._sync: frozenset[str] = frozenset()
         self._probing = False
         self._given_up = False
         self._dispatching = False
+        self._paused = False
+        self._waits_to_go = False
         self._journal_works = True
         self._systemic = Systemic(job.batch_size)
         self._row: Row | None = None
@@ -133,6 +143,14 @@ class Engine:
     def stop(self, reason: StopReason, text: str) -> None:
         """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
         self._inbox.put(Stop(reason, text))
+
+    def pause(self) -> None:
+        """Begin nothing and ask for nothing until `resume`; requests that are open go on. Idempotent."""
+        self._inbox.put(Pause())
+
+    def resume(self) -> None:
+        """Go on after `pause`. Idempotent."""
+        self._inbox.put(Resume())
 
     def close(self, grace_s: float = 0.0) -> None:
         """Give what is in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
@@ -205,9 +223,27 @@ class Engine:
                 self._died(line, exit_text(status))
             case Stop():
                 self._stop(message)
+            case Pause():
+                self._pause()
+            case Resume():
+                self._resume()
             case Close(grace_s):
                 self._stop(Stop("closed", "the session ended"))
                 self._closing = time.monotonic() + grace_s
+
+    def _pause(self) -> None:
+        self._paused = True
+        for line in self._lines():
+            line.send([{"op": "pause"}])
+
+    def _resume(self) -> None:
+        self._paused = False
+        for line in self._lines():
+            self._heard_at[line] = time.monotonic()
+            line.send([{"op": "resume"}])
+        if self._waits_to_go:
+            self._waits_to_go = False
+            self._begin()
 
     def _submitted(self, runs: Sequence[Run]) -> None:
         new = [run for run in runs if run not in self._known]
@@ -240,17 +276,17 @@ class Engine:
 
     # -- hosts' lives ------------------------------------------------------------------------------------
 
-    def _lines(self) -> list[PipeLine]:
+    def _lines(self) -> list[Line]:
         lines = (self._main, self._quarantine, self._scorer, *self._retired)
         return [line for line in lines if line is not None]
 
-    def _spawn(self, name: str, setup: Setup) -> PipeLine:
+    def _spawn(self, name: str, setup: Setup) -> Line:
         log = self.job.run_dir / "host.log"
-        line = PipeLine(name, setup, environ=self.job.environ, log=log, post=self._inbox.put)
+        line = self.job.spawn(name, setup, environ=self.job.environ, log=log, post=self._inbox.put)
         self._heard_at[line] = time.monotonic()
         return line
 
-    def _respawn(self, name: str, setup: Setup) -> PipeLine | None:
+    def _respawn(self, name: str, setup: Setup) -> Line | None:
         """A host in place of one that died; None where no more can be had."""
         if self._closing is not None or self._refused is not None or self._given_up:
             return None
@@ -262,6 +298,8 @@ class Engine:
 
     def _look_after_lines(self) -> None:
         """End hosts that do not become ready, do not close, or say nothing though no code may take so long."""
+        if self._paused:
+            return
         now = time.monotonic()
         for line in self._lines():
             allowed_s = self._patience_s(line)
@@ -270,7 +308,7 @@ class Engine:
                 self._heard_at[line] = now
                 line.kill()
 
-    def _patience_s(self, line: PipeLine) -> float | None:
+    def _patience_s(self, line: Line) -> float | None:
         """How long a host may say nothing; None for one that has nothing to say."""
         setup = self.job.setup
         if line in self._retired:
@@ -284,7 +322,7 @@ class Engine:
             code_s = max(setup.agent_timeout_s, setup.grader_timeout_s)
         return code_s + SILENCE_SLACK_S if busy else None
 
-    def _died(self, line: PipeLine, how: str) -> None:
+    def _died(self, line: Line, how: str) -> None:
         was_ready = line in self._ready
         self._ready.discard(line)
         self._retired.discard(line)
@@ -332,7 +370,7 @@ class Engine:
         for flight in list(self._flights.values()):
             self._skip(flight.run, text)
 
-    def _main_died(self, line: PipeLine, how: str) -> None:
+    def _main_died(self, line: Line, how: str) -> None:
         """Unbegun runs are queued again, begun ones go to quarantine."""
         flights = [flight for flight in self._flights.values() if flight.line is line]
         for flight in reversed([flight for flight in flights if not flight.begun]):
@@ -374,7 +412,7 @@ class Engine:
             flight.judging = None
             self._suspects.append(flight)
 
-    def _quarantine_died(self, line: PipeLine, how: str) -> None:
+    def _quarantine_died(self, line: Line, how: str) -> None:
         """The one run that was begun there has taken down its second host: it was the culprit."""
         text, details = f"ended its process twice ({how})", line.last_words()
         for flight in [flight for flight in self._flights.values() if flight.line is line]:
@@ -390,7 +428,7 @@ class Engine:
             else:
                 self._suspects.appendleft(flight)
 
-    def _scorer_died(self, line: PipeLine, how: str) -> None:
+    def _scorer_died(self, line: Line, how: str) -> None:
         """Every run that it had is scored by a new one, but for a function that took down its second scorer."""
         self._scorer = self._respawn("scorer", self._scorer_setup())
         for flight in [flight for flight in self._flights.values() if flight.sync == "handed"]:
@@ -409,7 +447,7 @@ class Engine:
 
     # -- what hosts say ----------------------------------------------------------------------------------
 
-    def _event(self, line: PipeLine, event: Mapping[str, Any], raw: bytes) -> None:
+    def _event(self, line: Line, event: Mapping[str, Any], raw: bytes) -> None:
         match event["ev"]:
             case "ready":
                 self._became_ready(line, event)
@@ -427,7 +465,7 @@ class Engine:
                 elif event["ev"] == "stalled":
                     line.kill()  # a task that a run left behind holds the loop
 
-    def _flight_event(self, line: PipeLine, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
+    def _flight_event(self, line: Line, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
         match event["ev"]:
             case "start":
                 flight.begun = True
@@ -444,14 +482,14 @@ class Engine:
             case "broken":
                 self._broken(line, flight, event["error"])
 
-    def _runs(self, line: PipeLine, flight: Flight, name: str | None) -> None:
+    def _runs(self, line: Line, flight: Flight, name: str | None) -> None:
         """Note which function scores a run now, in that host."""
         if line is self._scorer:
             flight.running = name
         else:
             flight.judging = name
 
-    def _became_ready(self, line: PipeLine, event: Mapping[str, Any]) -> None:
+    def _became_ready(self, line: Line, event: Mapping[str, Any]) -> None:
         self._ready.add(line)
         self._failed_starts = 0
         if line is not self._main:
@@ -469,6 +507,9 @@ class Engine:
         self._loaded.set()
 
     def _begin(self) -> None:
+        if self._paused:
+            self._waits_to_go = True
+            return
         if not self.job.probe:
             self._dispatching = True
             return
@@ -516,7 +557,7 @@ class Engine:
         if record.scored:
             self._done(flight, record)
 
-    def _stalled(self, line: PipeLine, flight: Flight, stack: str) -> None:
+    def _stalled(self, line: Line, flight: Flight, stack: str) -> None:
         """User code that cannot be interrupted: the culprit is known, its host goes."""
         text = "took too long and could not be interrupted"
         if line is self._scorer or flight.rolled:
@@ -527,7 +568,7 @@ class Engine:
             self._synthesize_rollout(flight, "timeout", text, stack)
         line.kill()
 
-    def _broken(self, line: PipeLine, flight: Flight, error: str) -> None:
+    def _broken(self, line: Line, flight: Flight, error: str) -> None:
         """A host failed at a run by its own fault."""
         if not flight.rolled:
             self._synthesize_rollout(flight, "host", error)
@@ -646,6 +687,8 @@ class Engine:
 
     def _dispatch(self) -> None:
         """Refill the hosts: quarantine one at a time, the main one ahead of its turn, the scorer a few."""
+        if self._paused:
+            return
         if self._dispatching and self._closing is None:
             self._refill_quarantine()
             self._refill_main()
@@ -712,7 +755,7 @@ class Engine:
         else:
             self._hand(line, [self._run_request(flight)])
 
-    def _retire(self, line: PipeLine) -> None:
+    def _retire(self, line: Line) -> None:
         """Nothing is left for the quarantine."""
         line.send([{"op": "close"}])
         self._heard_at[line] = time.monotonic()
@@ -733,7 +776,7 @@ class Engine:
             requests.append(self._score_request(flight, self._sync_left(flight)))
         self._hand(line, requests)
 
-    def _hand(self, line: PipeLine, requests: Sequence[Mapping[str, Any]]) -> None:
+    def _hand(self, line: Line, requests: Sequence[Mapping[str, Any]]) -> None:
         """Give a host something to do, and its time for it."""
         if requests:
             self._heard_at[line] = time.monotonic()

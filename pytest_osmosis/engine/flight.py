@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.line import PipeLine
+from pytest_osmosis.engine.line import Line
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.records import Run
 
@@ -24,7 +24,7 @@ class Flight:
     run: Run
     row: Row
     attempt: int = 1
-    line: PipeLine | None = None
+    line: Line | None = None
     begun: bool = False
     rolled: bool = False
     judging: str | None = None

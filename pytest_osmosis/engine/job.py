@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.engine.line import PipeLine, Spawn
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import RunRecord
@@ -28,7 +29,10 @@ Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded."""
+    """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
+
+    `spawn` makes its hosts, processes of their own unless said otherwise.
+    """
 
     setup: Setup
     dataset: Dataset
@@ -40,6 +44,7 @@ class Job:
     max_errors: float
     seed: int | None = None
     probe: bool = True
+    spawn: Spawn = PipeLine
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""The line to one engine host: a child process, its pipes, and a thread at each of them.
+"""The line to one engine host: what the engine asks of any, and the one to a child process.
 
-Everything that arrives is posted to the engine, and nothing that is sent makes the engine wait: a host whose user code
-keeps it from reading must not stop the others. Nothing here keeps state of the eval.
+A `PipeLine` has a thread at each of the pipes of its process. Everything that arrives is posted to the engine, and
+nothing that is sent makes the engine wait: a host whose user code keeps it from reading must not stop the others.
+Nothing here keeps state of the eval.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup, encode
@@ -33,19 +34,55 @@ BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.ma
 class Heard(NamedTuple):
     """Events that a line read, with their own bytes."""
 
-    line: PipeLine
+    line: Line
     events: Sequence[tuple[Mapping[str, Any], bytes]]
 
 
 class Died(NamedTuple):
     """A line's process is gone. `status` is its exit status, negative for a signal."""
 
-    line: PipeLine
+    line: Line
     status: int
 
 
+Post = Callable[[Heard | Died], None]
+
+
+class Line(Protocol):
+    """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine"."""
+
+    @property
+    def name(self) -> str:
+        """As it was given."""
+        ...
+
+    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Send messages, without waiting; what a dead host does not take is dropped."""
+        ...
+
+    def kill(self) -> None:
+        """End the host now."""
+        ...
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the host is gone; False where it is not by then."""
+        ...
+
+    def last_words(self) -> str:
+        """What is known of how the host broke down, else ""."""
+        ...
+
+
+class Spawn(Protocol):
+    """Makes a host and gives the line to it; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
+
+    def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Line:
+        """The line; `environ` is all that the host's environment holds, `log` takes what belongs to no run."""
+        ...
+
+
 class PipeLine:
-    """A host process. `name` is used in the log; `post` gets `Heard` and, once and last, `Died`."""
+    """A host process."""
 
     def __init__(
         self,
@@ -54,7 +91,7 @@ class PipeLine:
         *,
         environ: Mapping[str, str],
         log: Path,
-        post: Callable[[Heard | Died], None],
+        post: Post,
     ) -> None:
         self.name = name
         self.setup = setup

@@ -87,6 +87,8 @@ class HostCore:
         self._emit = emit
         self._pid = os.getpid()
         self.closing = False
+        self._limit = setup.limit
+        self._paused = False
         self._requests = Bound(setup.limit)
         self._scorings = Bound(setup.limit)
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
@@ -94,9 +96,18 @@ class HostCore:
 
     def resize(self, limit: int) -> None:
         """From now on so many rollouts, requests and scorings at once; what is in flight stays."""
-        self._slots.resize(limit)
-        self._requests.resize(limit)
-        self._scorings.resize(limit)
+        self._limit = limit
+        self._set_limits()
+
+    def pause(self, paused: bool) -> None:
+        """Begin no rollout, request or scoring, or do so again. Clocks of rollouts that wait for one stand still."""
+        self._paused = paused
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        limit = 0 if self._paused else self._limit
+        for bound in (self._slots, self._requests, self._scorings):
+            bound.resize(limit)
 
     async def perform(self, request: Request) -> None:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""

@@ -159,6 +159,8 @@ class Host:
                     self._spawn(self._core.score(message), key_of(message))
                 case "limit":
                     self._core.resize(message["limit"])
+                case "pause" | "resume" as op:
+                    self._core.pause(op == "pause")
                 case "drop":
                     self._drop()
                 case "probe":

@@ -107,7 +107,7 @@ class Live:
             probe=probe,
         )
 
-    def wait_for(self, condition: Callable[[], bool], what: str = "") -> None:
+    def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
         """Return when the condition holds; fails after a deadline."""
         end = time.monotonic() + DEADLINE_S
         while not condition():
@@ -125,7 +125,8 @@ class Live:
         found: list[PipeLine] = []
 
         def there() -> bool:
-            found[:] = [line for line in engine._lines() if line.name == name and line in engine._ready]
+            lines = [line for line in engine._lines() if isinstance(line, PipeLine) and line in engine._ready]
+            found[:] = [line for line in lines if line.name == name]
             return bool(found)
 
         self.wait_for(there, f"for {name}")
@@ -184,12 +185,16 @@ class Live:
 
 
 @contextmanager
-def running(config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False) -> Iterator[Live]:
+def running(
+    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, paused: bool = False
+) -> Iterator[Live]:
     """The eval in `config`, begun; finished and checked on leaving."""
     live = Live(config, environ=environ or {}, probe=probe)
     live.run.engine.start()
     try:
         live.run.engine.loaded()
+        if paused:
+            live.run.engine.pause()
         live.run.go()
         yield live
     except BaseException:

@@ -1,0 +1,90 @@
+"""While an eval is paused nothing new is asked of a model.
+
+A host does what it is told in order, so a probe that has come to the server says that all before it was heeded.
+"""
+
+from __future__ import annotations
+
+from tests.engine.evaluating import Workspace, asked_rows, running
+from tests.servers import ChatServer, held, reply
+
+TWO_TURNS = """
+async def rollout(ctx):
+    await ctx.chat(ctx.prompt)
+    open(f"second-{ctx.row_index}", "w").close()
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
+
+UNTIL_TOLD = """
+async def rollout(ctx):
+    open(f"begun-{ctx.row_index}", "w").close()
+    while not os.path.exists("told"):
+        await asyncio.sleep(0.01)
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+"""
+
+
+def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Workspace) -> None:
+    workspace.agent(TWO_TURNS)
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(2)])
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 3})) as live:
+            server.wait_for(lambda server: server.in_flight == 2)
+            live.run.engine.pause()
+            live.wait_for(lambda: live.run.engine._paused, "for the engine to heed it")
+            live.host("host").send([{"op": "probe"}])
+            server.wait_for(lambda server: server.in_flight == 3)
+            server.release()
+            live.wait_for(lambda: len(list(workspace.root.glob("second-*"))) == 2, "for two second turns")
+            live.host("host").send([{"op": "probe"}])
+            server.wait_for(lambda server: len(server.requests) >= 4)
+
+            asked_while_paused = asked_rows(server)
+            live.run.engine.resume()
+            live.wait()
+        assert asked_while_paused == {0: 1, 1: 1}
+        assert asked_rows(server) == {0: 2, 1: 2}
+    assert live.kinds() == ["passed"] * 2
+
+
+def test_a_pause_holds_what_was_handed_out_ahead(workspace: Workspace) -> None:
+    workspace.agent(UNTIL_TOLD)
+    with ChatServer(reply("42")) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
+            live.wait_for(lambda: (workspace.root / "begun-0").exists(), "for the first rollout")
+            live.run.engine.pause()
+            live.wait_for(lambda: live.run.engine._paused, "for the engine to heed it")
+            live.host("host").send([{"op": "probe"}])
+            server.wait_for(lambda server: len(server.requests) == 1)
+            workspace.write("told", "")
+            live.wait_for(lambda: live.events("rollout"), "for its end")
+            live.host("host").send([{"op": "probe"}])
+            server.wait_for(lambda server: len(server.requests) == 2)
+
+            begun_while_paused = sorted(path.name for path in workspace.root.glob("begun-*"))
+            live.run.engine.resume()
+            live.wait()
+    assert begun_while_paused == ["begun-0"]
+    assert len(list(workspace.root.glob("begun-*"))) == 4
+
+
+def test_a_pause_holds_the_probe_and_all_that_follows_it(workspace: Workspace, server: ChatServer) -> None:
+    with running(workspace.config(server), probe=True, paused=True) as live:
+        live.run.engine.submit(live.run.selected)
+        live.wait_for(lambda: live.run.engine.progress.submitted == 4)
+        asked_while_paused = len(server.requests)
+        live.run.engine.resume()
+        live.wait()
+
+    assert asked_while_paused == 0
+    assert len(server.requests) == 1 + 4
+
+
+def test_what_is_paused_can_be_closed(workspace: Workspace, server: ChatServer) -> None:
+    with running(workspace.config(server), paused=True) as live:
+        live.run.engine.stop("interrupt", "enough")
+        live.wait()
+
+    assert live.kinds() == ["skipped"] * 4
+    assert server.requests == []
