@@ -1,0 +1,70 @@
+"""What describes a list of values: mean, standard deviation, median.
+
+Values are finite floats. Sums are without loss, and neither overflow nor underflow where the result does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean, sum(x) / n, summed without loss (`math.fsum`).
+
+    Undefined without values: ValueError.
+
+    >>> mean([0.1, 0.2, 0.6])
+    0.3
+    """
+    _need_values("mean", values)
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # the sum is beyond a float, the mean is not
+        return math.fsum(value / len(values) for value in values)
+
+
+def std(values: Sequence[float]) -> float:
+    """The population's standard deviation, sqrt(sum((x - mean)^2) / n): divided by n, not by n - 1.
+
+    As in the Osmosis SDK's eval mode. One value gives 0.0; undefined without values: ValueError.
+
+    >>> std([0.0, 1.0, 0.0, 1.0])
+    0.5
+    """
+    center = mean(values)
+    deviations = [value - center for value in values]
+    scale = max(map(abs, deviations))
+    if scale == 0.0:
+        return 0.0
+    return scale * math.sqrt(math.fsum((deviation / scale) ** 2 for deviation in deviations) / len(values))
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value; of an even number the mean of the middle two. Undefined without values: ValueError.
+
+    >>> median([3.0, 1.0, 2.0]), median([4.0, 1.0])
+    (2.0, 2.5)
+    """
+    _need_values("median", values)
+    ordered = sorted(values)
+    upper = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[upper]
+    return mean(ordered[upper - 1 : upper + 1])
+
+
+def sample_variance(values: Sequence[float]) -> float | None:
+    """The unbiased variance, sum((x - mean)^2) / (n - 1). None for one value; undefined without: ValueError.
+
+    >>> sample_variance([0.0, 1.0, 0.0, 1.0])
+    0.3333333333333333
+    """
+    _need_values("variance", values)
+    n = len(values)
+    return None if n == 1 else std(values) ** 2 * n / (n - 1)
+
+
+def _need_values(what: str, values: Sequence[float]) -> None:
+    if not values:
+        raise ValueError(f"the {what} of no values is undefined")

@@ -1,0 +1,92 @@
+"""The summary of a reward function's scores. A value that is undefined is None."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pytest_osmosis.stats.moments import mean, median, std
+from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
+
+
+class Attempt(NamedTuple):
+    """One run of a row as statistics see it. One that is not `measured` comes as score 0.0, not passed."""
+
+    score: float
+    passed: bool
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What all attempts of one reward function add up to. Without attempts every value is None.
+
+    `std` is the population's. `pass_rate` is the share of attempts that passed. `pass_at` and `pass_hat` map
+    k to the mean over the rows with at least k measured attempts; a k that no row reaches is left out, and
+    both are empty for n = 1. `n_rows` counts the rows with an attempt.
+    """
+
+    n_rows: int
+    n_runs: int
+    n_measured: int
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+    median: float | None = None
+    pass_rate: float | None = None
+    pass_at: dict[int, float] = field(default_factory=dict)
+    pass_hat: dict[int, float] = field(default_factory=dict)
+
+
+def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
+    """The summary of the attempts at each row, by row index, where n attempts a row were asked for.
+
+    Rows without attempts are left out. `pass_hat` starts at k = 2: at k = 1 it is `pass_at`.
+
+    >>> summary = summarize({0: [Attempt(1.0, True), Attempt(0.0, False)], 1: [Attempt(1.0, True)] * 2}, n=2)
+    >>> summary.mean, summary.pass_rate, summary.pass_at, summary.pass_hat
+    (0.75, 0.75, {1: 0.75, 2: 1.0}, {2: 0.5})
+    """
+    attempts = [attempt for row in rows.values() for attempt in row]
+    n_rows = sum(1 for row in rows.values() if row)
+    n_measured = sum(attempt.measured for attempt in attempts)
+    if not attempts:
+        return Summary(n_rows=n_rows, n_runs=0, n_measured=0)
+    scores = [attempt.score for attempt in attempts]
+    counts = Counter(_measured_and_passed(row) for row in rows.values())
+    ks = ks_for(n)
+    return Summary(
+        n_rows=n_rows,
+        n_runs=len(attempts),
+        n_measured=n_measured,
+        mean=mean(scores),
+        std=std(scores),
+        min=min(scores),
+        max=max(scores),
+        median=median(scores),
+        pass_rate=sum(attempt.passed for attempt in attempts) / len(attempts),
+        pass_at=_over_rows(pass_at_k, counts, ks),
+        pass_hat=_over_rows(pass_hat_k, counts, [k for k in ks if k > 1]),
+    )
+
+
+def _measured_and_passed(row: Sequence[Attempt]) -> tuple[int, int]:
+    measured = [attempt for attempt in row if attempt.measured]
+    return len(measured), sum(attempt.passed for attempt in measured)
+
+
+def _over_rows(
+    estimate: Callable[[int, int, int], float], counts: Mapping[tuple[int, int], int], ks: Iterable[int]
+) -> dict[int, float]:
+    """k -> the mean of the estimate over the rows with k attempts; `counts` says how many rows are (n, c)."""
+    means = {}
+    for k in ks:
+        n_rows = sum(times for (n, _), times in counts.items() if n >= k)
+        if n_rows:
+            total = math.fsum(times * estimate(n, c, k) for (n, c), times in counts.items() if n >= k)
+            means[k] = total / n_rows
+    return means
