@@ -26,7 +26,8 @@ class Span(NamedTuple):
 class Plan:
     """The runs of one eval.
 
-    `name` is the eval's (the config's stem), `path` the TOML and `dataset` the dataset file, both absolute;
+    `name` is the eval's (the config's stem), `path` the file that pytest collects (the TOML) and `dataset` the dataset
+    file, both absolute;
     `selection` says which rows in words ("sample 100 of 1,000, seed 0"). `spans` hold the planned rows in file
     order. `named` hold rows outside of them that a node id on the command line asked for.
     """

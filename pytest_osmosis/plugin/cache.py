@@ -11,29 +11,25 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
+from pytest_osmosis.plugin.collect import eval_of, run_of
+
 MAX_FAILED = 2000
 LAST_FAILED = "cache/lastfailed"
 NODE_IDS = "cache/nodeids"
 
 
-def mend(config: pytest.Config, failed: Sequence[str], files: Collection[str]) -> None:
-    """Correct both entries after pytest has written them. `files` are node ids of the evals' files."""
+def mend(config: pytest.Config, failed: Sequence[str], evals: Collection[str]) -> None:
+    """Correct both entries after pytest has written them. `evals` are the ids of the session's evals."""
     cache = getattr(config, "cache", None)
     if cache is None:
         return
     known = cache.get(LAST_FAILED, {})
-    kept = {nodeid: True for nodeid in known if not _is_synthetic(nodeid, files)}
+    kept = {nodeid: True for nodeid in known if eval_of(nodeid) not in evals or run_of(nodeid)}
     for nodeid in failed[:MAX_FAILED]:
         kept[nodeid] = True
     if kept != known:
         cache.set(LAST_FAILED, kept)
     ids = cache.get(NODE_IDS, [])
-    others = [nodeid for nodeid in ids if nodeid.partition("::")[0] not in files]
+    others = [nodeid for nodeid in ids if eval_of(nodeid) not in evals]
     if len(others) != len(ids):
         cache.set(NODE_IDS, others)
-
-
-def _is_synthetic(nodeid: str, files: Collection[str]) -> bool:
-    """True for gates, limits and probes: tests that stand in no file."""
-    file, _, name = nodeid.partition("::")
-    return file in files and "[row" not in name

@@ -1,15 +1,17 @@
-"""Collection: a TOML that was named becomes a File whose items are its runs.
+"""Collection: a file that was named becomes a File whose items are the runs of its evals.
 
 Items are flat and carry an explicit node id: pytest 9.2 parses ids, and one that it makes itself from a name with
-brackets does not equal the one it reads back from its cache.
+brackets does not equal the one it reads back from its cache. An eval's id is what the node ids of its tests begin with,
+`configs/eval/x.toml::x`: whatever concerns an eval in a session is kept by it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
@@ -17,57 +19,93 @@ from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin.items import Fetch, RunItem
 from pytest_osmosis.records import Run
 
+_RUN = re.compile(r"row(\d+)-run(\d+)\]")
+
 
 class EvalFile(pytest.File):
-    """One eval."""
+    """The evals of one file."""
 
-    plan: Plan
+    plans: Sequence[Plan]
     fetch: Fetch
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for every (row, run), in file order."""
-        for row, line in self.plan.rows():
-            for run in range(self.plan.n):
-                yield self._item(Run(row, run), line)
+        """A test for every (row, run) of every eval, in file order."""
+        for plan in self.plans:
+            eval_id = f"{self.nodeid}::{plan.name}"
+            for row, line in plan.rows():
+                for run in range(plan.n):
+                    yield self._item(plan, eval_id, Run(row, run), line)
 
-    def _item(self, run: Run, line: int) -> RunItem:
-        name = item_name(self.plan.name, run)
+    def _item(self, plan: Plan, eval_id: str, run: Run, line: int) -> RunItem:
         item: RunItem = RunItem.from_parent(
             self,
-            name=name,
-            nodeid=f"{self.nodeid}::{name}",
+            name=f"{plan.name}[{run}]",
+            nodeid=node_id(eval_id, run),
+            eval_id=eval_id,
             run=run,
-            plan=self.plan,
+            plan=plan,
             line=line,
             fetch=self.fetch,
         )
         return item
 
 
-def eval_file(parent: pytest.Collector, plan: Plan, fetch: Fetch) -> EvalFile:
-    """The File of an eval."""
-    path = Path(plan.path)
-    file: EvalFile = EvalFile.from_parent(parent, path=path, **_nodeid(parent, path))
-    file.plan, file.fetch = plan, fetch
+def eval_file(parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch) -> EvalFile:
+    """The File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
+    file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
+    file.plans, file.fetch = plans, fetch
     return file
 
 
-def item_name(name: str, run: Run) -> str:
-    """A run's test, without its file.
+def by_file(plans: Iterable[Plan]) -> dict[Path, list[Plan]]:
+    """Plans by the file that pytest collects them from."""
+    found: dict[Path, list[Plan]] = {}
+    for plan in plans:
+        found.setdefault(Path(plan.path), []).append(plan)
+    return found
 
-    >>> item_name("multiply", Run(12, 3))
-    'multiply[row12-run3]'
-    """
-    return f"{name}[{run}]"
 
-
-def file_id(config: pytest.Config, path: Path) -> str:
+def file_id(config: pytest.Config, path: str | Path) -> str:
     """The node id of an eval's file: its path from pytest's rootdir."""
     return Path(os.path.relpath(path, config.rootpath)).as_posix()
 
 
-def _nodeid(parent: pytest.Collector, path: Path) -> dict[str, Any]:
-    """pytest gives a file outside its rootdir an empty node id, so that two of them would collide."""
-    if path.is_relative_to(parent.config.rootpath):
-        return {}
-    return {"nodeid": file_id(parent.config, path)}
+def eval_id(config: pytest.Config, plan: Plan) -> str:
+    """What the node ids of an eval's tests begin with."""
+    return f"{file_id(config, plan.path)}::{plan.name}"
+
+
+def node_id(eval_id: str, what: object) -> str:
+    """The node id of a test of an eval: of a run, or of what concerns the eval as a whole.
+
+    >>> node_id("configs/eval/multiply.toml::multiply", Run(12, 3))
+    'configs/eval/multiply.toml::multiply[row12-run3]'
+    """
+    return f"{eval_id}[{what}]"
+
+
+def eval_of(nodeid: str) -> str:
+    """The id of the eval that a test belongs to, if it belongs to one.
+
+    >>> eval_of("configs/eval/multiply.toml::multiply[gate pass_rate >= 0.7]")
+    'configs/eval/multiply.toml::multiply'
+    """
+    return nodeid.rpartition("[")[0]
+
+
+class Named(NamedTuple):
+    """A run as its node id names it."""
+
+    eval_id: str
+    run: Run
+
+
+def run_of(nodeid: str) -> Named | None:
+    """The run that a node id names, None where it names something else.
+
+    >>> run_of("x.toml::x[row12-run3]")
+    Named(eval_id='x.toml::x', run=Run(row=12, run=3))
+    """
+    head, _, tail = nodeid.rpartition("[")
+    found = _RUN.fullmatch(tail)
+    return Named(head, Run(int(found[1]), int(found[2]))) if found else None

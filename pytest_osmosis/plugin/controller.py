@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.plugin import options
-from pytest_osmosis.plugin.collect import EvalFile, eval_file
+from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
 from pytest_osmosis.plugin.items import RunItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.terminal import Progress, header, is_ours, summary
+from pytest_osmosis.plugin.terminal import Progress, header, summary
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.xdist import OutcomeServer
@@ -47,11 +47,9 @@ class ControllerPlugin:
         return header(self.evals)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """A named TOML is an eval."""
-        prepared = self.evals.prepared.get(file_path)
-        if prepared is None:
-            return None
-        return eval_file(parent, prepared.plan, self.evals.fetch)
+        """A named file holds evals."""
+        plans = self.evals.plans.get(file_path)
+        return eval_file(parent, file_path, plans, self.evals.fetch) if plans else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In one process: the selection is known."""
@@ -116,7 +114,7 @@ class ControllerPlugin:
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """No letters for our tests: the live line counts them."""
-        return self.progress.status(report) if is_ours(report) else None
+        return self.progress.status(report) if eval_of(report.nodeid) in self.evals.prepared else None
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -28,8 +28,9 @@ Fetch = Callable[["RunItem"], Answer]
 class RunItem(pytest.Item):
     """One (row, run) of an eval."""
 
-    def __init__(self, *, run: Run, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
+    def __init__(self, *, eval_id: str, run: Run, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
         super().__init__(**options)
+        self.eval_id = eval_id
         self.run = run
         self.plan = plan
         self._line = line

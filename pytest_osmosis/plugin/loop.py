@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -48,8 +47,8 @@ class CompletionLoop:
 
     def _completed(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""
-        waiting: dict[tuple[Path, Run], RunItem] = {
-            (Path(item.plan.path), item.run): item for item in session.items if isinstance(item, RunItem)
+        waiting: dict[tuple[str, Run], RunItem] = {
+            (item.eval_id, item.run): item for item in session.items if isinstance(item, RunItem)
         }
         while waiting:
             try:

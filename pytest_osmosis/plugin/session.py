@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import queue
-import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -23,29 +22,32 @@ from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import cache, options, verdicts
-from pytest_osmosis.plugin.collect import file_id, item_name
+from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.records import Run
 
 INTERRUPT_GRACE_S = 2.0
-RUN_ID = re.compile(r"^(?P<file>.*\.toml)::[^\[]*\[row(?P<row>\d+)-run(?P<run>\d+)\]$")
 
 
 class EvalSession:
-    """`prepared` and `runs` are keyed by the TOML's path; `runs` holds only evals of which something was selected."""
+    """All by the evals' ids, in the order in which they were named; `runs` are those of which something was selected.
+
+    `plans` are the same by file, for collection.
+    """
 
     def __init__(self, config: pytest.Config, paths: Sequence[Path], opts: options.Options) -> None:
         self.config = config
         self.options = opts
-        self.prepared: dict[Path, Prepared] = {}
-        self.runs: dict[Path, EvalRun] = {}
-        self.completed: queue.SimpleQueue[tuple[Path, Run]] = queue.SimpleQueue()
+        self.prepared: dict[str, Prepared] = {}
+        self.plans: dict[Path, list[Plan]] = {}
+        self.runs: dict[str, EvalRun] = {}
+        self.completed: queue.SimpleQueue[tuple[str, Run]] = queue.SimpleQueue()
         self._paths = paths
         self._read_stdin = functools.cache(lambda: options.read_stdin(config))  # once, for all evals
         self._failures = 0
         self._stopped = False
-        self._left: dict[Path, int] = {}
-        self._outcomes: dict[tuple[Path, Run], Outcome] = {}
+        self._left: dict[str, int] = {}
+        self._outcomes: dict[tuple[str, Run], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
 
     # -- before anything runs ----------------------------------------------------------------------------
@@ -55,12 +57,14 @@ class EvalSession:
         problems: list[Problem] = []
         for path in self._paths:
             try:
-                self.prepared[path] = self._with_output(self._prepared(path))
-                problems += output_problems(self.prepared[path])
+                prepared = self._with_output(self._prepared(path))
+                self.prepared[eval_id(self.config, prepared.plan)] = prepared
+                problems += output_problems(prepared)
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
             raise pytest.UsageError(*map(str, problems))
+        self.plans = by_file(prepared.plan for prepared in self.prepared.values())
 
     def _prepared(self, path: Path) -> Prepared:
         return prepare(
@@ -92,26 +96,24 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Make a run for every eval of which something was selected."""
-        self._select((Path(item.plan.path), item.run) for item in items if isinstance(item, RunItem))
+        self._select((item.eval_id, item.run) for item in items if isinstance(item, RunItem))
 
     def select_ids(self, ids: Iterable[str]) -> None:
         """As `select_items`, by node id."""
-        paths = {file_id(self.config, path): path for path in self.prepared}
-        matches = (match for match in map(RUN_ID.match, ids) if match and match["file"] in paths)
-        self._select((paths[match["file"]], Run(int(match["row"]), int(match["run"]))) for match in matches)
+        self._select(named for named in map(run_of, ids) if named and named.eval_id in self.prepared)
 
-    def _select(self, selected: Iterable[tuple[Path, Run]]) -> None:
-        runs: dict[Path, dict[Run, None]] = {}
-        for path, run in selected:
-            runs.setdefault(path, {})[run] = None
-        for path in [path for path in self._paths if path in runs]:
-            self._left[path] = len(runs[path])
-            self.runs[path] = EvalRun(
-                self.prepared[path],
-                list(runs[path]),
+    def _select(self, selected: Iterable[tuple[str, Run]]) -> None:
+        runs: dict[str, dict[Run, None]] = {}
+        for key, run in selected:
+            runs.setdefault(key, {})[run] = None
+        for key in [key for key in self.prepared if key in runs]:
+            self._left[key] = len(runs[key])
+            self.runs[key] = EvalRun(
+                self.prepared[key],
+                list(runs[key]),
                 environ=os.environ,
-                rerun=self._rerun(self.prepared[path].plan),
-                every=self._completion(path),
+                rerun=self._rerun(self.prepared[key].plan),
+                every=self._completion(key),
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
             )
@@ -154,52 +156,52 @@ class EvalSession:
         typed = options.typed(self.config)
 
         def command(run: Run) -> str:
-            return shlex.join(["pytest", f"{path}::{item_name(plan.name, run)}", *typed])
+            return shlex.join(["pytest", node_id(f"{path}::{plan.name}", run), *typed])
 
         return command
 
     # -- while it runs -----------------------------------------------------------------------------------
 
-    def _completion(self, path: Path) -> Callable[[Run, Outcome], None]:
+    def _completion(self, key: str) -> Callable[[Run, Outcome], None]:
         """Hears of each run that is done, in the engine's thread; after an eval's last one the next eval goes."""
 
         def completed(run: Run, outcome: Outcome) -> None:
             with self._done:
-                self._outcomes[path, run] = outcome
+                self._outcomes[key, run] = outcome
                 self._done.notify_all()
-            self.completed.put((path, run))
-            self._left[path] -= 1
-            if self._left[path] == 0:
-                self._next_after(path)
+            self.completed.put((key, run))
+            self._left[key] -= 1
+            if self._left[key] == 0:
+                self._next_after(key)
 
         return completed
 
-    def _next_after(self, path: Path) -> None:
+    def _next_after(self, key: str) -> None:
         if self._stopped:
             return
         order = list(self.runs)
-        for following in order[order.index(path) + 1 :][:1]:
+        for following in order[order.index(key) + 1 :][:1]:
             self.runs[following].go()
 
     def fetch(self, item: RunItem) -> Answer:
         """Wait for an item's outcome."""
-        return self.answer(Path(item.plan.path), item.run)
+        return self.answer(item.eval_id, item.run)
 
-    def answer(self, path: Path, run: Run) -> Answer:
+    def answer(self, eval_id: str, run: Run) -> Answer:
         """Wait until the run is done. What it put out is given once, as pytest's reports keep it from then on."""
-        key = (path, run)
+        key = (eval_id, run)
         with self._done:
             while key not in self._outcomes:
                 self._done.wait()
             outcome = self._outcomes[key]
             if outcome.sections:
                 self._outcomes[key] = replace(outcome, sections=())
-        return Answer(outcome, self.gated(path))
+        return Answer(outcome, self.gated(eval_id))
 
-    def gated(self, path: Path) -> bool:
+    def gated(self, eval_id: str) -> bool:
         """True where a gate decides, and not the single runs."""
-        gates = self.prepared[path].config.gates
-        return bool(gates) and not self.config.option.runxfail and not self.runs[path].partial
+        gates = self.prepared[eval_id].config.gates
+        return bool(gates) and not self.config.option.runxfail and not self.runs[eval_id].partial
 
     def reaches_maxfail(self, report: pytest.TestReport) -> bool:
         """True for the failure at which `--maxfail` ends the session."""
@@ -233,25 +235,25 @@ class EvalSession:
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report stops, limits and gates as tests of their own."""
         self._finish_runs(0.0)
-        for path, run in self.runs.items():
-            verdicts.report(session, run, gated=self.gated(path))
+        for key, run in self.runs.items():
+            verdicts.report(session, key, run, gated=self.gated(key))
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured."""
         self._finish_runs(0.0)
         for run in self.runs.values():
             run.write_results()
-        unmeasured = any(verdicts.not_measured(run, gated=self.gated(path)) for path, run in self.runs.items())
+        unmeasured = any(verdicts.not_measured(run, gated=self.gated(key)) for key, run in self.runs.items())
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
 
     def mend_cache(self) -> None:
         """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""
         failed = []
-        for path, run in self.runs.items():
+        for key, run in self.runs.items():
             assert run.results is not None
             judging = run.results.judging
             for record in run.results.records:
                 if kind_of(record, judging) in ("failed", "error"):
-                    failed.append(f"{file_id(self.config, path)}::{item_name(run.prepared.plan.name, record.run)}")
-        cache.mend(self.config, failed, {file_id(self.config, path) for path in self.prepared})
+                    failed.append(node_id(key, record.run))
+        cache.mend(self.config, failed, self.prepared.keys())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
 REWRITE_S = 0.1
 LINE_S = 5.0
 """The live line is rewritten this often on a terminal, and written anew this often elsewhere."""
-
-OURS = re.compile(r"\.toml::[^\[]*\[(row\d+-run\d+|probe|(gate|limit) .*)\]$")
-
-
-def is_ours(report: pytest.TestReport) -> bool:
-    """True for the report of a run, a gate, a limit or a probe."""
-    return OURS.search(report.nodeid) is not None
 
 
 def header(evals: EvalSession) -> list[str]:

@@ -11,11 +11,10 @@ from typing import Literal
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.gates import State
 from pytest_osmosis.outcomes import Kind
-from pytest_osmosis.plugin.collect import file_id
+from pytest_osmosis.plugin.collect import node_id
 from pytest_osmosis.plugin.items import skip_at
 
 SYSTEMIC = ("systemic", "journal")
@@ -23,10 +22,10 @@ STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 
 
-def report(session: pytest.Session, run: EvalRun, *, gated: bool) -> None:
+def report(session: pytest.Session, eval_id: str, run: EvalRun, *, gated: bool) -> None:
     """Report all that became of one eval as a whole."""
     for title, kind, text in _findings(run, gated=gated):
-        _send(session, run.prepared.config, title, kind, text)
+        _send(session, node_id(eval_id, title), run.prepared.plan.path, kind, text)
 
 
 def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
@@ -70,15 +69,15 @@ def _kind(state: State, gated: bool) -> Kind:
     return "failed" if state == "fails" else "error"
 
 
-def _send(session: pytest.Session, config: EvalConfig, title: str, kind: Kind, text: str) -> None:
+def _send(session: pytest.Session, nodeid: str, path: str, kind: Kind, text: str) -> None:
     """Report a test that has no item, as pytest reports any other."""
-    file, name = file_id(session.config, config.path), f"{config.name}[{title}]"
+    file, _, name = nodeid.partition("::")
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
-    longrepr = {"passed": None, "skipped": skip_at(config.path, text)}.get(kind, text)
+    longrepr = {"passed": None, "skipped": skip_at(path, text)}.get(kind, text)
     hook = session.config.hook
     session.testscollected += 1
-    nodeid, location = f"{file}::{name}", (file, None, name)
+    location = (file, None, name)
     keywords: dict[str, Literal[1]] = {"osmosis": 1}
     hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when))
     hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"))

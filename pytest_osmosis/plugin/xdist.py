@@ -18,7 +18,7 @@ import pytest
 
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin.collect import EvalFile, eval_file
+from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file
 from pytest_osmosis.plugin.items import Answer, RunItem, amend
 from pytest_osmosis.records import Run
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OutcomeServer:
-    """Answers workers, each in a thread of its own: (path, row, run) in, outcome out, as JSON."""
+    """Answers workers, each in a thread of its own: (eval, row, run) in, outcome out, as JSON."""
 
     def __init__(self, evals: EvalSession) -> None:
         from multiprocessing.connection import Listener
@@ -41,7 +41,7 @@ class OutcomeServer:
 
     def workerinput(self) -> dict[str, Any]:
         """What a worker needs, as plain builtins."""
-        plans = {str(path): prepared.plan.to_json() for path, prepared in self._evals.prepared.items()}
+        plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
         args = list(self._evals.config.args)
         return {"address": self._listener.address, "key": self._key, "plans": plans, "args": args}
 
@@ -62,8 +62,8 @@ class OutcomeServer:
     def _serve(self, connection: Connection[bytes, bytes]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                path, row, run = json.loads(connection.recv_bytes())
-                answer = self._evals.answer(Path(path), Run(row, run))
+                eval_id, row, run = json.loads(connection.recv_bytes())
+                answer = self._evals.answer(eval_id, Run(row, run))
                 reply = {"outcome": answer.outcome.to_json(), "gated": answer.gated}
                 connection.send_bytes(json.dumps(reply).encode("ascii"))
 
@@ -74,14 +74,14 @@ class WorkerPlugin:
     def __init__(self, config: pytest.Config) -> None:
         given = config.workerinput["osmosis"]  # type: ignore[attr-defined]
         self._address, self._key = given["address"], given["key"]
-        self._plans = {Path(path): Plan.from_json(plan) for path, plan in given["plans"].items()}
+        self._plans = by_file(map(Plan.from_json, given["plans"]))
         self._connection: Connection[bytes, bytes] | None = None
         config.args[:] = given["args"]  # a worker parses what was typed; the controller added the named evals
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """A named TOML is an eval."""
-        plan = self._plans.get(file_path)
-        return None if plan is None else eval_file(parent, plan, self._fetch)
+        """A named file holds evals."""
+        plans = self._plans.get(file_path)
+        return eval_file(parent, file_path, plans, self._fetch) if plans else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -102,6 +102,6 @@ class WorkerPlugin:
             from multiprocessing.connection import Client
 
             self._connection = Client(self._address, authkey=self._key.encode())
-        self._connection.send_bytes(json.dumps([item.plan.path, *item.run]).encode("ascii"))
+        self._connection.send_bytes(json.dumps([item.eval_id, *item.run]).encode("ascii"))
         reply = json.loads(self._connection.recv_bytes())
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
