@@ -29,6 +29,7 @@ from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
@@ -177,6 +178,10 @@ class EvalRun:
         self._began = time.monotonic()
         self.engine.submit(self.selected)
         self.engine.go()
+
+    def stop(self, reason: StopReason, text: str) -> None:
+        """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
+        self.engine.stop(reason, text)
 
     def discard(self) -> None:
         """End without a trace: the user's code did not load, nothing ran."""

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.line import Line
+from pytest_osmosis.engine.hosts import Host
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.records import Run
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """`line` is the host that rolls the run out or scores it asynchronously, None when no host has it.
+    """`host` rolls the run out or scores it asynchronously, None when no host has it.
 
     `begun`: that host has begun; `rolled`: its rollout is in the journal; `judging` names the asynchronous function
-    that runs there. `sync` follows the scorer process, for functions that are not asynchronous: `running` names the one
-    that runs, `accused` those that ran when a scorer ended.
+    that runs there. `scorer` has the run for functions that block: `running` names the one that runs, `accused` those
+    that ran when a scorer ended.
     """
 
     run: Run
     row: Row
     attempt: int = 1
-    line: Line | None = None
+    host: Host | None = None
     begun: bool = False
     rolled: bool = False
     judging: str | None = None
-    sync: Literal["none", "queued", "handed"] = "none"
+    scorer: Host | None = None
     running: str | None = None
     accused: set[str] = field(default_factory=set)
     messages: Sequence[Mapping[str, Any]] = ()

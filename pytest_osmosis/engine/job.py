@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.line import PipeLine, Spawn
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import RunRecord
+
+StopReason = Literal["systemic", "max_errors", "maxfail", "interrupt", "journal", "closed"]
+
+
+class Stop(NamedTuple):
+    """Why nothing new is begun, for code and for people."""
+
+    reason: StopReason
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
 class Job:
     """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
 
-    `spawn` makes its hosts, processes of their own unless said otherwise.
+    `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
+    their own unless said otherwise.
     """
 
     setup: Setup
@@ -44,6 +54,7 @@ class Job:
     max_errors: float
     seed: int | None = None
     probe: bool = True
+    hosts: int = 1
     spawn: Spawn = PipeLine
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine.actor import StopReason
 from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
+from pytest_osmosis.evals import EvalRun, Prepared, StopReason, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import cache, options, verdicts
@@ -214,7 +213,7 @@ class EvalSession:
         """Begin nothing more, in no eval."""
         self._stopped = True
         for run in self.runs.values():
-            run.engine.stop(reason, text)
+            run.stop(reason, text)
 
     def end_early(self) -> None:
         """Begin nothing more, give what is in flight a moment; then every run has its outcome. Ctrl-C: end it now."""

@@ -38,7 +38,7 @@ LAYERS: dict[str, set[str]] = {
     "results": {"gates", "outcomes", "records", "stats"},
     "report": {"gates", "models", "outcomes", "records", "results", "stats", *WORDS},
     "evals": {*CORE, "engine", "gates", "host", "journal", "outcomes", "report", "results"},
-    "plugin": {*CORE, "engine", "evals", "gates", "outcomes", "report", "results"},
+    "plugin": {*CORE, "evals", "gates", "outcomes", "report", "results"},
     "demo_messages": {"errors", "models"},
     "demo": {"demo_messages", "errors", "models"},
     "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", *WORDS},

@@ -121,12 +121,11 @@ class Live:
 
     def host(self, name: str) -> PipeLine:
         """The host of that name, when it is ready: "host", "scorer", "quarantine"."""
-        engine = self.run.engine
         found: list[PipeLine] = []
 
         def there() -> bool:
-            lines = [line for line in engine._lines() if isinstance(line, PipeLine) and line in engine._ready]
-            found[:] = [line for line in lines if line.name == name]
+            lines = [host.line for host in self.run.engine._hosts if host.part == name and host.ready]
+            found[:] = [line for line in lines if isinstance(line, PipeLine)]
             return bool(found)
 
         self.wait_for(there, f"for {name}")

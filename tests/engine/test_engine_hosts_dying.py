@@ -37,7 +37,7 @@ def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspa
             live.host("quarantine")
             server.release()
             live.wait()
-            live.wait_for(lambda: [line.name for line in live.run.engine._lines()] == ["host", "scorer"])
+            live.wait_for(lambda: {host.part for host in live.run.engine._hosts} == {"host", "scorer"})
         again = set(range(batch_size))
         assert asked_rows(server) == {row: 2 if row in again else 1 for row in range(6)}
         assert server.max_in_flight == batch_size

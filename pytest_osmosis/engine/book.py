@@ -1,0 +1,87 @@
+"""The books of an eval run: journal, ledger and counts. What is done is told, once, after the journal holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_osmosis.engine.job import Job, Progress, Transcript
+from pytest_osmosis.host.redaction import Redaction, secrets_of
+from pytest_osmosis.journal import Journal, encode
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.records import Ledger, Run, RunRecord
+
+NO_RECORD = RunRecord(Run(-1, -1))
+"""Stands for the record of an event that belongs to no run."""
+
+
+class Book:
+    """Events in, records and outcomes out. `judging` knows its scorers once `loaded` has told them."""
+
+    def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
+        self.judging = job.judging
+        self.ledger = Ledger()
+        self.progress = Progress()
+        self._describe = job.describe
+        self._journal = journal
+        self._every = every
+        self._redaction = Redaction(secrets_of(job.setup, job.environ))
+        self._lines: list[bytes] = []
+        self._told: list[tuple[Run, Outcome]] = []
+        self._works = True
+
+    def loaded(self, scorers: tuple[str, ...], digest: str) -> None:
+        """The user's code is loaded: what scores, and the digest of its source."""
+        self.judging = replace(self.judging, scorers=scorers)
+        event = {"ev": "loaded", "scorers": list(scorers), "digest": digest}
+        self.enter(event, encode(event))
+
+    def enter(self, event: Mapping[str, Any], raw: bytes) -> RunRecord:
+        """Put an event into the journal (with this turn's others) and into the ledger."""
+        self._lines.append(raw)
+        return self.ledger.apply(event) or NO_RECORD
+
+    def made(self, event: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+        """An event that no host can write any more, as if it came from one: without secrets, parsed, and its line."""
+        line = self._redaction.event(event)
+        return json.loads(line), line.encode("ascii") + b"\n"
+
+    def count(self, **added: int) -> None:
+        """Add to counts of `progress`."""
+        self.progress = replace(self.progress, **{name: getattr(self.progress, name) + n for name, n in added.items()})
+
+    def done(self, record: RunRecord, transcript: Transcript) -> None:
+        """A run ran to its end."""
+        unmeasured = record.status != "skipped" and not self.judging.measured(record)
+        self.count(done=1, passed=self.judging.passed(record), unmeasured=unmeasured)
+        self._told.append((record.run, self._describe(record, self.judging, transcript)))
+
+    def skip(self, run: Run, reason: str) -> None:
+        """A run will not be done."""
+        event = {"ev": "skip", "row": run.row, "run": run.run, "reason": reason}
+        record = self.enter(event, encode(event))
+        self._told.append((run, self._describe(record, self.judging, Transcript())))
+
+    def settle(self, in_flight: int) -> None:
+        """Everything of this turn in one write to the journal, then to those who asked for it.
+
+        `JournalError`, once, where the journal takes no more; what is told is told all the same.
+        """
+        if in_flight != self.progress.in_flight:
+            self.progress = replace(self.progress, in_flight=in_flight)
+        lines, self._lines = b"".join(self._lines), []
+        try:
+            if lines and self._works:
+                self._works = False  # should it fail, more would follow half a line
+                self._journal.append(lines)
+                self._works = True
+        finally:
+            told, self._told = self._told, []
+            for run, outcome in told:
+                self._every(run, outcome)
+
+    def close(self) -> None:
+        """Close the journal. `JournalError` where the disk does not take it."""
+        self._journal.close()

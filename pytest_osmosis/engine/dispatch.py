@@ -1,0 +1,448 @@
+"""The way of runs through hosts: queued, handed out ahead of its turn, begun, rolled out, scored, done.
+
+What a host that died had begun is rolled out once more, one at a time, in a quarantine host; what takes that down too
+was the culprit. What is in the journal is never rolled out again, only scored: by the same rule where it was being
+scored when its host died.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.book import Book
+from pytest_osmosis.engine.flight import Flight
+from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.job import Job, Stop, Transcript
+from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.errors import DatasetError
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.plan import run_seed
+from pytest_osmosis.records import Run
+
+SCORER_CREDITS = 8
+"""So many runs are handed to a scorer at once, which scores one after the other."""
+
+
+class Dispatch:
+    """Every run that was submitted and is not done is in `queue` or in `flights`.
+
+    `stopped` says why nothing new is begun; `sync` names the functions that block.
+    """
+
+    def __init__(self, job: Job, hosts: Hosts, book: Book, notices: list[str]) -> None:
+        self.queue: deque[Run] = deque()
+        self.flights: dict[Run, Flight] = {}
+        self.sync: frozenset[str] = frozenset()
+        self.stopped: Stop | None = None
+        self._job = job
+        self._hosts = hosts
+        self._book = book
+        self._notices = notices
+        self._known: set[Run] = set()
+        self._suspects: deque[Flight] = deque()
+        self._unjudged: deque[Flight] = deque()
+        self._unscored: deque[Flight] = deque()
+        self._systemic = Systemic(job.batch_size)
+        self._row: Row | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Runs that are being rolled out."""
+        return sum(flight.begun and not flight.rolled for flight in self.flights.values())
+
+    def submit(self, runs: Sequence[Run]) -> None:
+        """Queue what is new."""
+        new = [run for run in runs if run not in self._known]
+        self._known.update(new)
+        self._book.count(submitted=len(new))
+        if self.stopped is None:
+            self.queue.extend(new)
+        else:
+            for run in new:
+                self._skip(run, self.stopped.text)
+
+    def stop(self, stop: Stop) -> None:
+        """Begin nothing more; what was not begun is skipped."""
+        if self.stopped is not None:
+            return
+        self.stopped = stop
+        runs = [*(flight.run for flight in self._suspects if not flight.rolled), *self.queue]
+        self.queue.clear()
+        for run in runs:
+            self._skip(run, stop.text)
+        self._hosts.broadcast({"op": "drop"})
+
+    def abandon(self, reason: str) -> None:
+        """Nobody waits any longer for what is still in flight."""
+        for flight in list(self.flights.values()):
+            self._skip(flight.run, reason)
+
+    def busy(self, host: Host) -> bool:
+        """True where a host has something to say sooner or later."""
+        flights = self.flights.values()
+        if host.part == "scorer":
+            return any(flight.scorer is host for flight in flights)
+        return any(flight.host is host and flight.begun for flight in flights)
+
+    # -- what hosts say ----------------------------------------------------------------------------------
+
+    def heard(self, host: Host, event: Mapping[str, Any], raw: bytes) -> None:
+        """An event that belongs to a run."""
+        flight = self.flights.get(Run(event["row"], event["run"]))
+        if flight is None or flight.attempt != event["attempt"]:
+            if event["ev"] == "stalled":
+                host.line.kill()  # a task that a run left behind holds the loop
+            return
+        match event["ev"]:
+            case "start":
+                flight.begun = True
+                self._book.enter(event, raw)
+            case "rollout":
+                self._rolled(flight, event, raw)
+            case "scoring":
+                self._runs(host, flight, event["name"])
+            case "score":
+                self._runs(host, flight, None)
+                self._scored(flight, event, raw)
+            case "stalled":
+                self._stalled(host, flight, event["stack"])
+            case "broken":
+                self._broken(host, flight, event["error"])
+
+    def dropped(self, key: Key) -> None:
+        """A host gives back what it had not begun."""
+        flight = self.flights.get(Run(key.row, key.run))
+        if flight is not None and flight.key == key and not flight.begun:
+            self._skip(flight.run, self.stopped.text if self.stopped else "dropped")
+
+    def _runs(self, host: Host, flight: Flight, name: str | None) -> None:
+        """Note which function scores a run now, in that host."""
+        if host.part == "scorer":
+            flight.running = name
+        else:
+            flight.judging = name
+
+    def _rolled(self, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
+        record = self._book.enter(event, raw)
+        flight.rolled = True
+        flight.messages = event["messages"]
+        flight.details = event.get("details", "")
+        flight.heard(event.get("output", {}))
+        self._book.count(tokens=record.tokens or 0)
+        cause = self._systemic.saw(event)
+        if cause is not None:
+            self.stop(Stop("systemic", cause))
+        if record.boundary is not None:
+            self._done(flight)
+            return
+        if not self._async_left(flight):
+            flight.host = None
+        if self.sync:
+            self._unscored.append(flight)
+
+    def _scored(self, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
+        record = self._book.enter(event, raw)
+        flight.heard(event["output"])
+        flight.details = flight.details or next((e["details"] for e in event["errors"].values()), "")
+        if not self._async_left(flight):
+            flight.host = None
+        if not self._sync_left(flight):
+            flight.scorer = None
+        if record.scored:
+            self._done(flight)
+
+    def _stalled(self, host: Host, flight: Flight, stack: str) -> None:
+        """User code that cannot be interrupted: the culprit is known, its host goes."""
+        text = "took too long and could not be interrupted"
+        if host.part == "scorer" or flight.rolled:
+            name = flight.running if host.part == "scorer" else flight.judging
+            self._runs(host, flight, None)
+            self._no_scores(flight, [name] if name is not None else [], text, stack)
+        else:
+            self._no_rollout(flight, "timeout", text, stack)
+        host.line.kill()
+
+    def _broken(self, host: Host, flight: Flight, error: str) -> None:
+        """A host failed at a run by its own fault."""
+        if not flight.rolled:
+            self._no_rollout(flight, "host", error)
+        elif host.part == "scorer":
+            self._no_scores(flight, self._sync_left(flight), error)
+        else:
+            self._no_scores(flight, self._async_left(flight), error)
+
+    # -- when hosts die ----------------------------------------------------------------------------------
+
+    def died(self, host: Host, how: str) -> None:
+        """What becomes of the runs that a dead host had."""
+        if host.part == "scorer":
+            self._scorer_died(host, how)
+        elif host.part == "quarantine":
+            self._quarantine_died(host, how)
+        else:
+            self._rolling_died(host, how)
+
+    def _rolling_died(self, host: Host, how: str) -> None:
+        """Unbegun runs are queued again, begun ones go to quarantine."""
+        flights = [flight for flight in self.flights.values() if flight.host is host]
+        for flight in reversed([flight for flight in flights if not flight.begun]):
+            self._requeue(flight)
+        again = [flight for flight in flights if flight.begun and not flight.rolled]
+        if again and self.stopped is None:
+            runs = f"{len(again)} run{'s' if len(again) != 1 else ''}"
+            self._notices.append(f"an engine host ended ({how}) with {runs} in flight, rolled out once more")
+        for flight in flights:
+            if flight.rolled:
+                self._unwatched(flight)
+            elif flight.begun:
+                self._suspect(flight)
+
+    def _requeue(self, flight: Flight) -> None:
+        del self.flights[flight.run]
+        if self.stopped is None:
+            self.queue.appendleft(flight.run)
+        else:
+            self._skip(flight.run, self.stopped.text)
+
+    def _suspect(self, flight: Flight) -> None:
+        """Put a run that was begun in a host that died in line for quarantine."""
+        flight.host, flight.begun = None, False
+        if self.stopped is not None:
+            self._skip(flight.run, "its host ended, and nothing new is begun")
+        else:
+            flight.attempt += 1
+            self._book.count(again=1)
+            self._suspects.append(flight)
+
+    def _unwatched(self, flight: Flight) -> None:
+        """The host died in which a run waited for its asynchronous scores, or was given one: it gets them elsewhere."""
+        flight.host = None
+        if flight.judging is None:
+            self._unjudged.append(flight)
+        else:
+            flight.judging = None
+            self._suspects.append(flight)
+
+    def _quarantine_died(self, host: Host, how: str) -> None:
+        """The one run that was begun there has taken down its second host: it was the culprit."""
+        text, details = f"ended its process twice ({how})", host.line.last_words()
+        for flight in [flight for flight in self.flights.values() if flight.host is host]:
+            flight.host = None
+            if flight.rolled:
+                judging, flight.judging = flight.judging, None
+                if judging is not None:
+                    self._no_scores(flight, [judging], text, details)
+                if flight.run in self.flights and self._async_left(flight):
+                    self._unjudged.append(flight)
+            elif flight.begun:
+                self._no_rollout(flight, "agent", text, details)
+            else:
+                self._suspects.appendleft(flight)
+
+    def _scorer_died(self, host: Host, how: str) -> None:
+        """Every run that it had is scored by another, but for a function that took down its second scorer."""
+        for flight in [flight for flight in self.flights.values() if flight.scorer is host]:
+            running, flight.running = flight.running, None
+            if running in flight.accused:
+                self._no_scores(flight, [running], f"ended its process twice ({how})", host.line.last_words())
+            elif running is not None:
+                flight.accused.add(running)
+            flight.scorer = None
+            if flight.run in self.flights and self._sync_left(flight):
+                self._unscored.appendleft(flight)
+
+    def _give_up_hosts(self, why: str) -> None:
+        """No further host can be had: what needs one that is not there is not measured, what has one goes on."""
+        for flight in [*self._suspects]:
+            if not flight.rolled:
+                self._no_rollout(flight, "host", why)
+            elif self._hosts.quarantine is None:
+                self._no_scores(flight, self._async_left(flight), why)
+        self.stop(Stop("systemic", why))
+        if not self._hosts.rolling:
+            for flight in [*self._unjudged]:
+                self._no_scores(flight, self._async_left(flight), why)
+        if not self._hosts.scorers:
+            for flight in [*self._unscored]:
+                self._no_scores(flight, self._sync_left(flight), why)
+
+    # -- what only the engine can say --------------------------------------------------------------------
+
+    def _no_rollout(self, flight: Flight, boundary: str, error: str, details: str = "") -> None:
+        """The `rollout` event of a run whose host can no longer write it."""
+        event = {
+            "ev": "rollout",
+            **flight.key._asdict(),
+            "ms": 0.0,
+            "messages": list(flight.row.messages),
+            "boundary": boundary,
+            "error": error,
+            "details": details,
+        }
+        self._rolled(flight, *self._book.made(event))
+
+    def _no_scores(self, flight: Flight, names: Sequence[str], error: str, details: str = "") -> None:
+        """The `score` event of scorers whose process can no longer write it."""
+        errors = {name: {"message": error, "details": details} for name in names}
+        event = {
+            "ev": "score",
+            **flight.key._asdict(),
+            "ms": 0.0,
+            "scores": {},
+            "errors": errors,
+            "output": {},
+        }
+        self._scored(flight, *self._book.made(event))
+
+    # -- done --------------------------------------------------------------------------------------------
+
+    def _done(self, flight: Flight) -> None:
+        self._forget(flight)
+        output = tuple(flight.output.items())
+        transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
+        self._book.done(self._book.ledger.records[flight.run], transcript)
+        if self._book.progress.unmeasured > self._job.max_errors:
+            text = f"more than max_errors ({self._job.max_errors:g}) runs could not be measured"
+            self.stop(Stop("max_errors", text))
+
+    def _skip(self, run: Run, reason: str) -> None:
+        flight = self.flights.get(run)
+        if flight is not None:
+            self._forget(flight)
+        self._book.skip(run, reason)
+
+    def _forget(self, flight: Flight) -> None:
+        del self.flights[flight.run]
+        for waiting in (self._unscored, self._unjudged, self._suspects):
+            if flight in waiting:
+                waiting.remove(flight)
+
+    def _left(self, flight: Flight) -> list[str]:
+        """Names that have neither a score nor an error yet."""
+        record = self._book.ledger.records[flight.run]
+        if record.removed:
+            return []
+        scorers = self._book.judging.scorers
+        return [name for name in scorers if name not in record.scores and name not in record.scorer_errors]
+
+    def _sync_left(self, flight: Flight) -> list[str]:
+        return [name for name in self._left(flight) if name in self.sync]
+
+    def _async_left(self, flight: Flight) -> list[str]:
+        return [name for name in self._left(flight) if name not in self.sync]
+
+    # -- handing out -------------------------------------------------------------------------------------
+
+    def refill(self, *, rollouts: bool) -> None:
+        """Refill the hosts: quarantine one at a time, the others ahead of their turn, a scorer a few.
+
+        Without `rollouts` only what is rolled out already is scored.
+        """
+        if rollouts:
+            self._refill_quarantine()
+            for host in self._hosts.rolling:
+                self._refill(host)
+        self._refill_judges()
+        for host in self._hosts.scorers:
+            self._refill_scorer(host)
+        if self._hosts.given_up is not None:
+            self._give_up_hosts(self._hosts.given_up)
+
+    def _refill(self, host: Host) -> None:
+        """Hand out what a host can begin, and a little more, so that no slot waits for a round trip.
+
+        Runs that wait for a retry have no slot, so more may be begun than `limit`. Nothing is handed out while scoring
+        cannot keep up, as transcripts would pile up.
+        """
+        limit = host.limit
+        if not host.ready or limit < 1 or not self.queue:
+            return
+        unrolled = [flight for flight in self.flights.values() if not flight.rolled]
+        if len(self.flights) - len(unrolled) > 4 * self._job.batch_size + 64:
+            return
+        rolling = [flight for flight in unrolled if flight.host is host]
+        begun = sum(flight.begun for flight in rolling)
+        room = max(limit, begun) + max(2, limit // 2) - len(rolling)
+        requests = []
+        while room > 0 and self.queue:
+            flight = self._flight(self.queue.popleft())
+            if flight is not None:
+                flight.host = host
+                requests.append(self._run_request(flight))
+                room -= 1
+        host.hand(requests)
+
+    def _refill_judges(self) -> None:
+        """Let a host that rolls out score what another one left."""
+        host = next((host for host in self._hosts.rolling if host.ready), None)
+        if host is None:
+            return
+        requests = []
+        while self._unjudged:
+            flight = self._unjudged.popleft()
+            flight.host = host
+            requests.append(self._score_request(flight, self._async_left(flight)))
+        host.hand(requests)
+
+    def _refill_quarantine(self) -> None:
+        if self._hosts.quarantine is None and self._suspects:
+            self._hosts.start_quarantine()
+        host = self._hosts.quarantine
+        if host is None or not host.ready or any(flight.host is host for flight in self.flights.values()):
+            return
+        if not self._suspects:
+            self._hosts.retire_quarantine()
+            return
+        flight = self._suspects.popleft()
+        flight.host, flight.begun = host, flight.rolled
+        if flight.rolled:
+            host.hand([self._score_request(flight, self._async_left(flight))])
+        else:
+            host.hand([self._run_request(flight)])
+
+    def _refill_scorer(self, host: Host) -> None:
+        if not host.ready or not self._unscored:
+            return
+        handed = sum(flight.scorer is host for flight in self.flights.values())
+        requests = []
+        while self._unscored and handed < SCORER_CREDITS:
+            flight = self._unscored.popleft()
+            flight.scorer = host
+            handed += 1
+            requests.append(self._score_request(flight, self._sync_left(flight)))
+        host.hand(requests)
+
+    def _flight(self, run: Run) -> Flight | None:
+        """A queued run with its row; None, and the run failed, where the row cannot be read any more."""
+        try:
+            if self._row is None or self._row.row_index != run.row:
+                self._row = self._job.dataset.row(run.row)
+        except DatasetError as error:
+            flight = self.flights[run] = Flight(run, Row(run.row, [], None, {}, 0))
+            self._no_rollout(flight, "host", f"its row cannot be read any more: {error}")
+            return None
+        flight = self.flights[run] = Flight(run, self._row)
+        return flight
+
+    def _run_request(self, flight: Flight) -> dict[str, Any]:
+        return {
+            "op": "run",
+            **flight.key._asdict(),
+            "prompt": flight.row.messages,
+            "ground_truth": flight.row.ground_truth,
+            "record": flight.row.record,
+            "seed": run_seed(self._job.seed, flight.run) if self._job.seed is not None else None,
+        }
+
+    def _score_request(self, flight: Flight, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "op": "score",
+            **flight.key._asdict(),
+            "names": list(names),
+            "messages": flight.messages,
+            "ground_truth": flight.row.ground_truth,
+            "record": flight.row.record,
+        }

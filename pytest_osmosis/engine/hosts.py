@@ -1,0 +1,239 @@
+"""The lives of an eval's host processes: spawned, ready, looked after, retired, dead. Nothing here knows a run.
+
+`rolling` hosts roll out and score on their event loops, `batch_size` runs among them; `scorers` run the functions that
+block; the `quarantine` host gets, one at a time, what was in flight in a host that died.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pytest_osmosis.engine.job import Job
+from pytest_osmosis.engine.line import Died, Heard, Line
+from pytest_osmosis.errors import HostError
+
+Part = Literal["host", "quarantine", "scorer"]
+
+START_S = 300.0
+"""A host that has not loaded its code after this long is ended."""
+SILENCE_SLACK_S = 30.0
+"""A host that says nothing for as long as its code may take, and this, is ended: no deadline of its own worked."""
+CLOSE_S = 3.0
+"""A host that is told to close is ended after this long."""
+MAX_STARTS = 3
+"""So many hosts in a row that die before they are ready are enough: no more are started."""
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One host process. `limit` is how many runs it may have in flight now, `heard_at` when it last had a say."""
+
+    part: Part
+    line: Line
+    limit: int
+    heard_at: float
+    ready: bool = False
+    retired: bool = False
+
+    def hand(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        """Give it something to do, and its time for it."""
+        if requests:
+            self.heard_at = time.monotonic()
+            self.line.send(requests)
+
+
+class Hosts:
+    """All hosts of one eval. `post` gets what they say, `notices` what a user should know of their lives.
+
+    `given_up` says why no further host can be had; those that live go on.
+    """
+
+    def __init__(self, job: Job, post: Callable[[Heard | Died], None], notices: list[str]) -> None:
+        self.rolling: list[Host] = []
+        self.scorers: list[Host] = []
+        self.quarantine: Host | None = None
+        self.given_up: str | None = None
+        self.closing = False
+        self._job = job
+        self._post = post
+        self._notices = notices
+        self._by_line: dict[Line, Host] = {}
+        self._failed_starts = 0
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(list(self._by_line.values()))
+
+    def of(self, line: Line) -> Host:
+        """The host at the other end of a line that has not died."""
+        return self._by_line[line]
+
+    # -- begin -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Spawn those that roll out. `HostError` where a process cannot be had."""
+        for _ in range(self._job.hosts):
+            self.rolling.append(self._spawn("host"))
+
+    def start_scorers(self) -> None:
+        """Spawn those that run blocking functions."""
+        self._add(self.scorers, "scorer", self._job.hosts)
+
+    def start_quarantine(self) -> None:
+        """Spawn the quarantine, which takes a place from the others."""
+        self.quarantine = self._respawned("quarantine")
+        self._relimit()
+
+    def became_ready(self, host: Host) -> None:
+        """It has loaded its code."""
+        host.ready = True
+        self._failed_starts = 0
+
+    # -- while they live ---------------------------------------------------------------------------------
+
+    def broadcast(self, message: Mapping[str, Any]) -> None:
+        """Say the same to all."""
+        for host in self:
+            host.line.send([message])
+
+    def look_after(self, busy: Callable[[Host], bool]) -> None:
+        """End hosts that do not become ready, do not close, or say nothing though no code may take so long.
+
+        `busy` says whether one has anything to say.
+        """
+        now = time.monotonic()
+        for host in self:
+            allowed_s = self._patience_s(host)
+            if now - host.heard_at > allowed_s and (host.retired or not host.ready or busy(host)):
+                self._notices.append(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
+                host.heard_at = now
+                host.line.kill()
+
+    def _patience_s(self, host: Host) -> float:
+        """How long a host may say nothing while it is busy."""
+        setup = self._job.setup
+        if host.retired:
+            return CLOSE_S
+        if not host.ready:
+            return START_S
+        code_s = setup.grader_timeout_s
+        return (code_s if host.part == "scorer" else max(setup.agent_timeout_s, code_s)) + SILENCE_SLACK_S
+
+    # -- end ---------------------------------------------------------------------------------------------
+
+    def retire_quarantine(self) -> None:
+        """Nothing is left for the quarantine."""
+        host, self.quarantine = self.quarantine, None
+        assert host is not None
+        host.hand([{"op": "close"}])
+        host.retired = True
+        self._relimit()
+
+    def died(self, line: Line, how: str) -> Host:
+        """A host is gone: it is taken out. Too many that never became ready, and hosts are given up."""
+        host = self._by_line.pop(line)
+        if host in self.rolling:
+            self.rolling.remove(host)
+        if host in self.scorers:
+            self.scorers.remove(host)
+        if host is self.quarantine:
+            self.quarantine = None
+            self._relimit()
+        if not host.ready and not self.closing:
+            self._failed_starts += 1
+            if self._failed_starts >= MAX_STARTS:
+                self.give_up(self.start_failure(how))
+        return host
+
+    def replace(self, host: Host) -> None:
+        """Spawn another in place of one that died, where one can be had."""
+        if host.part == "host":
+            self._add(self.rolling, "host", 1)
+            self._relimit()
+        elif host.part == "scorer":
+            self._add(self.scorers, "scorer", 1)
+
+    def give_up(self, why: str) -> None:
+        """No further host can be had."""
+        self.given_up = self.given_up or why
+
+    def start_failure(self, how: str) -> str:
+        """What to say of a host that died before it was ready."""
+        return f"an engine host ended while it loaded the code ({how}); its log is {self._job.run_dir / 'host.log'}"
+
+    def kill(self) -> None:
+        """End them all now."""
+        for host in self:
+            host.line.kill()
+
+    def close(self) -> None:
+        """Let them all end, and wait until they have."""
+        self.closing = True
+        self.broadcast({"op": "close"})
+        until = time.monotonic() + CLOSE_S
+        for host in self:
+            if not host.line.join(max(0.0, until - time.monotonic())):
+                host.line.kill()
+                host.line.join(CLOSE_S)
+
+    # -- processes ---------------------------------------------------------------------------------------
+
+    def _add(self, hosts: list[Host], part: Part, times: int) -> None:
+        for _ in range(times):
+            host = self._respawned(part)
+            if host is not None:
+                hosts.append(host)
+
+    def _respawned(self, part: Part) -> Host | None:
+        """A new host, None where no more can be had."""
+        if self.closing or self.given_up is not None:
+            return None
+        try:
+            return self._spawn(part)
+        except HostError as error:
+            self.give_up(str(error))
+            return None
+
+    def _spawn(self, part: Part) -> Host:
+        job = self._job
+        limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
+        setup = replace(job.setup, role="score" if part == "scorer" else "roll", limit=limit)
+        line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / "host.log", post=self._post)
+        host = self._by_line[line] = Host(part, line, limit, time.monotonic())
+        return host
+
+    def _relimit(self) -> None:
+        """Share out what may be in flight; a run in quarantine counts too."""
+        total = self._job.batch_size - (self.quarantine is not None)
+        for host, limit in zip(self.rolling, shares(total, len(self.rolling)), strict=True):
+            if host.limit != limit:
+                host.limit = limit
+                host.line.send([{"op": "limit", "limit": limit}])
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` in equal parts, the first ones larger by one where it does not divide.
+
+    >>> shares(7, 3), shares(1, 2), shares(4, 0)
+    ([3, 2, 2], [1, 0], [])
+    """
+    return [total // parts + (index < total % parts) for index in range(parts)]
+
+
+def exit_text(status: int) -> str:
+    """An exit status in words.
+
+    >>> exit_text(-9)
+    'SIGKILL'
+    >>> exit_text(3)
+    'exit status 3'
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
