@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types check clean
+.PHONY: help setup demo test lint types check matrix clean
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -33,5 +33,11 @@ check: lint types ## lint and types
 test: check ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+# nox takes interpreters from PATH; those of pyenv are found even where none of them is active.
+PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
+matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests under every pytest minor (an hour)
+	$(BIN)/python -m pip install --quiet --group matrix
+	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .osmosis .pytest_cache .mypy_cache .ruff_cache dist build
+	rm -rf $(VENV) .nox .osmosis .pytest_cache .mypy_cache .ruff_cache dist build

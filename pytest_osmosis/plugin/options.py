@@ -51,9 +51,7 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--osmosis-no-probe", action="store_true", help="do not ask the model one question before the first rollout"
     )
-    parser.addini(
-        NOT_MEASURED_EXIT, "exit status when an eval could not be measured (default: 9)", type="string", default="9"
-    )
+    parser.addini(NOT_MEASURED_EXIT, "exit status when an eval could not be measured (default: 9)", default="9")
 
 
 class Options(NamedTuple):

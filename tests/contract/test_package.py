@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ MACHINE = re.compile(
 def published_files() -> list[Path]:
     """All text that is part of the repository, but what runs leave behind."""
     files = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
-    files += [*REPOSITORY.glob("*.md"), REPOSITORY / "pyproject.toml", REPOSITORY / "Makefile"]
+    files += [*REPOSITORY.glob("*.md"), *(REPOSITORY / name for name in ("pyproject.toml", "Makefile", "noxfile.py"))]
     return [path for path in files if not {".osmosis", "__pycache__"} & {*path.parts} and path != Path(__file__)]
 
 
@@ -132,3 +133,18 @@ def test_no_file_knows_the_machine_that_it_was_written_on() -> None:
 @pytest.mark.parametrize("line", ['path = "/root/x"', "index-url = https://pypi.org/simple", "see /tmp/brief.md"])
 def test_machine_paths_and_registries_are_recognised(line: str) -> None:
     assert MACHINE.search(line)
+
+
+# -- the wheel ----------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    package = {str(path.relative_to(REPOSITORY)) for path in published_files()}
+
+    assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= held
+    assert held == {path for path in package if path.startswith("pytest_osmosis/")}

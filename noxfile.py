@@ -1,0 +1,51 @@
+"""`make matrix`: the wheel in an empty environment of every Python, and pytest's side of the tests under every minor.
+
+`nox -s wheel`, `nox -s "tests-3.12(pytest='9.0')"` run a part of it; what stands after `--` goes to pytest.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import nox
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+PYTESTS = ["8.2", "8.3", "8.4", "9.0", "9.1", "9.2"]
+"""From the oldest minor that pyproject.toml admits to the newest."""
+
+FACING_PYTEST = ["tests/plugin", "tests/contract"]
+
+nox.options.error_on_missing_interpreters = True
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+
+
+@nox.session(python=PYTHONS, reuse_venv=False)
+def wheel(session: nox.Session) -> None:
+    """Install the wheel, and nothing else, into an empty environment; run evals from folders without the sources."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)  # outside of this project, whose settings are not everyone's
+        session.run("python", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ".")
+        session.install(*map(str, scratch.glob("*.whl")))
+        shutil.copytree("examples", scratch / "examples")
+        shutil.copytree("configs", scratch / "configs")
+        demo = ["--osmosis-config=configs/eval/multiply.toml", "--osmosis-n=5", "--osmosis-batch-size=32"]
+        with session.chdir(scratch):
+            session.run("python", "-m", "pytest", *demo)
+            session.run("python", "-m", "pytest", *demo, "-n", "2")
+        (scratch / "new").mkdir()
+        with session.chdir(scratch / "new"):
+            session.run("python", "-m", "pytest_osmosis", "init", "sums")
+            session.run("python", "-m", "pytest", "--osmosis-config=configs/eval/sums.toml")
+            session.run("python", "-m", "pytest_osmosis", "show", "row0-run0")
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("pytest", PYTESTS)
+def tests(session: nox.Session, pytest: str) -> None:
+    """What pytest's version can change: the plugin's tests and the contracts."""
+    session.install("--upgrade", "pip>=25.1")
+    session.install("--editable", ".[all]", "--group", "test", f"pytest=={pytest}.*")
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *(session.posargs or FACING_PYTEST))
