@@ -37,6 +37,7 @@ from pytest_osmosis.journal import Journal
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.plan import Plan, spans_of
+from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
 from pytest_osmosis.results import Results, Subject
@@ -48,7 +49,7 @@ SecretsFile = Path | Literal["-"] | None
 class Prepared:
     """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only.
 
-    `notes` are what the header warns of in the selected rows.
+    `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
     """
 
     config: EvalConfig
@@ -57,6 +58,7 @@ class Prepared:
     target: ModelTarget
     secrets: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    price: Price | None = None
 
     @property
     def short_secrets(self) -> list[str]:
@@ -104,7 +106,8 @@ def prepare(
     if problems:
         raise ProblemsError(problems)
     dataset, plan, notes = dataset_plan
-    return Prepared(config, dataset, plan, target, values, notes)
+    price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
+    return Prepared(config, dataset, plan, target, values, notes, price)
 
 
 def output_problems(prepared: Prepared) -> list[Problem]:
@@ -267,6 +270,7 @@ class EvalRun:
             tally=tally,
             verdicts=verdicts,
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
+            price=self.prepared.price,
         )
 
     def _stopped(self) -> str | None:

@@ -8,6 +8,7 @@ denominator.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.gates import Tally, Verdict
 from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.prices import Price
 from pytest_osmosis.records import INFRASTRUCTURE, Run, RunRecord
 
 SCHEMA_VERSION = 1
@@ -38,6 +40,7 @@ class Results:
 
     `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
+    `price` is the model's, None where it is unknown.
     """
 
     subject: Subject
@@ -51,6 +54,7 @@ class Results:
     tally: Tally
     verdicts: Sequence[Verdict] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    price: Price | None = None
 
     def count(self, status: str) -> int:
         """How many selected runs have this status."""
@@ -75,6 +79,30 @@ class Results:
         """The sum of the tokens that are known."""
         return sum(record.tokens or 0 for record in self.records)
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """The sum of each count of tokens that is known, by name."""
+        total: dict[str, int] = {}
+        for record in self.records:
+            for name, count in (record.usage or {}).items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def run_cost_usd(self, record: RunRecord) -> float | None:
+        """What a run's rollout cost, None where nobody knows."""
+        return None if self.price is None else self.price.cost_usd(record.usage)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The sum of the costs that are known, None where none is."""
+        known = [cost for record in self.records if (cost := self.run_cost_usd(record)) is not None]
+        return round(math.fsum(known), 12) if known else None
+
+    @property
+    def n_cost_unknown(self) -> int:
+        """How many rollouts have a cost that nobody knows."""
+        return sum(record.rolled and self.run_cost_usd(record) is None for record in self.records)
+
     def to_json(self) -> dict[str, Any]:
         """The published object, strict JSON."""
         ran = [record for record in self.records if record.status != "pending"]
@@ -92,6 +120,7 @@ class Results:
                 "name": self.subject.name,
                 "thresholds": {name: self.judging.threshold(name) for name in self.judging.scorers},
                 "decide": self.judging.decide,
+                "price": None if self.price is None else self.price.to_json(),
                 **self.subject.extra,
             },
             "summary": {
@@ -107,6 +136,9 @@ class Results:
                 "boundaries": self.boundaries(),
                 "retries": sum(record.retries for record in self.records),
                 "rolled_out_again": sum(record.attempt > 1 for record in self.records),
+                "usage": self.usage,
+                "cost_usd": self.cost_usd,
+                "cost_unknown": self.n_cost_unknown,
             },
             "rows": [
                 {"row_index": row, "runs": [self._run(record) for record in records]} for row, records in rows.items()
@@ -141,6 +173,7 @@ class Results:
             **({"infra": True} if boundary in INFRASTRUCTURE else {}),
             "scoring_ms": round(record.scoring_ms, 3),
             "usage": dict(record.usage) if record.usage is not None else None,
+            "cost_usd": self.run_cost_usd(record),
             "retries": record.retries,
             "finish_reason": record.finish_reason,
             "attempt": record.attempt,

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.lines import aligned
-from pytest_osmosis.report.numbers import count, score
+from pytest_osmosis.report.numbers import count, money, score
 from pytest_osmosis.report.text import shown
 
 LATEST = "latest"
@@ -58,20 +58,22 @@ def list_runs(folder: Path) -> list[str]:
     return aligned([_HEAD, *map(_line, names)])
 
 
-_HEAD = ["run", "started (UTC)", "status", "rows x runs", "pass rate", "tokens"]
+_HEAD = ["run", "started (UTC)", "status", "rows x runs", "pass rate", "tokens", "cost"]
+
+_NOTHING = ["-"] * 4
 
 
 def _line(folder: Path) -> list[str]:
     try:
         run = _stored(folder)
     except OsmosisError:
-        return [shown(folder.name), "-", "unreadable", "-", "-", "-"]
+        return [shown(folder.name), "-", "unreadable", *_NOTHING]
     if run.results is None:
-        return [shown(folder.name), "-", "no results", "-", "-", "-"]
+        return [shown(folder.name), "-", "no results", *_NOTHING]
     try:
         return [shown(folder.name), *_numbers(run.results)]
     except (KeyError, TypeError, ValueError, AttributeError):
-        return [shown(folder.name), "-", "unreadable", "-", "-", "-"]
+        return [shown(folder.name), "-", "unreadable", *_NOTHING]
 
 
 def _numbers(results: Mapping[str, Any]) -> list[str]:
@@ -83,7 +85,16 @@ def _numbers(results: Mapping[str, Any]) -> list[str]:
         f"{count(summary['total_rows'])} x {count(results['config']['n_runs'])}",
         score(summary["pass_rate"]),
         count(summary["total_tokens"]),
+        _cost(summary),
     ]
+
+
+def _cost(summary: Mapping[str, Any]) -> str:
+    """What is known of the cost."""
+    cost = summary["cost_usd"]
+    if cost is None:
+        return "unknown"
+    return f">= {money(cost)}" if summary["cost_unknown"] else money(cost)
 
 
 def _runs_above(folder: Path) -> tuple[Path, list[Path]]:

@@ -15,7 +15,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.journal import replay
 from pytest_osmosis.outcomes import Judging, score_line
 from pytest_osmosis.records import Event, Run, RunRecord, fold
-from pytest_osmosis.report.numbers import count, plural, seconds
+from pytest_osmosis.report.numbers import count, money, plural, seconds
 from pytest_osmosis.report.text import shown
 
 _ROW_RUN = re.compile(r"(?:.*\[)?row([0-9]{1,18})-run([0-9]{1,18})\]?", re.DOTALL)
@@ -76,7 +76,7 @@ def _described(stored: StoredRun, story: _Story) -> Iterator[str]:
     record = story.record
     judging = _judging(stored, story.scorers)
     yield f"{shown(stored.folder.name)} {record.run}: {_became(record, judging)}"
-    yield _INDENT + _circumstances(record)
+    yield _INDENT + _circumstances(record, _cost(stored, record.run))
     yield from (_INDENT + line for line in _scores(story, judging))
     yield from _error(story)
     for message in story.messages:
@@ -111,7 +111,14 @@ def _became(record: RunRecord, judging: Judging | None) -> str:
     return "passed" if judging.passed(record) else "did not pass"
 
 
-def _circumstances(record: RunRecord) -> str:
+def _cost(stored: StoredRun, run: Run) -> float | None:
+    """What the results say that the rollout cost, None where nobody knows."""
+    rows = stored.results["rows"] if stored.results is not None else ()
+    runs = (one for row in rows if row["row_index"] == run.row for one in row["runs"])
+    return next((one.get("cost_usd") for one in runs if one["run_index"] == run.run), None)
+
+
+def _circumstances(record: RunRecord, cost: float | None) -> str:
     usage = record.usage
     said = [
         *([f"model {shown(record.model)}"] if record.model else []),
@@ -120,6 +127,7 @@ def _circumstances(record: RunRecord) -> str:
         "tokens unknown"
         if usage is None
         else f"{count(usage.get('input_tokens', 0))} + {count(usage.get('output_tokens', 0))} tokens",
+        *([money(cost)] if cost is not None else []),
         *([f"finish reason {shown(record.finish_reason)}"] if record.finish_reason else []),
         *([plural(record.retries, "repeated request")] if record.retries else []),
         *([f"attempt {record.attempt}"] if record.attempt > 1 else []),

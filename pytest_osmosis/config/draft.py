@@ -179,7 +179,9 @@ def _read(tables: Tables, table: Table, key: str, value: object, kind: Kind | No
         return _read_field(field, value, kind or field.kind)
     if table.entries is not None:
         faults = entry_faults(table.entries.key, table.entries.value, key, value)
-        return _Reading(value, [replace(fault, below=fault.below[1:]) for fault in faults])
+        if faults:
+            return _Reading(None, [replace(fault, below=fault.below[1:]) for fault in faults])
+        return _Reading(table.entries.value.read(value))
     if table.later is not None and table.later.fullmatch(key):
         return _Reading(None, [Fault(NOT_SUPPORTED, got="")])
     return _Reading(None, [Fault(unknown_key(tables, table, key), got="")])

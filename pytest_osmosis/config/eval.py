@@ -77,6 +77,7 @@ def _build(draft: Draft, workspace: Path) -> EvalConfig:
         data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         gates=tuple(draft.table("gate").values()),
         limits=Limits(**draft.table("limits")),
+        prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
         overridden=_overridden(draft),
         notes=(ADVANCED_NOTE,) if "advanced" in draft.document.content else (),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from pytest_osmosis.config.kinds import (
     anything,
     array_of,
     choice,
+    faults_of,
     integer,
     integer_or_all,
     name,
@@ -33,6 +35,7 @@ from pytest_osmosis.config.kinds import (
     typed_toml,
 )
 from pytest_osmosis.config.selection import rows
+from pytest_osmosis.config.tables import Rates
 
 RESERVED_ENV_PREFIX = "_OSMOSIS_"
 RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
@@ -140,6 +143,33 @@ def _extra_body() -> Kind:
         return value
 
     schema = {"type": "object", "propertyNames": {"not": {"enum": list(RESERVED_BODY_KEYS)}}}
+    return Kind(expects, read, typed_toml, schema)
+
+
+def _rates() -> Kind:
+    rate = number(" of at least 0", lambda value: value >= 0, minimum=0)
+    names = tuple(field.name for field in fields(Rates))
+    needed = ("input", "output")
+    expects = f"a table of {', '.join(needed)} and maybe {', '.join(names[len(needed) :])}, each {rate.expects}"
+
+    def read(value: Any) -> Rates:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [Fault(f"unknown key (valid: {', '.join(names)})", (key,), "") for key in value if key not in names]
+        faults += [Fault(f"missing; must be {rate.expects}", (key,), "") for key in needed if key not in value]
+        faults += [
+            replace(fault, below=(key,)) for key in names if key in value for fault in faults_of(rate, value[key])
+        ]
+        if faults:
+            raise Unfit(faults)
+        return Rates(**{key: rate.read(one) for key, one in value.items()})
+
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(names, rate.schema),
+        "required": list(needed),
+        "additionalProperties": False,
+    }
     return Kind(expects, read, typed_toml, schema)
 
 
@@ -392,7 +422,15 @@ OUTPUT = Table(
     ),
 )
 
-PRICES = Table("prices", "Prices per million tokens.", supported=False)
+PRICES = Table(
+    "prices",
+    "What models cost, in US dollars per million tokens; goes before the extra `prices`.",
+    entries=Entries(
+        text(),
+        _rates(),
+        'A model, as in model_path or as sent, to its prices: "openai/gpt-5-mini" = {input = 0.25, output = 2}.',
+    ),
+)
 
 EVAL_TABLES: Tables = {
     table.name: table

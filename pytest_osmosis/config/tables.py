@@ -138,12 +138,23 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """What a model costs by `[prices]`: US dollars per million tokens. None: as `input`."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EvalConfig:
     """One eval, ready to be planned.
 
     `path` is the TOML, `name` its stem, `workspace` the folder that its relative paths start from.
-    `overridden` says what the command line changed, as in ("n = 5 (--osmosis-n)",). `notes` are remarks that
-    the header prints ("[advanced] is kept for the platform and unused here").
+    `prices` are by model, as typed or as sent. `overridden` says what the command line changed, as in
+    ("n = 5 (--osmosis-n)",). `notes` are remarks that the header prints ("[advanced] is kept for the platform and
+    unused here").
     """
 
     path: Path
@@ -162,5 +173,6 @@ class EvalConfig:
     gates: tuple[GateRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
     output: Output = field(default_factory=Output)
+    prices: Mapping[str, Rates] = field(default_factory=lambda: EMPTY)
     overridden: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

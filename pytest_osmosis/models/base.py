@@ -12,12 +12,17 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, or the sum over a rollout. None means that the server did not say."""
+    """Tokens of one request, or the sum over a rollout. None means that the server did not say.
+
+    `cached_input_tokens` (read from a cache) and `cache_write_tokens` are parts of the input, `reasoning_tokens` of the
+    output.
+    """
 
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -30,6 +35,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             _sum(self.cached_input_tokens, other.cached_input_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
+            _sum(self.cache_write_tokens, other.cache_write_tokens),
         )
 
     def to_json(self) -> dict[str, int]:
@@ -39,6 +45,7 @@ class Usage:
             "output_tokens": self.output_tokens,
             "cached_input_tokens": self.cached_input_tokens,
             "reasoning_tokens": self.reasoning_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
         }
         return {name: count for name, count in counts.items() if count is not None}
 

@@ -58,16 +58,20 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
 
 
 def _usage(data: object) -> Usage | None:
+    """Tokens. What was read from and written to a cache has other names with DeepSeek and through LiteLLM."""
     if not isinstance(data, Mapping):
         return None
     input_tokens, output_tokens = count(data.get("prompt_tokens")), count(data.get("completion_tokens"))
     if input_tokens is None or output_tokens is None:
         return None
+    details = data.get("prompt_tokens_details")
+    cached, written = count_in(details, "cached_tokens"), count_in(details, "cache_write_tokens")
     return Usage(
         input_tokens,
         output_tokens,
-        cached_input_tokens=count_in(data.get("prompt_tokens_details"), "cached_tokens"),
+        cached_input_tokens=count(data.get("prompt_cache_hit_tokens")) if cached is None else cached,
         reasoning_tokens=count_in(data.get("completion_tokens_details"), "reasoning_tokens"),
+        cache_write_tokens=count(data.get("cache_creation_input_tokens")) if written is None else written,
     )
 
 

@@ -279,4 +279,5 @@ def _usage(data: object) -> Usage | None:
         output,
         cached_input_tokens=read,
         reasoning_tokens=count_in(data.get("output_tokens_details"), "thinking_tokens"),
+        cache_write_tokens=written,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.report.numbers import count, plural, score, seconds
+from pytest_osmosis.report.numbers import count, money, plural, score, seconds
 from pytest_osmosis.results import Results
 from pytest_osmosis.stats import Summary
 
@@ -18,7 +18,7 @@ def summary_lines(results: Results) -> list[str]:
         "",
         _pass_rate(results),
         *_not_scored(results),
-        f"{_tokens(results)}, {seconds(results.duration_ms / 1000)}",
+        f"{_tokens(results)}, {_cost(results)}, {seconds(results.duration_ms / 1000)}",
         *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
     ]
 
@@ -71,8 +71,29 @@ def _tokens(results: Results) -> str:
     unknown = sum(record.tokens is None for record in rolled)
     if rolled and unknown == len(rolled):
         return "tokens unknown"
-    gap = f" (unknown for {plural(unknown, 'run')})" if unknown else ""
-    return plural(results.total_tokens, "token") + gap
+    usage = results.usage
+    parts = [f"{count(usage[name])} {word}" for name, word in PARTS.items() if usage.get(name)]
+    gap = [f"unknown for {plural(unknown, 'run')}"] if unknown else []
+    aside = f" ({', '.join(parts + gap)})" if parts or gap else ""
+    return plural(results.total_tokens, "token") + aside
+
+
+PARTS = {
+    "input_tokens": "in",
+    "output_tokens": "out",
+    "cached_input_tokens": "cached",
+    "cache_write_tokens": "written to a cache",
+    "reasoning_tokens": "reasoning",
+}
+"""Counts of tokens by name, and what they are called."""
+
+
+def _cost(results: Results) -> str:
+    """What the rollouts cost, as far as that is known."""
+    cost, unknown = results.cost_usd, results.n_cost_unknown
+    if cost is None:
+        return "cost unknown"
+    return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
 
 
 def _not_scored(results: Results) -> list[str]:

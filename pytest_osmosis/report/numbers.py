@@ -1,6 +1,8 @@
-"""How numbers are written, everywhere. This module imports nothing, so that every layer may use it."""
+"""How numbers are written, everywhere. This module imports nothing of ours, so that every layer may use it."""
 
 from __future__ import annotations
+
+import math
 
 
 def count(n: int) -> str:
@@ -40,6 +42,19 @@ def score(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def money(usd: float) -> str:
+    """An amount of US dollars: cents from a dollar on, two digits that say something below.
+
+    >>> money(1234.5), money(1.0), money(0.0123), money(0.0000456), money(0.0)
+    ('$1,234.50', '$1.00', '$0.012', '$0.000046', '$0')
+    """
+    if usd == 0:
+        return "$0"
+    if usd >= 0.995:
+        return f"${usd:,.2f}"
+    return f"${usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
 
 
 def seconds(value: float) -> str:

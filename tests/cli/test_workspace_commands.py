@@ -58,7 +58,7 @@ def test_a_new_workspace_runs_green_by_the_command_that_init_prints(tmp_path: Pa
     assert "assistant:\n    56 + 37 = 93\n" in shown
     assert "  reward 1 >= 1\n" in shown
     listed = python(tmp_path, "-m", "pytest_osmosis", "runs").stdout.splitlines()
-    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +20 x 2 +0\.\d+ +\d+", listed[1])
+    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +20 x 2 +0\.\d+ +\d+ +\$0", listed[1])
 
 
 def test_init_writes_what_it_says_and_no_more(typed: Cli, tmp_path: Path) -> None:
@@ -129,11 +129,12 @@ SCORE = {
     "scores": {"rewards:exact": 0.25},
     "errors": {"rewards:style": {"message": "ValueError: no style", "details": "Traceback\n  line"}},
 }
-RESULTS = {
+RESULTS: dict[str, Any] = {
     "status": "finished",
     "partial": False,
     "config": {"n_runs": 2, "pass_threshold": 1.0, "thresholds": {"rewards:exact": 0.5}, "decide": "rewards:exact"},
-    "summary": {"total_rows": 1000, "pass_rate": 0.5, "total_tokens": 12345},
+    "summary": {"total_rows": 1000, "pass_rate": 0.5, "total_tokens": 12345, "cost_usd": 1.25, "cost_unknown": 0},
+    "rows": [{"row_index": 3, "runs": [{"run_index": 0, "cost_usd": 9.0}, {"run_index": 1, "cost_usd": 0.0123}]}],
     "provenance": {"started_at": "2026-01-02T03:04:05.678+00:00"},
 }
 
@@ -157,7 +158,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
 
 WHOLE = """\
 x-1 row3-run1: did not pass
-  model m, rollout 1.5 s, scoring 0.02 s, 1,200 + 7 tokens, finish reason stop, 2 repeated requests
+  model m, rollout 1.5 s, scoring 0.02 s, 1,200 + 7 tokens, $0.012, finish reason stop, 2 repeated requests
   rewards:exact 0.25 < 0.5
   rewards:style: ValueError: no style (does not decide)
       Traceback
@@ -208,7 +209,7 @@ def test_show_of_a_rollout_that_broke(typed: Cli, stored: Callable[..., Path]) -
     stored("x-1", {**broken, "attempt": 2})
     lines = typed("show", "row3-run1").splitlines()
     assert lines[0] == "x-1 row3-run1: not scored, boundary agent"
-    assert lines[1].endswith("tokens unknown, finish reason stop, 2 repeated requests, attempt 2")
+    assert lines[1].endswith("tokens unknown, $0.012, finish reason stop, 2 repeated requests, attempt 2")
     assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
 
 
@@ -249,13 +250,16 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Callable[..., Path]) ->
     stored("old", age_s=4)
     stored("killed", results=None, age_s=3)
     stored("torn", results="{", age_s=2)
-    stored("part", results={**RESULTS, "status": "stopped", "partial": True}, age_s=1)
+    summary = {**RESULTS["summary"], "cost_unknown": 1}
+    stored("part", results={**RESULTS, "status": "stopped", "partial": True, "summary": summary}, age_s=1)
+    stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
     assert typed("runs").splitlines() == [
-        "run           started (UTC)            status  rows x runs  pass rate  tokens",
-        "part    2026-01-02 03:04:05  stopped, partial    1,000 x 2      0.500  12,345",
-        "torn                      -        unreadable            -          -       -",
-        "killed                    -        no results            -          -       -",
-        "old     2026-01-02 03:04:05          finished    1,000 x 2      0.500  12,345",
+        "run           started (UTC)            status  rows x runs  pass rate  tokens      cost",
+        "new     2026-01-02 03:04:05          finished    1,000 x 2      0.500  12,345   unknown",
+        "part    2026-01-02 03:04:05  stopped, partial    1,000 x 2      0.500  12,345  >= $1.25",
+        "torn                      -        unreadable            -          -       -         -",
+        "killed                    -        no results            -          -       -         -",
+        "old     2026-01-02 03:04:05          finished    1,000 x 2      0.500  12,345     $1.25",
     ]
 
 

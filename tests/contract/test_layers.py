@@ -16,7 +16,7 @@ PACKAGE = "pytest_osmosis"
 
 WORDS = {"report.numbers", "report.text"}
 """Leaves that say how numbers and strange text are written: there is one place for that, so every layer may ask."""
-CORE = {"config", "datasets", "errors", "models", "plan", "records", "stats", *WORDS}
+CORE = {"config", "datasets", "errors", "models", "plan", "prices", "records", "stats", *WORDS}
 
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
@@ -28,6 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "datasets": {"config", "errors"},
     "models": {"config", "errors"},
     "plan": {"config", "datasets", "errors", "records", "stats"},
+    "prices": {"config", "models"},
     "rewards": {"errors", "models"},
     "rollouts": {"errors", "models"},
     "host": {"errors", "models", "records", "rewards", "rollouts"},
@@ -35,8 +36,8 @@ LAYERS: dict[str, set[str]] = {
     "outcomes": {"records", *WORDS},
     "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records"},
     "gates": {"config", *WORDS},
-    "results": {"gates", "outcomes", "records", "stats"},
-    "report": {"gates", "models", "outcomes", "records", "results", "stats", *WORDS},
+    "results": {"gates", "outcomes", "prices", "records", "stats"},
+    "report": {"gates", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
     "evals": {*CORE, "engine", "gates", "host", "journal", "outcomes", "report", "results"},
     "plugin": {*CORE, "evals", "gates", "outcomes", "report", "results"},
     "demo_messages": {"errors", "models"},

@@ -9,6 +9,7 @@ from typing import Any
 from pytest_osmosis import gates, results
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.prices import Price
 from pytest_osmosis.records import Boundary, Run, RunRecord, ScorerError
 from pytest_osmosis.results import Results, Subject
 
@@ -61,6 +62,7 @@ def results_of(
     stopped: str | None = None,
     duration_ms: float = 3210.0,
     extra: Mapping[str, Any] | None = None,
+    price: Price | None = None,
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate."""
     judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
@@ -78,4 +80,5 @@ def results_of(
         tally=tally,
         verdicts=[] if minimum is None else [gates.decide(GateRule("pass_rate", minimum), tally)],
         provenance={"python": "3.x"},
+        price=price,
     )

@@ -6,6 +6,8 @@ from textwrap import dedent
 
 import pytest
 
+from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.prices import FREE, Price
 from pytest_osmosis.report.lines import NAME_CHARS, aligned, summary_lines
 from pytest_osmosis.results import Results
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
@@ -27,7 +29,7 @@ def test_one_run_a_row() -> None:
         rewards:a           >= 1  0.500  0.408  0.000   0.500  1.000      0.333
 
         pass rate 0.333: 1 of 3 runs passed
-        54 tokens, 3.2 s
+        54 tokens (33 in, 21 out), cost unknown, 3.2 s
         """)
 
 
@@ -39,7 +41,7 @@ def test_five_runs_a_row_and_a_gate() -> None:
         rewards:a           >= 1  0.700  0.458  0.000   1.000  1.000   0.700   0.950   1.000   1.000   1.000   0.000
 
         pass rate 0.700: 7 of 10 runs passed
-        180 tokens, 3.2 s
+        180 tokens (110 in, 70 out), cost unknown, 3.2 s
         gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
         """)
 
@@ -50,7 +52,7 @@ def test_a_single_run_is_singular() -> None:
 
     assert summary_lines(results)[3:] == [
         "pass rate 1.000: 1 of 1 run passed",
-        "1 token, 0.89 s",
+        "1 token (1 in), cost unknown, 0.89 s",
         "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
     ]
 
@@ -68,7 +70,7 @@ def test_runs_that_were_not_measured_are_said_to_count_as_zero() -> None:
         1 run failed at boundary host (not measured, counted as 0)
         2 runs failed at boundary provider (not measured, counted as 0)
         1 run failed at boundary reward (not measured, counted as 0)
-        36 tokens (unknown for 4 runs), 3.2 s
+        36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
         """) + (
         "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
         "(1 of 6 runs passed, 4 not measured)\n"
@@ -82,7 +84,7 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
         "pass rate 1.000: 1 of 1 run passed",
         "1 run taken out by the grader",
         "2 runs pending: the probe failed: 401",
-        "36 tokens, 3.2 s",
+        "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
     ]
 
 
@@ -96,7 +98,7 @@ def test_several_functions_and_who_decides() -> None:
 
         pass rate 0.500: 1 of 2 runs passed (decided by rewards:a)
         rewards:b gave 1 run no score (counted as 0); it does not decide
-        36 tokens, 3.2 s
+        36 tokens (22 in, 14 out), cost unknown, 3.2 s
         """)
 
 
@@ -116,7 +118,7 @@ def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
 
         pass rate -: no run was measured
         4 runs failed at boundary provider (not measured, counted as 0)
-        tokens unknown, 3.2 s
+        tokens unknown, cost unknown, 3.2 s
         gate pass_rate >= 0.5: NOT MEASURED: no run was measured
         """)
 
@@ -138,8 +140,21 @@ def test_no_runs_at_all() -> None:
         "rewards:a           >= 1     -    -    -       -    -          -",
         "",
         "pass rate -: no run was measured",
-        "0 tokens, 3.2 s",
+        "0 tokens, cost unknown, 3.2 s",
     ]
+
+
+def test_tokens_by_kind_and_what_they_cost() -> None:
+    usage = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
+    price = Price(Rates(4.0, 40.0, cached_input=1.0), "[prices]")
+    results = results_of([finished({A: 1.0}, usage=usage), failed("provider", 1)], price=price)
+
+    line = "1,234 tokens (1,000 in, 234 out, 100 cached, unknown for 1 run), $0.013 (unknown for 1 run), 3.2 s"
+    assert line in summary_lines(results)
+
+
+def test_what_is_free_costs_nothing_and_is_not_unknown() -> None:
+    assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
 
 
 def test_runs_that_were_rolled_out_again_are_said() -> None:

@@ -16,6 +16,7 @@ from pytest_osmosis.errors import ConfigError
 
 Problems = Callable[..., list[str]]
 
+RATE = "a finite number of at least 0"
 CLIENTS = '"auto", "openai", "anthropic", "light", "litellm"'
 
 BROKEN: dict[str, list[tuple[str, list[str]]]] = {
@@ -545,7 +546,22 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ('model_path = "x"', ["1: [baseline]: not supported yet; leave it out"]),
     ],
     "prices": [
-        ('"openai/gpt-5-mini" = {input = 1}', ["1: [prices]: not supported yet; leave it out"]),
+        ('"openai/gpt-5-mini" = {input = 1}', ['2: [prices] "openai/gpt-5-mini".output: missing; must be ' + RATE]),
+        (
+            'm = {input = -1, output = "2", cached_input = 0, cached = 1}',
+            [
+                "2: [prices] m.cached: unknown key (valid: input, output, cached_input, cache_write)",
+                f"2: [prices] m.input: must be {RATE}, got -1",
+                f'2: [prices] m.output: must be {RATE}, got "2"',
+            ],
+        ),
+        (
+            "m = 0.25",
+            [
+                "2: [prices] m: must be a table of input, output and maybe cached_input, cache_write, "
+                f"each {RATE}, got 0.25"
+            ],
+        ),
     ],
     "output": [
         ('dir = "../out"', ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "../out"']),
@@ -749,7 +765,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [evaluaton]: unknown table, did you mean [evaluation]? (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)"
+                "1: [evaluaton]: unknown table, did you mean [evaluation]? (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
             ],
         ),
     ],
@@ -757,7 +773,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)"
+                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
             ],
         ),
     ],
@@ -765,7 +781,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [eval]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)"
+                "1: [eval]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
             ],
         ),
     ],
@@ -773,7 +789,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)"
+                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
             ],
         ),
     ],
@@ -975,7 +991,7 @@ required = [
   "TOKEN",
 ]
 
-[prices]
+[baseline]
 """
     assert problems(text, Override("evaluation", "batch_size", "0", "--osmosis-batch-size")) == [
         "2: [evaluation] n: must be an integer of at least 1, got 0",
@@ -991,7 +1007,7 @@ required = [
         '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator ">" is not possible, only ">=" is, got "> 0.7"',
         "30: [gate] pass_at_3: not supported yet; leave it out",
         '33: [secrets] required: "TOKEN" stands in [env] too; keep it in one of them',
-        "37: [prices]: not supported yet; leave it out",
+        "37: [baseline]: not supported yet; leave it out",
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',
     ]
 

@@ -107,13 +107,13 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
             '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
         ),
         ("gate", "pass_at_3", "1", "--x: [gate] pass_at_3: not supported yet; leave it out"),
-        ("prices", "x", "1", "--x: [prices]: not supported yet; leave it out"),
+        ("baseline", "x", "1", "--x: [baseline]: not supported yet; leave it out"),
         (
             "modl",
             "x",
             "1",
             "--x: [modl]: unknown table, did you mean [model]? (valid: experiment, evaluation, advanced, env, "
-            "secrets, model, sampling, scoring, agent, data, execution, gate, limits, output)",
+            "secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)",
         ),
         (
             "env",

@@ -335,7 +335,7 @@ async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) ->
                 "cache_creation_input_tokens": 100,
                 "cache_read_input_tokens": 1000,
             },
-            Usage(1107, 3, cached_input_tokens=1000),
+            Usage(1107, 3, cached_input_tokens=1000, cache_write_tokens=100),
         ),
         (
             {"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None},

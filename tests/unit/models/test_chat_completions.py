@@ -79,6 +79,19 @@ async def test_cached_and_reasoning_tokens_are_counted() -> None:
     assert reply.usage == Usage(7, 3, cached_input_tokens=5, reasoning_tokens=2)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"prompt_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 1}},
+        {"prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2, "cache_creation_input_tokens": 1},
+        {"prompt_tokens_details": {"cached_tokens": 5}, "cache_creation_input_tokens": 1},
+    ],
+)
+async def test_what_a_cache_held_is_counted_by_whatever_name(given: dict[str, object]) -> None:
+    reply = await reply_of(servers.reply("42", usage={**servers.USAGE, **given}))
+    assert reply.usage == Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
+
+
 @pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
 async def test_details_that_make_no_sense_are_unknown(details: object) -> None:
     reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))

@@ -1,0 +1,128 @@
+"""What a model's tokens cost: `[prices]` of the config, else the price list of the extra `prices` (genai-prices).
+
+A price that nobody knows is None, never 0; the embedded model is free. A server that the config names, or a service
+that a variable moved, is priced by its address alone and never by a model's name: the same weights cost something else
+elsewhere. Prices are those of short prompts, for which long ones pay a surcharge with some services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.models.providers import SERVICES
+from pytest_osmosis.models.targets import ModelTarget
+
+PER = 1_000_000
+OURS = "[prices]"
+LISTED_AS = {
+    "fireworks_ai": "fireworks",
+    "gemini": "google",
+    "moonshot": "moonshotai",
+    "together_ai": "together",
+    "xai": "x-ai",
+}
+"""Providers that the price list calls otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What tokens of one model cost, and who says so: "[prices]", "genai-prices 0.2.3" or "embedded"."""
+
+    rates: Rates
+    source: str
+
+    def cost_usd(self, usage: Mapping[str, int] | None) -> float | None:
+        """US dollars for these tokens, None where the server sent no usage.
+
+        What was read from a cache and what was written to it are parts of the input, with prices of their own.
+
+        >>> Price(Rates(2.0, 8.0, cached_input=0.5), OURS).cost_usd(
+        ...     {"input_tokens": 1_000_000, "output_tokens": 500_000, "cached_input_tokens": 400_000}
+        ... )
+        5.4
+        """
+        if usage is None:
+            return None
+        read, written = usage.get("cached_input_tokens", 0), usage.get("cache_write_tokens", 0)
+        fresh = max(0, usage.get("input_tokens", 0) - read - written)
+        cost = (
+            fresh * self.rates.input
+            + read * self._cached_input
+            + written * self._cache_write
+            + usage.get("output_tokens", 0) * self.rates.output
+        )
+        return round(cost / PER, 12)
+
+    def to_json(self) -> dict[str, Any]:
+        """The source, and every rate in effect."""
+        return {
+            "source": self.source,
+            "input": self.rates.input,
+            "output": self.rates.output,
+            "cached_input": self._cached_input,
+            "cache_write": self._cache_write,
+        }
+
+    @property
+    def _cached_input(self) -> float:
+        return self.rates.input if self.rates.cached_input is None else self.rates.cached_input
+
+    @property
+    def _cache_write(self) -> float:
+        return self.rates.input if self.rates.cache_write is None else self.rates.cache_write
+
+
+FREE = Price(Rates(0.0, 0.0), "embedded")
+
+
+def price_of(model_path: str, target: ModelTarget, own: Mapping[str, Rates], now: datetime) -> Price | None:
+    """The price of the eval's model at this time, None where nobody knows it. `own` is `[prices]`."""
+    for name in (model_path, target.model):
+        if name in own:
+            return Price(own[name], OURS)
+    if target.provider == "demo":
+        return FREE
+    return _listed(target, now)
+
+
+def _listed(target: ModelTarget, now: datetime) -> Price | None:
+    """The price in genai-prices, where that is installed; it brings its list along and asks no network."""
+    try:
+        import genai_prices
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    provider, model = target.provider, target.model
+    if target.client == "litellm":
+        provider, _, model = target.model.partition("/")
+    service = SERVICES.get(provider)
+    at_home = target.base_url in (None, service.base_url if service is not None else None)
+    try:
+        _, listed = get_snapshot().find_provider_model(
+            model,
+            None,
+            provider_id=LISTED_AS.get(provider, provider) if at_home else None,
+            provider_api_url=None if at_home else target.base_url,
+        )
+    except LookupError:
+        return None
+    rates = _rates(listed.get_prices(now))
+    return None if rates is None else Price(rates, f"genai-prices {genai_prices.__version__}")
+
+
+def _rates(listed: object) -> Rates | None:
+    """The rates of a listed model, None where it is not paid by its tokens."""
+
+    def rate(name: str) -> float | None:
+        price = getattr(listed, f"{name}_mtok", None)
+        price = getattr(price, "base", price)  # the first of several tiers
+        return None if price is None else float(price)
+
+    fresh, output = rate("input"), rate("output")
+    if fresh is None or output is None:
+        return None
+    return Rates(fresh, output, rate("cache_read"), rate("cache_write"))

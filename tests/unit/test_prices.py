@@ -1,0 +1,113 @@
+"""What tokens cost, and who says so; what nobody knows is unknown and never 0."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import genai_prices
+import pytest
+
+from pytest_osmosis.config.tables import ModelTable, Rates
+from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.prices import FREE, Price, price_of
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+OWN = Rates(1.0, 4.0)
+MILLION = 1_000_000
+
+
+def price(
+    model: str, own: Mapping[str, Rates] | None = None, environ: Mapping[str, str] | None = None, **table: Any
+) -> Price | None:
+    """The price of a model as a config names it."""
+    return price_of(model, resolve(model, ModelTable(**table), environ or {}, where="x.toml"), own or {}, NOW)
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (None, None),
+        ({"input_tokens": 0, "output_tokens": 0}, 0.0),
+        ({"input_tokens": MILLION, "output_tokens": 0}, 2.0),
+        ({"input_tokens": 0, "output_tokens": MILLION, "reasoning_tokens": MILLION}, 8.0),
+        ({"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": MILLION}, 0.5),
+        ({"input_tokens": MILLION, "output_tokens": 0, "cache_write_tokens": MILLION // 2}, 1.0 + 1.5),
+        ({"input_tokens": 1, "output_tokens": 1}, 0.00001),
+    ],
+)
+def test_cost_of_tokens(usage: Mapping[str, int] | None, cost: float | None) -> None:
+    assert Price(Rates(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
+
+
+def test_a_cache_without_a_price_of_its_own_costs_what_input_costs() -> None:
+    usage = {"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": 600_000, "cache_write_tokens": 400_000}
+
+    assert Price(Rates(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-5-mini", "gpt-5-mini"])
+def test_the_config_goes_first_by_the_name_as_typed_or_as_sent(name: str) -> None:
+    assert price("openai/gpt-5-mini", {name: OWN}) == Price(OWN, "[prices]")
+
+
+def test_the_embedded_model_is_free_unless_the_config_says_otherwise() -> None:
+    assert price("demo/arithmetic") == FREE
+    assert price("demo/arithmetic", {"demo/arithmetic": OWN}) == Price(OWN, "[prices]")
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        ("openai/gpt-4o", {}),
+        ("anthropic/claude-sonnet-4-5", {}),
+        ("together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo", {}),
+        ("gpt-4o", {"base_url": "https://api.openai.com/v1"}),
+        ("litellm/openai/gpt-4o", {}),
+    ],
+)
+def test_a_listed_model_has_the_price_of_the_list(model: str, table: dict[str, Any]) -> None:
+    found = price(model, **table)
+
+    assert found is not None
+    assert found.source == f"genai-prices {genai_prices.__version__}"
+    assert 0 < found.rates.input <= found.rates.output
+
+
+def test_the_price_of_a_listed_model_is_that_of_short_prompts_and_its_caches() -> None:
+    found = price("anthropic/claude-sonnet-4-5")
+
+    assert found is not None
+    assert found.rates == Rates(3.0, 15.0, cached_input=0.3, cache_write=3.75)
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        ("openai/no-such-model", {}),
+        ("ollama/llama3", {}),
+        ("Qwen/Qwen3-8B", {"base_url": "http://localhost:8000/v1"}),
+        ("gpt-4o", {"base_url": "http://localhost:8000/v1"}),
+    ],
+)
+def test_what_nobody_lists_has_no_price(model: str, table: dict[str, Any]) -> None:
+    assert price(model, **table) is None
+
+
+def test_a_service_that_a_variable_moved_is_not_priced_by_its_name() -> None:
+    assert price("openai/gpt-4o", environ={"OPENAI_BASE_URL": "http://localhost:4000/v1"}) is None
+
+
+def test_without_the_price_list_only_the_config_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "genai_prices":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", lacking)
+
+    assert price("openai/gpt-4o") is None
+    assert price("openai/gpt-4o", {"gpt-4o": OWN}) == Price(OWN, "[prices]")
