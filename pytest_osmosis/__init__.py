@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_osmosis.models.base import ChatReply as ChatReply
+    from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
+    from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
     from pytest_osmosis.rewards.graders import GraderContext as GraderContext
     from pytest_osmosis.rewards.graders import RolloutSample as RolloutSample
@@ -27,7 +29,9 @@ HOMES = {
     "ChatReply": "pytest_osmosis.models.base",
     "Grader": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
+    "RewardWarning": "pytest_osmosis.rewards.decorator",
     "RolloutSample": "pytest_osmosis.rewards.graders",
+    "osmosis_reward": "pytest_osmosis.rewards.decorator",
 }
 
 __all__ = [
@@ -38,8 +42,10 @@ __all__ = [
     "ChatReply",
     "Grader",
     "GraderContext",
+    "RewardWarning",
     "RolloutSample",
     "__version__",
+    "osmosis_reward",
 ]
 
 

@@ -1,14 +1,20 @@
 """The pytest plugin's entry point: options, the marker, and nothing else until a command names an eval.
 
 Hooks that act on evals are registered by `pytest_configure` only then, so that every other run pays for one look at
-its arguments.
+its arguments. Reward functions are found where pytest collects a module; that is one look at what is imported for each
+name, as long as nothing imported a decorator for them.
 """
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin import options, reward_options
+
+DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
+"""Modules without which no function can have been decorated."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; start the session's part where an eval is named."""
     config.addinivalue_line("markers", options.MARKER)
+    config.addinivalue_line("markers", reward_options.MARKER)
+    if reward_options.names_files(config):
+        from pytest_osmosis.plugin.rewards import RewardFiles
+
+        config.pluginmanager.register(RewardFiles(config), "osmosis-reward-files")
     if hasattr(config, "workerinput"):
         if "osmosis" in config.workerinput:
             from pytest_osmosis.plugin.xdist import WorkerPlugin
@@ -31,3 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_osmosis.plugin.controller import ControllerPlugin
 
         config.pluginmanager.register(ControllerPlugin(config, paths), "osmosis-controller")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item | pytest.Collector] | None:
+    """A reward function is tests of its own."""
+    if not any(module in sys.modules for module in DECORATORS) or not callable(obj):
+        return None
+    if not isinstance(collector, pytest.Module):
+        return None
+    from pytest_osmosis.plugin.rewards import items_of
+
+    return items_of(collector, name)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
+from pytest_osmosis.plugin import reward_options
+
 if TYPE_CHECKING:
     from pytest_osmosis.config import Override
 
@@ -51,6 +53,7 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--osmosis-no-probe", action="store_true", help="do not ask the model one question before the first rollout"
     )
+    reward_options.add(parser)
     parser.addini(NOT_MEASURED_EXIT, "exit status when an eval could not be measured (default: 9)", default="9")
 
 

@@ -25,8 +25,10 @@ PUBLIC = [
     "ChatReply",
     "Grader",
     "GraderContext",
+    "RewardWarning",
     "RolloutSample",
     "__version__",
+    "osmosis_reward",
 ]
 
 

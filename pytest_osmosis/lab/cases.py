@@ -1,0 +1,195 @@
+"""Cases: what a reward function must score, or raise. What one may say, and whether an outcome is what it says."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pytest_osmosis.config.fields import closest
+from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.errors import Problem
+from pytest_osmosis.lab.calls import MISSING, Input, Outcome
+from pytest_osmosis.lab.findings import quoted
+from pytest_osmosis.lab.target import Target
+
+KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
+ROWS_KEYS = ("dataset", "threshold")
+ID = re.compile(r"[A-Za-z0-9_.+-]+")
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that a function must do: score within `expect` (low, high), or raise the exception of that name."""
+
+    id: str
+    input: Input
+    expect: tuple[float, float] | None
+    raises: str
+    where: str
+
+    @property
+    def wanted(self) -> str:
+        """What it must do: "be 1", "be from 0.2 to 0.5", "raise ValueError"."""
+        if self.expect is None:
+            return f"raise {self.raises}"
+        low, high = self.expect
+        return f"be {low:g}" if low == high else f"be from {low:g} to {high:g}"
+
+    def judge(self, outcome: Outcome, error: BaseException | None) -> str:
+        """What is wrong with an outcome, empty where it is what was expected."""
+        right = self._raised(error) if self.expect is None else self._scored(outcome)
+        return "" if right else f"{outcome.said}, must {self.wanted}"
+
+    def _raised(self, error: BaseException | None) -> bool:
+        kinds = type(error).__mro__ if error is not None else ()
+        return any(self.raises in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
+
+    def _scored(self, outcome: Outcome) -> bool:
+        assert self.expect is not None
+        if outcome.score is None:
+            return False
+        low, high = self.expect
+        near = any(math.isclose(outcome.score, end, rel_tol=TOLERANCE, abs_tol=TOLERANCE) for end in (low, high))
+        return near or low <= outcome.score <= high
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """A dataset whose rows hold reference solutions: its path as written, and from which file on."""
+
+    path: str
+    threshold: float
+    where: str
+
+
+class Entry(NamedTuple):
+    """A case as it was read, and the line of each of its keys ("" is the entry's own)."""
+
+    function: str
+    content: Mapping[str, Any]
+    where: str
+    lines: Mapping[str, int]
+
+    def at(self, key: str) -> str:
+        """The place of a key."""
+        path, _, _ = self.where.rpartition(":")
+        return f"{path}:{self.lines[key]}" if key in self.lines else self.where
+
+
+def cases_of(target: Target, entries: Sequence[Entry], problems: list[Problem]) -> Iterator[Case]:
+    """The cases of a function; what is wrong with them is added to `problems`."""
+    taken: dict[str, str] = {}
+    for index, entry in enumerate(entries):
+        found = [Problem(where, f"{target.name}: {text}") for where, text in _faults(target, entry)]
+        name = str(entry.content.get("id", index))
+        if not found and name in taken:
+            found = [Problem(entry.at("id"), f'{target.name}: id: "{name}" is taken by {taken[name]}; rename one')]
+        taken.setdefault(name, entry.where)
+        problems += found
+        if not found:
+            yield _case(name, entry)
+
+
+def _case(name: str, entry: Entry) -> Case:
+    content = entry.content
+    expect = content.get("expect")
+    given = Input(
+        answer=content.get("solution_str"),
+        messages=content.get("messages"),
+        ground_truth=content.get("ground_truth"),
+        extra=content.get("extra_info", content.get("metadata", MISSING)),
+    )
+    if isinstance(expect, (list, tuple)):
+        low, high = expect
+    else:
+        low = high = expect
+    bounds = None if expect is None else (float(low), float(high))
+    return Case(name, given, bounds, content.get("raises", ""), entry.where)
+
+
+def _faults(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
+    """What is wrong with an entry: where, and a text."""
+    content = entry.content
+    for key in content:
+        if key not in KEYS:
+            close = closest(str(key), KEYS)
+            meant = f', did you mean "{close}"?' if close else ""
+            yield entry.at(str(key)), f"{key}: unknown key{meant} (valid: {', '.join(KEYS)})"
+    name = content.get("id", "0")
+    if not isinstance(name, (str, int)) or not ID.fullmatch(str(name)):
+        yield entry.at("id"), f"id: must be letters, digits, and any of _.+-, got {quoted(name)}"
+    yield from _faulty_input(target, entry)
+    yield from _faulty_expectation(entry)
+
+
+def _faulty_input(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
+    content = entry.content
+    answer, messages = content.get("solution_str"), content.get("messages")
+    if (answer is None) == (messages is None):
+        yield entry.where, "needs one of solution_str and messages"
+    elif answer is not None and not isinstance(answer, str):
+        yield entry.at("solution_str"), f"solution_str: must be text, got {quoted(answer)}"
+    elif messages is not None and not _is_conversation(messages):
+        yield entry.at("messages"), 'messages: must be a list of objects with a "role"'
+    elif messages is not None and target.mode == "simple":
+        yield entry.at("messages"), "messages: the function takes solution_str"
+    if "extra_info" in content and "metadata" in content:
+        yield entry.at("metadata"), "extra_info and metadata are the same; keep one"
+    for key in ("extra_info", "metadata"):
+        if content.get(key) is not None and not isinstance(content[key], Mapping):
+            yield entry.at(key), f"{key}: must be a table, got {quoted(content[key])}"
+
+
+def _faulty_expectation(entry: Entry) -> Iterator[tuple[str, str]]:
+    content = entry.content
+    if ("expect" in content) == ("raises" in content):
+        yield entry.where, 'needs one of expect = 1.0, expect = [0.2, 0.5] and raises = "ValueError"'
+        return
+    if "raises" in content:
+        raises = content["raises"]
+        if not isinstance(raises, str) or not raises.replace(".", "_").isidentifier():
+            yield entry.at("raises"), f"raises: must be the name of an exception, got {quoted(raises)}"
+        return
+    expect = content["expect"]
+    if isinstance(expect, (list, tuple)):
+        if len(expect) != 2 or not all(map(_is_number, expect)) or expect[0] > expect[1]:
+            yield entry.at("expect"), f"expect: a range is [low, high] with low <= high, got {quoted(expect)}"
+    elif not _is_number(expect):
+        yield entry.at("expect"), f"expect: must be a finite number or a range [low, high], got {quoted(expect)}"
+
+
+def references_of(target: Target, rows: Sequence[Entry], problems: list[Problem]) -> References | None:
+    """The dataset of a function's reference solutions, of its own entry or else its decorator."""
+    declared = target.declaration
+    high = declared.range[1] if declared.range[1] is not None else 1.0
+    threshold = declared.threshold if declared.threshold is not None else high
+    if not rows:
+        where = f"{shown(target.path)}:{target.line}"
+        return None if declared.dataset is None else References(declared.dataset, threshold, where)
+    entry = rows[0]
+    for key in entry.content:
+        if key not in ROWS_KEYS:
+            text = f"[rows.{target.name}] {key}: unknown key (valid: {', '.join(ROWS_KEYS)})"
+            problems.append(Problem(entry.at(key), text))
+    dataset, given = entry.content.get("dataset"), entry.content.get("threshold", threshold)
+    if not isinstance(dataset, str) or not dataset:
+        text = f"[rows.{target.name}] dataset: must be the path of a dataset, got {quoted(dataset)}"
+        problems.append(Problem(entry.at("dataset"), text))
+        return None
+    if not _is_number(given):
+        text = f"[rows.{target.name}] threshold: must be a finite number, got {quoted(given)}"
+        problems.append(Problem(entry.at("threshold"), text))
+        return None
+    return References(dataset, float(given), entry.where)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_conversation(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(message, Mapping) and "role" in message for message in value)

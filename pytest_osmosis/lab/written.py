@@ -1,0 +1,153 @@
+"""Where cases are written: in the decorator (`cases=[...]`), and in two files next to the module.
+
+`rewards.cases.toml` and `rewards.cases.jsonl` hold those of the functions in `rewards.py`:
+
+    [[compute_reward]]                     {"function": "compute_reward", "solution_str": "#### 42", ...}
+    id = "right"
+    solution_str = "#### 42"
+    ground_truth = "42"
+    expect = 1.0                           or a range, [0.2, 0.5], or raises = "ValueError" in its place
+
+The first may also name a dataset of reference solutions: `[rows.compute_reward] dataset = "data/references.jsonl"`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.fields import closest
+from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.lab.cases import Case, Entry, References, cases_of, references_of
+from pytest_osmosis.lab.findings import quoted
+from pytest_osmosis.lab.target import Target
+
+HEADER = re.compile(r"^\s*\[\[\s*(?P<name>[\w.\"'-]+?)\s*\]\]", re.MULTILINE)
+TABLE = re.compile(r"^\s*\[", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is written of one function: its cases, and its dataset of references."""
+
+    cases: tuple[Case, ...] = ()
+    references: References | None = None
+
+
+@dataclass(slots=True)
+class _File:
+    """What the files next to a module say."""
+
+    entries: list[Entry] = field(default_factory=list)
+    rows: list[Entry] = field(default_factory=list)
+
+
+def written_of(targets: Sequence[Target], path: Path) -> dict[str, Written]:
+    """What is written of each of a module's functions. ConfigError with every problem."""
+    problems: list[Problem] = []
+    file = _files(path, problems)
+    names = [target.name for target in targets]
+    for entry in (*file.entries, *file.rows):
+        if entry.function not in names:
+            close = closest(entry.function, names)
+            meant = f', did you mean "{close}"?' if close else f" (there are {', '.join(names)})"
+            text = f'"{entry.function}" is no reward function of {path.name}{meant}'
+            problems.append(Problem(entry.where, text))
+    found = {}
+    for target in targets:
+        entries = [
+            *_declared(target, problems),
+            *(entry for entry in file.entries if entry.function == target.name),
+        ]
+        cases = tuple(cases_of(target, entries, problems))
+        rows = [entry for entry in file.rows if entry.function == target.name]
+        found[target.name] = Written(cases, references_of(target, rows, problems))
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+# -- where they are read from -----------------------------------------------------------------------------
+
+
+def _declared(target: Target, problems: list[Problem]) -> Iterator[Entry]:
+    where = f"{shown(target.path)}:{target.line}"
+    for index, case in enumerate(target.declaration.cases):
+        if isinstance(case, tuple) and len(case) == 3:
+            first = "solution_str" if isinstance(case[0], str) else "messages"
+            yield Entry(target.name, {first: case[0], "ground_truth": case[1], "expect": case[2]}, where, {})
+        elif isinstance(case, Mapping):
+            yield Entry(target.name, case, where, {})
+        else:
+            text = f"{target.name}: cases[{index}]: must be (solution_str, ground_truth, expect) or a mapping"
+            problems.append(Problem(where, f"{text}, got {quoted(case)}"))
+
+
+def _files(path: Path, problems: list[Problem]) -> _File:
+    file = _File()
+    toml, jsonl = path.with_suffix(".cases.toml"), path.with_suffix(".cases.jsonl")
+    if toml.is_file():
+        try:
+            _read_toml(read_document(toml), file, problems)
+        except ConfigError as error:
+            problems += error.problems
+    if jsonl.is_file():
+        _read_jsonl(jsonl, file, problems)
+    return file
+
+
+def _read_toml(document: Document, file: _File, problems: list[Problem]) -> None:
+    text = document.path.read_text(encoding="utf-8")
+    for name, content in document.content.items():
+        if name == "rows":
+            for function, keys in content.items() if isinstance(content, dict) else ():
+                where = document.where("rows", function)
+                if isinstance(keys, dict):
+                    lines = {key: document.lines.of("rows", function, key) for key in keys}
+                    file.rows.append(Entry(function, keys, where, lines))
+                else:
+                    problems.append(Problem(where, "[rows] holds tables: write [rows.compute_reward]"))
+        elif isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
+            places = _places(text, name, len(content))
+            for entry, place in zip(content, places or [{"": document.lines.of(name)}] * len(content), strict=True):
+                file.entries.append(Entry(name, entry, f"{document.label}:{place['']}", place))
+        else:
+            problems.append(Problem(document.where(name), f"cases are arrays of tables: write [[{name}]]"))
+
+
+def _places(text: str, name: str, count: int) -> list[dict[str, int]]:
+    """The lines of the keys of every `[[name]]`, empty where they cannot be told."""
+    headers = [found for found in HEADER.finditer(text) if found["name"].strip("\"'") == name]
+    if len(headers) != count:
+        return []
+    places = []
+    for header in headers:
+        following = TABLE.search(text, header.end())
+        body = text[header.end() : following.start() if following else len(text)]
+        first = text[: header.end()].count("\n") + 1
+        place = {"": first}
+        for key in re.finditer(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[=.]", body, re.MULTILINE):
+            place.setdefault(key[1], first + body[: key.start(1)].count("\n"))
+        places.append(place)
+    return places
+
+
+def _read_jsonl(path: Path, file: _File, problems: list[Problem]) -> None:
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{shown(path)}:{number}"
+        try:
+            content = json.loads(line)
+        except ValueError as error:
+            problems.append(Problem(where, f"not valid JSON: {error}"))
+            continue
+        if not isinstance(content, dict) or not isinstance(content.get("function"), str):
+            problems.append(Problem(where, 'must be an object with "function": the name of a reward function'))
+            continue
+        file.entries.append(Entry(content.pop("function"), content, where, {}))

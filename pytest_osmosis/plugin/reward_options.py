@@ -1,0 +1,61 @@
+"""Options for tests of reward functions, and whether this command names files of them."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+MARKER = "osmosis_reward: a test of a reward function (pytest-osmosis)"
+FILES = "osmosis_rewards"
+LAB = "osmosis_lab"
+
+
+def add(parser: pytest.Parser) -> None:
+    """Add our options to pytest's."""
+    group = parser.getgroup("osmosis", "evaluations of LLM agents (write options with '=')")
+    group.addoption(
+        "--osmosis-lab",
+        action="store_true",
+        help="look for bugs in reward functions: nondeterminism, leaks, slow patterns, swallowed errors and more",
+    )
+    parser.addini(LAB, "whether reward functions are always tested in the lab, as with --osmosis-lab", type="bool")
+    parser.addini(FILES, "files with reward functions, e.g. rewards.py reward_fn/*.py (from the rootdir)", type="args")
+
+
+def lab(config: pytest.Config) -> bool:
+    """True where the lab is on."""
+    return bool(config.getoption("--osmosis-lab") or config.getini(LAB))
+
+
+def names_files(config: pytest.Config) -> bool:
+    """True where the ini key names files, or an argument a Python file that pytest does not take for a test module."""
+    return bool(config.getini(FILES)) or bool(typed(config))
+
+
+def listed(config: pytest.Config) -> set[Path]:
+    """The files of the ini key that are there and are no test modules."""
+    found = {path for pattern in config.getini(FILES) for path in config.rootpath.glob(pattern)}
+    return {path for path in found if path.suffix == ".py" and not _is_test_module(config, path)}
+
+
+def typed(config: pytest.Config) -> set[Path]:
+    """The Python files among the arguments that are no test modules."""
+    given = config.args if config.args_source is config.ArgsSource.ARGS else []
+    paths = {_path(config, arg) for arg in given if arg.split("::", 1)[0].endswith(".py")}
+    return {path for path in paths if not _is_test_module(config, path)}
+
+
+def _path(config: pytest.Config, arg: str) -> Path:
+    import os
+
+    return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
+
+
+def _is_test_module(config: pytest.Config, path: Path) -> bool:
+    """True for a file that pytest collects by its own rules."""
+    return any(
+        fnmatch(str(path), f"*/{pattern}") if "/" in pattern else fnmatch(path.name, pattern)
+        for pattern in config.getini("python_files")
+    )

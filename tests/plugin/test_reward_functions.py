@@ -1,0 +1,198 @@
+"""Reward functions as tests: which are collected, what they are called, and what their reports say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+REWARDS = """
+from __future__ import annotations
+
+import re
+
+from pytest_osmosis import osmosis_reward
+
+def helper(text):
+    return re.sub(" ", "", text)
+
+@osmosis_reward(cases=[("4 2", "42", 1.0), ("41", "42", 1.0)])
+def spaces(solution_str: str, ground_truth: str, extra_info: dict | None = None) -> float:
+    return float(helper(solution_str) == (ground_truth or ""))
+
+@osmosis_reward
+async def exact(solution_str: str, ground_truth: str, extra_info: dict | None = None) -> float:
+    return float(solution_str == ground_truth)
+"""
+PLAIN = """
+def exact(solution_str, ground_truth, extra_info=None):
+    return float(solution_str == ground_truth)
+
+def extract(solution_str):
+    return solution_str
+
+def _private(solution_str, ground_truth):
+    return 0.0
+
+def test_of_another_kind():
+    raise AssertionError
+"""
+CASES = """
+[[exact]]
+id = "same"
+solution_str = "42"
+ground_truth = "42"
+expect = 1.0
+"""
+IDS = [
+    "rewards.py::spaces[contract]",
+    "rewards.py::spaces[cases-0]",
+    "rewards.py::spaces[cases-1]",
+    "rewards.py::exact[contract]",
+]
+
+
+def collected(workspace: Workspace, *arguments: str) -> list[str]:
+    """The node ids that a command collects."""
+    result = workspace.run("--co", "-q", *arguments)
+    return [line for line in result.outlines if "::" in line]
+
+
+def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
+    """How many tests ended how."""
+    found = workspace.run(*arguments).parseoutcomes()
+    return {outcome: count for outcome, count in found.items() if not outcome.startswith("warning")}
+
+
+def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
+
+    result = workspace.run("rewards.py", "-v")
+
+    result.assert_outcomes(passed=3, failed=1)
+    printed = result.stdout.str()
+    assert "spaces(solution_str='41', ground_truth='42') = 0.0, must be 1" in printed
+    assert "case: rewards.py:11" in printed
+    assert "RewardWarning" not in printed
+
+
+def test_they_are_collected_where_they_are_defined_and_only_there(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.ini("osmosis_rewards = rewards.py more/*.py")
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("more/plain.py", PLAIN)
+    workspace.write("more/plain.cases.toml", CASES)
+    workspace.write("test_a.py", REWARDS + "\nfrom rewards import spaces as imported\nalias = exact\n")
+
+    found = collected(workspace)
+
+    in_test_module = [nodeid.replace("rewards.py", "test_a.py") for nodeid in IDS]
+    in_plain = ["more/plain.py::exact[contract]", "more/plain.py::exact[cases-same]"]
+    assert found == [*in_plain, *IDS, *in_test_module]
+
+
+def test_a_plain_run_leaves_files_alone_that_nobody_named(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS)
+    plain_workspace.write("plain.py", PLAIN)
+    plain_workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
+
+    assert collected(plain_workspace) == ["test_a.py::test_a"]
+
+
+def test_named_files_join_testpaths(workspace: Workspace) -> None:
+    workspace.ini("osmosis_rewards = rewards.py", "testpaths = tests")
+    workspace.write("rewards.py", PLAIN)
+    workspace.write("tests/test_a.py", "def test_a(): pass\n")
+
+    assert outcomes(workspace) == {"passed": 2}
+
+
+def test_node_ids_keywords_and_markers_select(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("test_a.py", "def test_a(): pass\n")
+
+    assert collected(workspace, "rewards.py::spaces[cases-1]") == IDS[2:3]
+    assert collected(workspace, "rewards.py::spaces") == IDS[:3]
+    assert collected(workspace, "rewards.py", "-k", "exact and contract") == IDS[3:]
+    assert collected(workspace, "rewards.py", "test_a.py", "-mosmosis_reward", "--strict-markers") == IDS
+    assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
+
+
+def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
+    workspace.write("rewards.py", REWARDS)
+    workspace.run("rewards.py")
+
+    assert workspace.last_failed() == {IDS[2]}
+    assert outcomes(workspace, "rewards.py", "--lf") == {
+        "failed": 1,
+        **({} if workspace.distributed else {"deselected": 3}),
+    }
+
+
+def test_a_report_leads_to_the_function(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS)
+
+    plain_workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
+
+    report = json.loads((plain_workspace.root / "report.json").read_text(encoding="utf-8"))
+    lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
+    source = REWARDS.splitlines()
+    assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
+    assert (source[10][:15], source[14]) == ("@osmosis_reward", "@osmosis_reward")
+
+
+def test_what_a_function_raises_is_shown_from_its_own_frame(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or"))
+
+    result = plain_workspace.run("rewards.py", "-k", "cases-0")
+
+    result.assert_outcomes(failed=1, deselected=3)
+    result.stdout.fnmatch_lines(
+        ["E *ValueError: could not convert string to float: '4 2'", "*spaces(solution_str='4 2', *) must be 1"]
+    )
+    assert "in invoke" not in result.stdout.str()
+    assert "calls.py" not in result.stdout.str()
+
+
+def test_a_note_is_a_warning_and_an_error_where_warnings_are(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
+
+    noted = plain_workspace.run("rewards.py::spaces[contract]")
+    strict = plain_workspace.run("rewards.py::spaces[contract]", "-Werror::pytest_osmosis.RewardWarning")
+
+    noted.assert_outcomes(passed=1, warnings=1)
+    noted.stdout.fnmatch_lines(["*RewardWarning: spaces: it breaks with ground_truth=None (no-ground-truth)"])
+    strict.assert_outcomes(failed=1)
+
+
+def test_cases_that_are_wrong_are_errors_with_their_lines(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", REWARDS)
+    plain_workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
+
+    result = plain_workspace.run("rewards.py")
+
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["rewards.cases.toml:6: exact: expect: must be a finite number or a range*"])
+
+
+NAN = """
+from pytest_osmosis import osmosis_reward
+
+@osmosis_reward(allow=["other"])
+def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    return float("nan")
+"""
+
+
+def test_a_finding_that_is_meant_to_be_so_can_be_allowed(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", NAN)
+    refused = plain_workspace.run("rewards.py")
+    plain_workspace.write("rewards.py", NAN.replace("other", "not-a-number"))
+    allowed = plain_workspace.run("rewards.py")
+
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines(["it gives no finite number (not-a-number)", "  exact(solution_str='42', *got nan"])
+    allowed.assert_outcomes(passed=1)

@@ -1,0 +1,184 @@
+"""Cases: where they are read from, what is wrong with them, what they judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.lab.calls import MISSING, Outcome
+from pytest_osmosis.lab.cases import Case
+from pytest_osmosis.lab.target import Target, target_of
+from pytest_osmosis.lab.written import Written, written_of
+from pytest_osmosis.rewards.decorator import osmosis_reward
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def target(**told: Any) -> Target:
+    @osmosis_reward(**told)
+    def compute_reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+        return 1.0
+
+    found = target_of("compute_reward", compute_reward, __name__, Path("rewards.py"))
+    assert found is not None
+    return found
+
+
+def written(**told: Any) -> Written:
+    return written_of([target(**told)], Path("rewards.py"))["compute_reward"]
+
+
+def problems(**told: Any) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        written(**told)
+    return str(refused.value).splitlines()
+
+
+TOML = """\
+[[compute_reward]]
+id = "right"
+solution_str = '''
+[[compute_reward_not]]
+#### 42'''
+ground_truth = "42"
+expect = 1.0
+
+[[compute_reward]]
+solution_str = "forty-two"
+ground_truth = "42"
+extra_info = {split = "test"}
+expect = [0.2, 0.5]
+
+[rows.compute_reward]
+dataset = "data/references.jsonl"
+threshold = 0.9
+"""
+
+
+def test_cases_come_from_the_decorator_and_from_both_files(folder: Path) -> None:
+    (folder / "rewards.cases.toml").write_text(TOML, encoding="utf-8")
+    line = (
+        '{"function": "compute_reward", "id": "boom", "solution_str": "", "ground_truth": null, "raises": "ValueError"}'
+    )
+    (folder / "rewards.cases.jsonl").write_text(f"\n{line}\n", encoding="utf-8")
+
+    found = written(cases=[("42", "42", 1.0)])
+
+    assert [(case.id, case.expect, case.raises) for case in found.cases] == [
+        ("0", (1.0, 1.0), ""),
+        ("right", (1.0, 1.0), ""),
+        ("2", (0.2, 0.5), ""),
+        ("boom", None, "ValueError"),
+    ]
+    assert [case.where for case in found.cases[1:]] == [
+        "rewards.cases.toml:1",
+        "rewards.cases.toml:9",
+        "rewards.cases.jsonl:2",
+    ]
+    assert found.cases[1].input.text().endswith("#### 42")
+    assert found.cases[0].input.extra is MISSING
+    assert found.cases[2].input.extra == {"split": "test"}
+    assert found.references is not None
+    assert (found.references.path, found.references.threshold) == ("data/references.jsonl", 0.9)
+
+
+def test_every_problem_of_a_file_is_said_with_its_line(folder: Path) -> None:
+    (folder / "rewards.cases.toml").write_text(
+        """\
+[[compute_reward]]
+id = "a/b"
+solution_str = "42"
+expect = 1.0
+[[compute_reward]]
+solution = "42"
+expect = "high"
+[[compute_rewards]]
+solution_str = "42"
+expect = 1
+[[compute_reward]]
+id = "twice"
+solution_str = "42"
+expect = [1, 0]
+raises = "ValueError"
+[rows.compute_reward]
+threshold = true
+""",
+        encoding="utf-8",
+    )
+    (folder / "rewards.cases.jsonl").write_text('{"function": \n{"solution_str": "42"}\n', encoding="utf-8")
+
+    assert problems() == [
+        "rewards.cases.jsonl:1: not valid JSON: Expecting value: line 1 column 14 (char 13)",
+        'rewards.cases.jsonl:2: must be an object with "function": the name of a reward function',
+        'rewards.cases.toml:8: "compute_rewards" is no reward function of rewards.py, did you mean "compute_reward"?',
+        "rewards.cases.toml:2: compute_reward: id: must be letters, digits, and any of _.+-, got 'a/b'",
+        'rewards.cases.toml:6: compute_reward: solution: unknown key, did you mean "solution_str"? (valid: id, '
+        "solution_str, messages, ground_truth, extra_info, metadata, expect, raises)",
+        "rewards.cases.toml:5: compute_reward: needs one of solution_str and messages",
+        "rewards.cases.toml:7: compute_reward: expect: must be a finite number or a range [low, high], got 'high'",
+        "rewards.cases.toml:11: compute_reward: needs one of expect = 1.0, expect = [0.2, 0.5] and "
+        'raises = "ValueError"',
+        "rewards.cases.toml:16: [rows.compute_reward] dataset: must be the path of a dataset, got None",
+    ]
+
+
+def test_ids_that_are_taken_and_cases_that_are_none_are_refused(folder: Path) -> None:
+    same = {"id": "a", "solution_str": "42", "ground_truth": "42", "expect": 1.0}
+
+    found = problems(cases=[same, same, "42"])
+
+    assert found[0].endswith(
+        "compute_reward: cases[2]: must be (solution_str, ground_truth, expect) or a mapping, got '42'"
+    )
+    assert 'compute_reward: id: "a" is taken by' in found[1]
+
+
+def test_a_file_that_is_no_toml_is_one_problem(folder: Path) -> None:
+    (folder / "rewards.cases.toml").write_text("[[compute_reward]]\nid = \n", encoding="utf-8")
+
+    assert problems() == ["rewards.cases.toml:2: not valid TOML: Invalid value (column 6)"]
+
+
+@pytest.mark.parametrize(
+    ("expect", "score", "right"),
+    [
+        ((1.0, 1.0), 1.0, True),
+        ((0.3, 0.3), 0.1 + 0.2, True),
+        ((1.0, 1.0), 0.999, False),
+        ((0.2, 0.5), 0.5, True),
+        ((0.2, 0.5), 0.51, False),
+    ],
+)
+def test_a_score_is_judged(expect: tuple[float, float], score: float, right: bool) -> None:
+    case = Case("a", target_input(), expect, "", "rewards.py:1")
+
+    assert (case.judge(Outcome("score", score), None) == "") is right
+
+
+@pytest.mark.parametrize(
+    ("raises", "error", "right"),
+    [
+        ("ValueError", ValueError("x"), True),
+        ("ValueError", UnicodeDecodeError("utf-8", b"", 0, 1, "x"), True),
+        ("builtins.ValueError", ValueError("x"), True),
+        ("ValueError", KeyError("x"), False),
+        ("ValueError", None, False),
+    ],
+)
+def test_an_exception_is_judged_by_its_name_or_its_base(raises: str, error: BaseException | None, right: bool) -> None:
+    case = Case("a", target_input(), None, raises, "rewards.py:1")
+
+    assert (case.judge(Outcome("score", 1.0), error) == "") is right
+
+
+def target_input() -> Any:
+    from pytest_osmosis.lab.calls import Input
+
+    return Input(answer="42")

@@ -1,0 +1,142 @@
+"""The contract of a reward function: what breaks it, what may be refused, what is only worth knowing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.lab.calls import Input
+from pytest_osmosis.lab.contract import check
+from pytest_osmosis.rewards.decorator import osmosis_reward
+from tests.unit.lab.functions import target
+
+Info = dict[str, Any]
+Messages = list[dict[str, Any]]
+
+
+def codes(function: Any, *known: Input) -> list[tuple[str, str]]:
+    """The findings, each with its level."""
+    return [(finding.code, finding.level) for finding in check(target(function), known).findings]
+
+
+def test_a_function_that_takes_everything_has_nothing_to_be_said_of() -> None:
+    def right(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        if not ground_truth:
+            raise ValueError("needs a ground truth")
+        return float(solution_str == ground_truth)
+
+    async def async_right(messages: Messages, ground_truth: Any, metadata: Info, **kwargs: Any) -> int:
+        return int(messages[-1]["content"] == ground_truth)
+
+    assert codes(right) == codes(async_right) == []
+
+
+def test_only_the_first_ground_truth_that_fits_is_used() -> None:
+    def structured(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
+        wanted = json.loads(ground_truth or "{}")
+        if not isinstance(wanted, dict):
+            raise TypeError("the ground truth must be an object")
+        return 1.0
+
+    assert codes(structured) == []
+
+
+@pytest.mark.parametrize("annotation", [str, "str", None])
+def test_to_break_on_none_is_a_note_where_none_was_not_promised(annotation: Any) -> None:
+    def exact(solution_str: str, ground_truth: Any, extra_info: Info | None = None) -> float:
+        return float(solution_str.strip() == ground_truth.strip())
+
+    exact.__annotations__["ground_truth"] = annotation
+    (finding,) = check(target(exact)).findings
+
+    assert (finding.code, finding.level) == ("no-ground-truth", "note")
+    assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.seen
+
+
+def test_to_break_on_none_is_a_failure_where_none_was_promised() -> None:
+    def exact(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
+        return float(solution_str.strip() == ground_truth.strip())  # type: ignore[union-attr]
+
+    assert codes(exact) == [("no-ground-truth", "failure")]
+
+
+def test_to_break_on_an_empty_ground_truth_is_a_failure() -> None:
+    def first_letter(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return float(solution_str[:1] == (ground_truth or "")[0])
+
+    assert ("empty-ground-truth", "failure") in codes(first_letter)
+
+
+def test_extra_info_may_be_empty_missing_and_none() -> None:
+    def reads_it(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return float(len(solution_str) <= extra_info["limit"])  # type: ignore[index]
+
+    found = check(target(reads_it), [Input(answer="42", ground_truth="42", extra={"limit": 3})])
+
+    assert [finding.code for finding in found.findings[:3]] == ["extra-info"] * 3
+    assert "it breaks with an empty extra_info" in found.findings[0].what
+    assert "raised KeyError: 'limit'" in found.findings[0].seen
+    assert "it breaks with no extra_info" in found.findings[1].what
+
+
+def test_a_function_that_no_input_fits_is_asked_for_a_case() -> None:
+    def strange(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        raise ValueError(f"no such task: {ground_truth}")
+
+    (finding,) = check(target(strange)).findings
+
+    assert finding.code == "no-score"
+    assert "raised ValueError: no such task: 42" in finding.seen
+    assert "cases=[" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("nan"), "must return a finite number, got nan"),
+        (None, "must return a number, got NoneType"),
+        ("1.0", "must return a number, got str"),
+        (10**400, "beyond the largest float"),
+    ],
+)
+def test_what_is_no_finite_number_is_a_failure(value: Any, said: str) -> None:
+    def returns(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return value  # type: ignore[no-any-return]
+
+    (finding,) = check(target(returns)).findings
+
+    assert finding.code == "not-a-number"
+    assert said in finding.seen
+
+
+def test_an_int_is_a_number_and_worth_a_warning_only_where_that_was_asked_for() -> None:
+    @osmosis_reward(only_float=True)
+    def whole(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> int:
+        return 1
+
+    assert codes(whole) == [("only-float", "note")]
+
+
+def test_arguments_that_nobody_gives_are_found() -> None:
+    def asks(solution_str: str, ground_truth: str, tokenizer: Any, extra_info: Info | None = None) -> float:
+        return 1.0
+
+    def positional(solution_str: str, /, ground_truth: str, extra_info: Info | None = None) -> float:
+        return 1.0
+
+    assert [finding.what for finding in check(target(asks)).findings] == [
+        "tokenizer has no default, and nobody gives it"
+    ]
+    assert [finding.what for finding in check(target(positional)).findings] == ["solution_str is positional-only"]
+
+
+def test_another_first_parameter_is_found() -> None:
+    @osmosis_reward
+    def unusual(completion: str, ground_truth: str) -> float:
+        return 1.0
+
+    (finding,) = check(target(unusual)).findings
+
+    assert finding.what == "its first parameter is neither solution_str nor messages"

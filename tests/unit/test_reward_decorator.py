@@ -1,0 +1,171 @@
+"""`@osmosis_reward`: what it gives back, what it refuses, and whose decorated functions are recognised."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Optional
+
+import pytest
+
+from pytest_osmosis import osmosis_reward
+from pytest_osmosis.rewards.decorator import Declaration, declaration_of
+
+
+def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+    return 1.0
+
+
+def test_the_function_comes_back_itself() -> None:
+    assert osmosis_reward(reward) is reward
+    assert osmosis_reward(max_ms=5)(reward) is reward
+
+
+def test_what_the_decorator_was_told_is_found_again_also_under_other_decorators() -> None:
+    @functools.cache
+    @osmosis_reward(max_ms=5, range=(0, 1), cases=[("42", "42", 1.0)])
+    def told(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+        return 1.0
+
+    assert declaration_of(told) == Declaration(cases=[("42", "42", 1.0)], max_ms=5, range=(0, 1))
+
+
+@pytest.mark.parametrize("value", [print, 1, Declaration, lambda solution_str: 1.0, object()])
+def test_nothing_else_is_a_reward_function(value: object) -> None:
+    assert declaration_of(value) is None
+
+
+# -- signatures -------------------------------------------------------------------------------------------
+
+
+def defined(signature: str, future: bool) -> Callable[..., Any]:
+    """A function with this signature, from a module with or without annotations as strings."""
+    heading = "from __future__ import annotations\n" if future else ""
+    names: dict[str, Any] = {"Any": Any, "Optional": Optional}
+    exec(compile(f"{heading}def f({signature}): return 1.0", "rewards.py", "exec", dont_inherit=True), names)
+    function: Callable[..., Any] = names["f"]
+    return function
+
+
+RIGHT = [
+    "solution_str: str, ground_truth: str, extra_info: dict = None",
+    "solution_str: str, ground_truth: str, extra_info: dict | None = None, **kwargs",
+    "solution_str: str, ground_truth: str, extra_info: Optional[dict] = None, more=1",
+    "solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None",
+    "messages, ground_truth, metadata",
+    "whatever",
+    "",
+]
+WRONG = [
+    ("solution_str: str", "Function f must have at least 3 parameters, got 1"),
+    (
+        "solution_str, ground_truth: str, extra_info: dict = None",
+        "First parameter 'solution_str' must be annotated as str, got <class 'inspect._empty'>",
+    ),
+    (
+        "solution_str: str, truth: str, extra_info: dict = None",
+        "Second parameter must be named 'ground_truth', got 'truth'",
+    ),
+    (
+        "solution_str: str, ground_truth: int, extra_info: dict = None",
+        "Second parameter 'ground_truth' must be annotated as str, got <class 'int'>",
+    ),
+    (
+        "solution_str: str, ground_truth: str, extra: dict = None",
+        "Third parameter must be named 'extra_info', got 'extra'",
+    ),
+    (
+        "solution_str: str, ground_truth: str, extra_info: list = None",
+        "Third parameter 'extra_info' must be annotated as dict or dict | None, got <class 'list'>",
+    ),
+    (
+        "solution_str: str, ground_truth: str, extra_info: dict",
+        "Third parameter 'extra_info' must have a default value of None",
+    ),
+]
+
+
+@pytest.mark.parametrize("future", [False, True])
+@pytest.mark.parametrize("signature", RIGHT)
+def test_a_right_signature_is_accepted(signature: str, future: bool) -> None:
+    function = defined(signature, future)
+
+    assert osmosis_reward(function) is function
+
+
+@pytest.mark.parametrize("future", [False, True])
+@pytest.mark.parametrize(("signature", "said"), WRONG)
+def test_a_wrong_signature_is_refused_in_the_words_of_the_sdk(signature: str, said: str, future: bool) -> None:
+    with pytest.raises(TypeError) as refused:
+        osmosis_reward(defined(signature, future))
+
+    assert str(refused.value) == said
+
+
+def test_a_name_that_only_type_checkers_import_is_read_as_it_stands() -> None:
+    function = defined("solution_str: str, ground_truth: str, extra_info: dict[str, Unknown] | None = None", True)
+
+    assert osmosis_reward(function) is function
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"max": 5}, "unknown argument max (valid: cases, max_ms"),
+        ({"max_ms": 0}, "max_ms must be a number above 0, got 0"),
+        ({"range": (1, 0)}, "range must be (low, high) with low < high, got (1, 0)"),
+        ({"range": 1}, "range must be (low, high), an end None where it is open, got 1"),
+        ({"threshold": "high"}, "threshold must be a number, got 'high'"),
+        ({"cases": "42"}, "cases must be a list, got '42'"),
+    ],
+)
+def test_what_it_cannot_be_told_is_refused(told: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        osmosis_reward(**told)
+
+    assert str(refused.value).startswith(f"osmosis_reward: {said}")
+
+
+# -- the SDK's own decorator ------------------------------------------------------------------------------
+
+SDK = """
+import functools
+
+def osmosis_reward(func):
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        return func(*args, **kwargs)
+    return wrapper
+
+def other(func):
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        return func(*args, **kwargs)
+    return wrapper
+"""
+
+
+@pytest.mark.parametrize(("decorator", "found"), [("osmosis_reward", Declaration()), ("other", None)])
+def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, found: Declaration | None) -> None:
+    module = types.ModuleType("osmosis_ai.utils")
+    exec(SDK, module.__dict__)
+
+    assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == found
+
+
+def reward_of_the_sdk(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+    return 1.0
+
+
+def test_the_decorator_imports_nothing_of_ours_and_nothing_heavy() -> None:
+    code = (
+        "import sys; from pytest_osmosis import osmosis_reward; "
+        "print(*sorted(name for name in sys.modules if name.startswith(('pytest', 'asyncio', 'tomli'))))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.split() == ["pytest_osmosis", "pytest_osmosis.rewards", "pytest_osmosis.rewards.decorator"]
