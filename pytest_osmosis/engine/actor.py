@@ -217,11 +217,11 @@ class Engine:
 
     def _settle(self) -> None:
         try:
-            self._book.settle(self._dispatch.in_flight)
+            self._book.settle(self._dispatch.in_flight, self._dispatch.retrying)
         except JournalError as error:
             self.notices.append(str(error))
             self._dispatch.stop(Stop("journal", str(error)))
-            self._book.settle(self._dispatch.in_flight)
+            self._book.settle(self._dispatch.in_flight, self._dispatch.retrying)
 
     def _end(self) -> None:
         """End the hosts and close the journal; what is still in flight stays pending."""

@@ -48,15 +48,26 @@ class Book:
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 
-    def count(self, **added: int) -> None:
+    def count(self, **added: float) -> None:
         """Add to counts of `progress`."""
         self.progress = replace(self.progress, **{name: getattr(self.progress, name) + n for name, n in added.items()})
 
     def done(self, record: RunRecord, transcript: Transcript) -> None:
         """A run ran to its end."""
         unmeasured = record.status != "skipped" and not self.judging.measured(record)
-        self.count(done=1, passed=self.judging.passed(record), unmeasured=unmeasured)
+        self.count(
+            done=1,
+            passed=self.judging.passed(record),
+            unmeasured=unmeasured,
+            removed=record.status == "skipped",
+            score=self._deciding_score(record),
+        )
         self._told.append((record.run, self._describe(record, self.judging, transcript)))
+
+    def _deciding_score(self, record: RunRecord) -> float:
+        """What the one function that decides gave, 0.0 where there are several or it gave nothing."""
+        deciding = self.judging.deciding
+        return record.scores.get(deciding[0], 0.0) if len(deciding) == 1 and record.status == "finished" else 0.0
 
     def skip(self, run: Run, reason: str) -> None:
         """A run will not be done."""
@@ -64,13 +75,13 @@ class Book:
         record = self.enter(event, encode(event))
         self._told.append((run, self._describe(record, self.judging, Transcript())))
 
-    def settle(self, in_flight: int) -> None:
+    def settle(self, in_flight: int, retrying: int = 0) -> None:
         """Everything of this turn in one write to the journal, then to those who asked for it.
 
         `JournalError`, once, where the journal takes no more; what is told is told all the same.
         """
-        if in_flight != self.progress.in_flight:
-            self.progress = replace(self.progress, in_flight=in_flight)
+        if (in_flight, retrying) != (self.progress.in_flight, self.progress.retrying):
+            self.progress = replace(self.progress, in_flight=in_flight, retrying=retrying)
         lines, self._lines = b"".join(self._lines), []
         try:
             if lines and self._works:

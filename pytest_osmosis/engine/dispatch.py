@@ -50,8 +50,13 @@ class Dispatch:
 
     @property
     def in_flight(self) -> int:
-        """Runs that are being rolled out."""
-        return sum(flight.begun and not flight.rolled for flight in self.flights.values())
+        """Runs that are being rolled out, without those that wait for a retry."""
+        return sum(flight.begun and not flight.rolled and not flight.retrying for flight in self.flights.values())
+
+    @property
+    def retrying(self) -> int:
+        """Runs that wait for a retry."""
+        return sum(flight.begun and not flight.rolled and flight.retrying > 0 for flight in self.flights.values())
 
     def submit(self, runs: Sequence[Run]) -> None:
         """Queue what is new."""
@@ -100,6 +105,8 @@ class Dispatch:
             case "start":
                 flight.begun = True
                 self._book.enter(event, raw)
+            case "retry":
+                flight.retrying += 1 if event["waits"] else -1
             case "rollout":
                 self._rolled(flight, event, raw)
             case "scoring":
@@ -209,7 +216,7 @@ class Dispatch:
 
     def _suspect(self, flight: Flight) -> None:
         """Put a run that was begun in a host that died in line for quarantine."""
-        flight.host, flight.begun = None, False
+        flight.host, flight.begun, flight.retrying = None, False, 0
         if self.stopped is not None:
             self._skip(flight.run, "its host ended, and nothing new is begun")
         else:

@@ -60,12 +60,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts so far, replaced as a whole, so that any thread may read them."""
+    """Counts so far, replaced as a whole, so that any thread may read them.
+
+    `removed` are those of `done` that their grader took out, `score` the sum of what the one function that decides
+    gave. Runs of which a request waits for its retry are in `retrying` and not in `in_flight`.
+    """
 
     submitted: int = 0
     done: int = 0
     passed: int = 0
     unmeasured: int = 0
+    removed: int = 0
+    score: float = 0.0
     in_flight: int = 0
+    retrying: int = 0
     tokens: int = 0
     again: int = 0

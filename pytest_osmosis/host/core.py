@@ -203,7 +203,7 @@ class HostCore:
                 timeout_s=self._setup.target["timeout_s"],
                 run=str(Run(key.row, key.run)),
             )
-            return await self._chat(ask, talk, deadline, place)
+            return await self._chat(key, ask, talk, deadline, place)
 
         return ChatContext(
             prompt=request["prompt"],
@@ -215,7 +215,7 @@ class HostCore:
             chat=chat,
         )
 
-    async def _chat(self, ask: ChatRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatReply:
+    async def _chat(self, key: Key, ask: ChatRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatReply:
         """One request with its retries; the rollout gives its slot back while it only waits for them."""
         self._end_forks()
         if place.over:
@@ -228,8 +228,12 @@ class HostCore:
 
                 @asynccontextmanager
                 async def waiting(_delay_s: float) -> AsyncIterator[None]:
-                    async with request.waiting():
-                        yield
+                    self._emit({"ev": "retry", **key._asdict(), "waits": True})
+                    try:
+                        async with request.waiting():
+                            yield
+                    finally:
+                        self._emit({"ev": "retry", **key._asdict(), "waits": False})
                     talk.retries += 1
 
                 answered = await retry.chat(

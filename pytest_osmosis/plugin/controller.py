@@ -89,20 +89,29 @@ class ControllerPlugin:
         try:
             result = yield
         except BaseException:
-            self.progress.clear()
+            self.progress.end()
             self.evals.end_early()
             raise
-        self.progress.clear()
+        self.progress.end()
         self.evals.report_verdicts(session)
         return result
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Begin nothing more once `--maxfail` is reached; keep the live line alive under xdist."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        """Begin nothing more once `--maxfail` is reached. The live line makes room for what others print of a test."""
+        if report.failed or not self._is_ours(report):
+            self.progress.clear()
+        result = yield
         if self.evals.reaches_maxfail(report):
             self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")
             if self.distributed:  # xdist waits for the tests that its workers are at
                 self.evals.end_early()
         self.progress.update()
+        return result
+
+    def pytest_enter_pdb(self) -> None:
+        """A prompt stands on a line of its own."""
+        self.progress.clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -114,7 +123,10 @@ class ControllerPlugin:
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """No letters for our tests: the live line counts them."""
-        return self.progress.status(report) if eval_of(report.nodeid) in self.evals.prepared else None
+        return self.progress.status(report) if self._is_ours(report) else None
+
+    def _is_ours(self, report: pytest.TestReport) -> bool:
+        return eval_of(report.nodeid) in self.evals.prepared
 
     # -- the end -----------------------------------------------------------------------------------------
 

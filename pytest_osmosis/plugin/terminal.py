@@ -12,14 +12,16 @@ from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
 from pytest_osmosis.gates import title_of
 from pytest_osmosis.report.lines import summary_lines
+from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, plural
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
-REWRITE_S = 0.1
-LINE_S = 5.0
-"""The live line is rewritten this often on a terminal, and written anew this often elsewhere."""
+REWRITE_S = 0.2
+LINE_S, MOST_LINE_S, LINES_A_RUN = 5.0, 60.0, 20
+"""The live line is rewritten this often on a terminal. Elsewhere a line is written this often, and more and more
+seldom the longer the eval takes, as a log is read from its end."""
 
 
 def header(evals: EvalSession) -> list[str]:
@@ -52,8 +54,9 @@ class Progress:
     def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
         self._evals = evals
-        self._shown_at = time.monotonic()
-        self._standing = False
+        self._began_at = self._shown_at = time.monotonic()
+        self._paces: dict[EvalRun, Pace] = {}
+        self._standing = self._begun = self._over = False
 
     @property
     def _terminal(self) -> pytest.TerminalReporter | None:
@@ -62,6 +65,7 @@ class Progress:
 
     def begin(self, *, alone: bool) -> None:
         """From here on our tests run: no file names between live lines, and no percentages where we are `alone`."""
+        self._begun = True
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
             return
@@ -82,23 +86,34 @@ class Progress:
         return "", "", ""
 
     def update(self) -> None:
-        """Show the line, if its time has come."""
+        """Show the line, if its time has come. What others wrote where it would stand stays, above it."""
         terminal = self._terminal
-        if terminal is None or self._config.get_verbosity() != 0 or not self._evals.runs:
+        if terminal is None or not self._begun or self._over or self._config.get_verbosity() != 0:
             return
         now = time.monotonic()
-        if now - self._shown_at < (REWRITE_S if terminal.isatty else LINE_S):
+        running = self._running()
+        if running is None or now - self._shown_at < self._interval_s(now, terminal):
             return
         self._shown_at = now
-        running = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
-        if not running:
+        progress, pace = running.engine.progress, self._pace(running)
+        pace.saw(now, progress)
+        mean = len(running.engine.judging.deciding) == 1
+        tw = terminal._tw
+        line = live_line(
+            running.prepared.config.name,
+            progress,
+            pace,
+            mean=mean,
+            columns=tw.fullwidth - 1 if terminal.isatty else None,
+        )
+        if not terminal.isatty:
+            terminal.ensure_newline()
+            terminal.write_line(f"osmosis: {line}")
             return
-        line = _live(running[-1])
-        if terminal.isatty:
-            terminal.rewrite(line[: terminal._tw.fullwidth - 1], erase=True)
-            self._standing = True
-        else:
-            terminal.write_line(line)
+        if not self._standing and tw.width_of_current_line:
+            tw.line()
+        terminal.rewrite(line, erase=True)
+        self._standing = True
 
     def clear(self) -> None:
         """Take the line away before anything else is printed."""
@@ -106,13 +121,26 @@ class Progress:
             self._terminal.rewrite("", erase=True)
             self._standing = False
 
+    def end(self) -> None:
+        """Take it away for good: every run is done, or none is waited for."""
+        self.clear()
+        self._over = True
 
-def _live(run: EvalRun) -> str:
-    progress = run.engine.progress
-    rate = f", {100 * progress.passed / progress.done:.0f}% passed" if progress.done else ""
-    unmeasured = f", {count(progress.unmeasured)} not measured" if progress.unmeasured else ""
-    done = f"{count(progress.done)} of {count(progress.submitted)} runs"
-    return f"osmosis {run.prepared.config.name}: {done}{rate}{unmeasured}, {count(progress.in_flight)} in flight"
+    def _running(self) -> EvalRun | None:
+        """The eval whose turn it is."""
+        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
+        return begun[-1] if begun else None
+
+    def _pace(self, run: EvalRun) -> Pace:
+        if run not in self._paces:
+            self._paces[run] = Pace(run.prepared.config.evaluation.batch_size)
+            self._began_at = time.monotonic()
+        return self._paces[run]
+
+    def _interval_s(self, now: float, terminal: pytest.TerminalReporter) -> float:
+        if terminal.isatty:
+            return REWRITE_S
+        return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
 
 
 def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_osmosis.report.numbers import count, money, plural, score, seconds
+from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results
 from pytest_osmosis.stats import Summary
 
-NAME_CHARS = 60
+NAME_COLUMNS = 60
 
 
 def summary_lines(results: Results) -> list[str]:
@@ -38,7 +39,10 @@ def _table(results: Results) -> list[str]:
 
 def _tail(name: str) -> str:
     """A function's path, its beginning left out where the table would grow too wide."""
-    return name if len(name) <= NAME_CHARS else f"...{name[3 - NAME_CHARS :]}"
+    kept = name
+    while width(kept) > NAME_COLUMNS - 3 * (kept != name):
+        kept = kept[1:]
+    return name if kept == name else f"...{kept}"
 
 
 def _numbers(summary: Summary, ks: Sequence[int], hats: Sequence[int]) -> list[str]:
@@ -129,11 +133,10 @@ def _unscored_aside(results: Results) -> dict[str, int]:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as columns: the first to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(map(_padded, range(len(widths)), row, widths)).rstrip() for row in rows]
+
+
+def _padded(column: int, cell: str, columns: int) -> str:
+    space = " " * (columns - width(cell))
+    return space + cell if column else cell + space

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -24,3 +25,32 @@ def shortened(text: str, limit: int) -> str:
         return text
     half = (limit - 40) // 2
     return f"{text[:half]} [... {len(text) - 2 * half:,} characters left out ...] {text[-half:]}"
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives to `text`: two to a wide character, none to one that joins another.
+
+    >>> width("abc"), width("日本"), width("e\u0301")
+    (3, 4, 1)
+    """
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def fitted(text: str, columns: int) -> str:
+    """`text`, its end left out where it is wider than that.
+
+    >>> fitted("日本語の評価", 8), fitted("short", 8)
+    ('日本...', 'short')
+    """
+    if width(text) <= columns:
+        return text
+    kept = text
+    while kept and width(kept) > columns - 3:
+        kept = kept[:-1]
+    return f"{kept}..."[:columns]
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1

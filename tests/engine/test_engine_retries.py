@@ -57,7 +57,8 @@ def test_no_more_than_twice_batch_size_are_begun_while_runs_wait_for_retries(wor
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
     with ChatServer(status(429, retry_after="5")) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+            live.wait_for(lambda: live.run.engine.progress.retrying == 4)
+            assert live.run.engine.progress.in_flight == 0
             server.wait_for(lambda server: server.in_flight == 0 and len(server.requests) == 4)
             live.run.engine.stop("interrupt", "enough")
             live.wait_for(lambda: len(live.told) == 4)

@@ -8,7 +8,8 @@ import pytest
 
 from pytest_osmosis.config.tables import Rates
 from pytest_osmosis.prices import FREE, Price
-from pytest_osmosis.report.lines import NAME_CHARS, aligned, summary_lines
+from pytest_osmosis.report.lines import NAME_COLUMNS, aligned, summary_lines
+from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
 
@@ -169,7 +170,7 @@ def test_the_end_of_a_very_long_function_name_is_kept() -> None:
     head, row, *_ = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))
 
     shown = row.split(" ")[0]
-    assert len(shown) == NAME_CHARS
+    assert len(shown) == NAME_COLUMNS
     assert shown.startswith("...")
     assert name.endswith(shown[3:])
     assert len(head) == len(row)
@@ -181,3 +182,20 @@ def test_a_threshold_that_is_nearly_one_is_not_shown_as_one() -> None:
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert aligned([["name", "n"], ["x", "1,000"]]) == ["name      n", "x     1,000"]
+
+
+def test_wide_characters_keep_columns_straight() -> None:
+    wide, narrow = "rewards:評価", "rewards:wide"
+
+    head, first, second, *_ = summary_lines(results_of([finished({wide: 1.0, narrow: 1.0})], scorers=(wide, narrow)))
+
+    assert width(head) == width(first) == width(second)
+    assert first.startswith(f"{wide}        >= 1")
+
+
+def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
+    name = "rewards:" + "評" * 60
+
+    shown = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))[1].split(" ")[0]
+
+    assert shown == "..." + "評" * 28

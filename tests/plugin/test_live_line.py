@@ -1,0 +1,74 @@
+"""The live line in a session: on a terminal in place, in a log now and then, and never over what others printed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import subprocess
+
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+
+PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
+SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.2)\n    return 1.0\n"
+
+
+def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
+    """What pytest writes to a terminal so wide."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
+    words = [*PYTEST, "-pno:cacheprovider", *workspace.arguments, *args]
+    process = subprocess.Popen(words, cwd=workspace.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    try:
+        with contextlib.suppress(OSError):  # the other end is closed
+            while select.select([ours], [], [], DEADLINE_S)[0]:
+                written += os.read(ours, 65536)
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+        os.close(ours)
+    return written.decode()
+
+
+def live_lines(written: str) -> list[str]:
+    """Every state of the live line."""
+    return [
+        re.sub(r"\x1b\[\w*", "", line).rstrip()
+        for line in re.findall(r"\r([^\r\n]*x [^\r\n]*\d+/\d+[^\r\n]*)", written)
+    ]
+
+
+def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=8)
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+
+    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/x.toml", columns=50)
+
+    lines = live_lines(written)
+    assert len(lines) > 2
+    assert all(len(line) < 50 for line in lines)
+    assert re.search(r"\d/8, 100% passed", lines[-1])
+    after = written[written.rindex("/8") :]
+    assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
+
+
+def test_what_a_python_test_says_stays(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=4)
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+    plain_workspace.write("test_python.py", PYTHON_TEST)
+
+    written = on_a_terminal(plain_workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
+
+    assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
+    assert live_lines(written)
+
+
+def test_quiet_means_no_line(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=6)
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+
+    assert live_lines(on_a_terminal(plain_workspace, "-q", "--osmosis-config=configs/eval/x.toml", columns=80)) == []

@@ -1,0 +1,153 @@
+"""The live line: every part is true, fits, and says nothing before it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.engine.job import Progress
+from pytest_osmosis.report.live import Pace, live_line
+from pytest_osmosis.report.text import fitted, width
+
+
+def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:
+    """The line of an eval that began 10 s before."""
+    progress = Progress(**counts)
+    return live_line(name, progress, paced(progress), mean=mean, columns=columns)
+
+
+def paced(progress: Progress, batch_size: int = 8, began_s: float = 10.0) -> Pace:
+    """The pace of an eval that came to `progress` in so many seconds."""
+    pace = Pace(batch_size)
+    pace.saw(0.0, Progress(submitted=progress.submitted))
+    pace.saw(began_s, progress)
+    return pace
+
+
+HALF: dict[str, Any] = {
+    "submitted": 500,
+    "done": 240,
+    "passed": 193,
+    "unmeasured": 3,
+    "score": 193.5,
+    "in_flight": 32,
+    "retrying": 4,
+    "tokens": 12_340,
+}
+
+
+def test_a_log_gets_everything_but_a_bar() -> None:
+    assert line(**HALF) == (
+        "multiply 240/500, 80% passed, mean 0.806, 3 not measured, 32 in flight, 4 waiting to retry, "
+        "1,234 tokens/s, 15 s left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            200,
+            "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 32 in flight, 4 waiting to retry, "
+            "1,234 tokens/s, 15 s left",
+        ),
+        (79, "multiply [####------] 240/500, 80% passed, 3 not measured, 15 s left"),
+        (60, "multiply 240/500, 80% passed, 3 not measured, 15 s left"),
+        (50, "240/500, 80% passed, 3 not measured, 15 s left"),
+        (39, "240/500, 80% passed, 3 not measured"),
+        (12, "240/500"),
+        (5, "24..."),
+    ],
+)
+def test_what_matters_least_is_left_out_until_it_fits(columns: int, expected: str) -> None:
+    assert line(columns, **HALF) == expected
+
+
+@given(st.text(max_size=40), st.integers(1, 120), st.booleans())
+def test_the_line_is_never_wider_than_the_terminal(name: str, columns: int, mean: bool) -> None:
+    assert width(line(columns, name, mean=mean, **HALF)) <= columns
+
+
+def test_wide_names_are_measured_in_columns() -> None:
+    assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, 0 in flight"
+
+
+def test_nothing_is_said_of_what_nobody_knows_yet() -> None:
+    assert line(submitted=500, in_flight=32) == "multiply 0/500, 32 in flight"
+
+
+def test_runs_that_a_grader_took_out_are_in_no_share() -> None:
+    assert "100% passed, mean 1.000" in line(submitted=9, done=4, removed=2, passed=2, score=2.0)
+    assert "passed" not in line(submitted=9, done=2, removed=2)
+
+
+def test_without_one_function_that_decides_there_is_no_mean() -> None:
+    assert "mean" not in line(mean=False, **HALF)
+
+
+@pytest.mark.parametrize(
+    ("passed", "done", "shown"), [(0, 1000, "0%"), (1, 1000, "1%"), (999, 1000, "99%"), (1000, 1000, "100%")]
+)
+def test_all_and_none_are_said_only_where_it_is_so(passed: int, done: int, shown: str) -> None:
+    assert f", {shown} passed" in line(submitted=2000, done=done, passed=passed)
+
+
+@pytest.mark.parametrize(("done", "batch_size"), [(0, 1), (9, 1), (63, 64), (100, 8)])
+def test_no_time_is_promised_before_a_round_has_ended_or_after_the_last_run(done: int, batch_size: int) -> None:
+    progress = Progress(submitted=100, done=done)
+
+    assert paced(progress, batch_size).left_s(progress) is None
+
+
+def test_the_time_that_is_left_follows_the_recent_pace() -> None:
+    pace = Pace(2)
+    for second in range(101):  # one a second, then ten times slower
+        pace.saw(float(second), Progress(submitted=200, done=second))
+    fast = pace.left_s(Progress(submitted=200, done=100))
+    for second in range(110, 411, 10):
+        pace.saw(float(second), Progress(submitted=200, done=90 + second // 10))
+    slow = pace.left_s(Progress(submitted=200, done=131))
+
+    assert fast == pytest.approx(100)
+    assert slow == pytest.approx(690)
+
+
+def test_waves_of_long_rollouts_are_seen_whole() -> None:
+    """Eight at once, a minute each: half a minute alone would see nothing, or eight."""
+    pace = Pace(8)
+    promised = []
+    for second in range(0, 601, 5):
+        progress = Progress(submitted=160, done=8 * (second // 60))
+        pace.saw(float(second), progress)
+        left_s = pace.left_s(progress)
+        if left_s is not None and second >= 180:
+            promised.append((second + left_s) / 1200)
+    assert len(promised) > 80
+    assert all(0.8 < share < 1.5 for share in promised)
+
+
+def test_a_pace_that_stands_still_promises_ever_more_time() -> None:
+    progress = Progress(submitted=100, done=50)
+    pace = paced(progress)
+    early = pace.left_s(progress)
+    pace.saw(100.0, progress)
+
+    assert early == pytest.approx(10)
+    assert pace.left_s(progress) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "shown"),
+    [(0.3, "5 s"), (41, "45 s"), (58, "1 min"), (61, "1 min 10 s"), (601, "11 min"), (7201, "2 h 1 min")],
+)
+def test_an_estimate_is_as_coarse_as_it_is(left_s: float, shown: str) -> None:
+    progress = Progress(submitted=110, done=100)
+    assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
+
+
+@given(st.text(max_size=30), st.integers(0, 40))
+def test_a_fitted_text_fits(text: str, columns: int) -> None:
+    assert width(fitted(text, columns)) <= columns
