@@ -40,6 +40,7 @@ from pytest_osmosis.plan import Plan, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
+from pytest_osmosis.report.properties import Property, properties_of
 from pytest_osmosis.results import Results, Subject
 
 SecretsFile = Path | Literal["-"] | None
@@ -190,6 +191,12 @@ class EvalRun:
         """End without a trace: the user's code did not load, nothing ran."""
         self.engine.close()
         shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def properties(self, run: Run) -> list[Property]:
+        """What other tools read of a run that is done."""
+        record = self.engine.ledger.records.get(run) or RunRecord(run)
+        price = self.prepared.price
+        return properties_of(record, self.engine.judging, None if price is None else price.cost_usd(record.usage))
 
     def finish(self, grace_s: float = 0.0) -> Results:
         """Close the engine and make the results. Idempotent."""

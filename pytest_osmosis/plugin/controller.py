@@ -101,6 +101,7 @@ class ControllerPlugin:
         """Begin nothing more once `--maxfail` is reached. The live line makes room for what others print of a test."""
         if report.failed or not self._is_ours(report):
             self.progress.clear()
+        self.evals.tell(report)
         result = yield
         if self.evals.reaches_maxfail(report):
             self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")

@@ -202,6 +202,12 @@ class EvalSession:
         gates = self.prepared[eval_id].config.gates
         return bool(gates) and not self.config.option.runxfail and not self.runs[eval_id].partial
 
+    def tell(self, report: pytest.TestReport) -> None:
+        """Put a run's properties into its last report, which is where JUnit XML and json-report take them from."""
+        named = run_of(report.nodeid) if report.when == "teardown" else None
+        if named is not None and named.eval_id in self.runs:
+            report.user_properties.extend(self.runs[named.eval_id].properties(named.run))
+
     def reaches_maxfail(self, report: pytest.TestReport) -> bool:
         """True for the failure at which `--maxfail` ends the session."""
         self._failures += report.failed

@@ -48,3 +48,29 @@ def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
     assert report["exitcode"] == 1
     outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
     assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
+
+
+def test_junit_and_json_reports_say_what_became_of_each_run(workspace: Workspace) -> None:
+    rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
+    workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}})
+
+    workspace.run(CONFIG, "--junitxml=junit.xml", "--json-report", "--json-report-file=report.json")
+
+    junit = junit_cases(workspace.root / "junit.xml")
+    report = {test["nodeid"]: test for test in read_json(workspace.root / "report.json")["tests"]}
+    runs = [row["runs"][0] for row in workspace.results()["rows"]]
+    expected = [("passed", "true", 1.0), ("failed", "false", 0.25), ("reward", "false", None)]
+    for row, (outcome, passed, score) in enumerate(expected):
+        given = {
+            "osmosis.outcome": outcome,
+            "osmosis.pass": passed,
+            "osmosis.duration_ms": runs[row]["duration_ms"],
+            "osmosis.tokens": runs[row]["tokens"],
+            "osmosis.cost_usd": runs[row]["cost_usd"],
+            **({"osmosis.score": score} if score is not None else {}),
+        }
+        name = f"x[row{row}-run0]"
+        written = {each.attrib["name"]: each.attrib["value"] for each in junit[name].iter("property")}
+        assert written == {key: str(value) for key, value in given.items()}
+        listed = report[f"configs/eval/x.toml::{name}"]["user_properties"]
+        assert {key: value for each in listed for key, value in each.items()} == given

@@ -1,0 +1,43 @@
+"""What other tools read of a run."""
+
+from __future__ import annotations
+
+from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.report.properties import properties_of
+from tests.unit.made import A, B, failed, finished, pending, removed
+
+
+def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
+    found = properties_of(finished({A: 0.25}), Judging((A,)), 0.5)
+
+    assert found == [
+        ("osmosis.outcome", "failed"),
+        ("osmosis.pass", "false"),
+        ("osmosis.score", 0.25),
+        ("osmosis.duration_ms", 450.5),
+        ("osmosis.tokens", 18),
+        ("osmosis.cost_usd", 0.5),
+    ]
+
+
+def test_each_function_has_its_score_where_there_are_several() -> None:
+    found = dict(properties_of(finished({A: 1.0, B: 0.5}), Judging((A, B), decide=A), None))
+
+    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
+
+
+def test_no_score_is_said_to_be_the_one_where_several_decide() -> None:
+    assert "osmosis.score" not in dict(properties_of(finished({A: 1.0, B: 0.5}), Judging((A, B)), None))
+
+
+def test_what_was_not_scored_says_where_it_broke_and_has_no_score() -> None:
+    found = dict(properties_of(failed("provider"), Judging((A,)), None))
+
+    assert found == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
+
+
+def test_what_never_ran_or_was_taken_out_says_so() -> None:
+    judging = Judging((A,))
+
+    assert dict(properties_of(pending(), judging, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
+    assert dict(properties_of(removed(), judging, None))["osmosis.outcome"] == "skipped"
