@@ -130,6 +130,7 @@ class Results:
                 "total_tokens": self.total_tokens,
                 "total_duration_ms": round(self.duration_ms, 3),
                 "pass_rate": self.overall.pass_rate,
+                "pass_rate_interval": _interval(self.overall.pass_rate_interval),
                 "selected": len(self.records),
                 **{status: self.count(status) for status in ("finished", "failed", "skipped", "pending")},
                 "measured": self.measured,
@@ -269,7 +270,18 @@ def _summary(summary: stats.Summary) -> dict[str, Any]:
         "max": summary.max,
         "median": summary.median,
         "pass_rate": summary.pass_rate,
+        "standard_error": summary.se,
+        "mean_interval": _interval(summary.mean_interval),
+        "pass_rate_interval": _interval(summary.pass_rate_interval),
+        **{f"p{p}": summary.percentiles.get(p) for p in stats.PERCENTILES},
+        "variance_within_rows": summary.within,
+        "variance_between_rows": summary.between,
+        "mixed_rows": summary.n_mixed,
         "measured": summary.n_measured,
         **{f"pass_at_{k}": value for k, value in summary.pass_at.items()},
         **{f"pass_hat_{k}": value for k, value in summary.pass_hat.items() if k > 1},
     }
+
+
+def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
+    return None if interval is None else interval._asdict()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.report.lines import aligned
+from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.numbers import count, money, score
 from pytest_osmosis.report.text import shown
 

@@ -145,11 +145,12 @@ class Progress:
 
 def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     """The table of each eval that ran."""
+    verbose = terminal.config.get_verbosity() > 0
     for run in evals.runs.values():
         if run.results is None or not run.written:
             continue
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
-        for line in [*summary_lines(run.results), *run.engine.notices]:
+        for line in [*summary_lines(run.results, verbose=verbose), *run.engine.notices]:
             terminal.write_line(line)
         terminal.write_line(f"results: {shown(run.written[-1])}")
         if (log := run.run_dir / "host.log").exists():

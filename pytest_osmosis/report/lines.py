@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pytest_osmosis.report.numbers import count, money, plural, score, seconds
-from pytest_osmosis.report.text import width
+from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results
-from pytest_osmosis.stats import Summary
-
-NAME_COLUMNS = 60
 
 
-def summary_lines(results: Results) -> list[str]:
+def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
     """The table of one eval run, what became of its runs, and its gates."""
     return [
-        *_table(results),
+        *statistics_lines(results, verbose=verbose),
         "",
         _pass_rate(results),
         *_not_scored(results),
         f"{_tokens(results)}, {_cost(results)}, {seconds(results.duration_ms / 1000)}",
         *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
     ]
-
-
-def _table(results: Results) -> list[str]:
-    summaries = results.by_function.values()
-    ks = sorted({k for summary in summaries for k in summary.pass_at})
-    hats = sorted({k for summary in summaries for k in summary.pass_hat if k > 1})[-1:]
-    head = ["eval function", "threshold", "mean", "std", "min", "median", "max"]
-    head += ["pass rate"] if not ks else [f"pass@{k}" for k in ks] + [f"pass^{k}" for k in hats]
-    rows = [head]
-    for name, summary in results.by_function.items():
-        threshold = f">= {results.judging.threshold(name):.12g}"
-        rows.append([_tail(name), threshold, *_numbers(summary, ks, hats)])
-    return aligned(rows)
-
-
-def _tail(name: str) -> str:
-    """A function's path, its beginning left out where the table would grow too wide."""
-    kept = name
-    while width(kept) > NAME_COLUMNS - 3 * (kept != name):
-        kept = kept[1:]
-    return name if kept == name else f"...{kept}"
-
-
-def _numbers(summary: Summary, ks: Sequence[int], hats: Sequence[int]) -> list[str]:
-    """A function's cells; dashes where it scored nothing, as zeros would be nobody's scores."""
-    if not summary.n_measured:
-        return ["-"] * (5 + (len(ks) + len(hats) or 1))
-    cells = [summary.mean, summary.std, summary.min, summary.median, summary.max]
-    if not ks:
-        cells.append(summary.pass_rate)
-    cells += [summary.pass_at.get(k) for k in ks] + [summary.pass_hat.get(k) for k in hats]
-    return [score(cell) for cell in cells]
 
 
 def _pass_rate(results: Results) -> str:
@@ -66,6 +29,8 @@ def _pass_rate(results: Results) -> str:
     if len(results.judging.scorers) > 1:
         decide = results.judging.decide
         rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
+    if (interval := overall.pass_rate_interval) is not None:
+        rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
     return rate
 
 
@@ -129,14 +94,3 @@ def _unscored_aside(results: Results) -> dict[str, int]:
     aside = [name for name in results.judging.scorers if name not in results.judging.deciding]
     counts = {name: sum(name not in record.scores for record in finished) for name in aside}
     return {name: n for name, n in counts.items() if n}
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as columns: the first to the left, the others to the right."""
-    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(map(_padded, range(len(widths)), row, widths)).rstrip() for row in rows]
-
-
-def _padded(column: int, cell: str, columns: int) -> str:
-    space = " " * (columns - width(cell))
-    return space + cell if column else cell + space

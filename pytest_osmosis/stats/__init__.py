@@ -4,27 +4,35 @@ Every formula names its source and its undefined case; where a value is undefine
 says that it gives None. Scores are finite floats. Nothing here knows files or thresholds.
 """
 
+from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n, mean_interval, share_interval
 from pytest_osmosis.stats.intervals import Interval, student_t, wilson
-from pytest_osmosis.stats.moments import mean, median, sample_variance, std
+from pytest_osmosis.stats.moments import mean, median, percentile, sample_variance, std
 from pytest_osmosis.stats.paired import Paired, bonett_price, compare, holm, mcnemar, sign_flip
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
-from pytest_osmosis.stats.summary import Attempt, Summary, summarize
+from pytest_osmosis.stats.summary import PERCENTILES, Attempt, Summary, summarize
 
 __all__ = [
+    "PERCENTILES",
     "Attempt",
+    "Clusters",
     "Interval",
     "Paired",
     "Summary",
     "bonett_price",
+    "clusters",
     "compare",
+    "effective_n",
     "holm",
     "ks_for",
     "mcnemar",
     "mean",
+    "mean_interval",
     "median",
     "pass_at_k",
     "pass_hat_k",
+    "percentile",
     "sample_variance",
+    "share_interval",
     "sign_flip",
     "std",
     "student_t",

@@ -1,4 +1,4 @@
-"""What describes a list of values: mean, standard deviation, median.
+"""What describes a list of values: mean, spread, percentiles.
 
 Values are finite floats. Sums are without loss, and neither overflow nor underflow where the result does not.
 """
@@ -63,6 +63,24 @@ def sample_variance(values: Sequence[float]) -> float | None:
     _need_values("variance", values)
     n = len(values)
     return None if n == 1 else std(values) ** 2 * n / (n - 1)
+
+
+def percentile(values: Sequence[float], p: float) -> float:
+    """The value below which p percent lie, 0 <= p <= 100, between two neighbours by their distance.
+
+    Type 7 of Hyndman and Fan 1996 (Am. Stat. 50, 361), as numpy has it; p = 50 is the median. Undefined without
+    values and outside of 0..100: ValueError.
+
+    >>> percentile([1.0, 2.0, 3.0, 4.0], 25)
+    1.75
+    """
+    _need_values("percentile", values)
+    if not 0 <= p <= 100:
+        raise ValueError(f"a percentile is defined for 0 <= p <= 100, not for p = {p}")
+    ordered = sorted(values)
+    below, part = divmod(p / 100 * (len(ordered) - 1), 1)
+    lower, upper = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+    return lower * (1 - part) + upper * part if lower != upper else lower
 
 
 def _need_values(what: str, values: Sequence[float]) -> None:

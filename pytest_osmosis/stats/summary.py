@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_osmosis.stats.moments import mean, median, std
+from pytest_osmosis.stats.clusters import clusters, mean_interval, share_interval
+from pytest_osmosis.stats.intervals import Interval
+from pytest_osmosis.stats.moments import mean, median, percentile, std
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
+
+PERCENTILES = (5, 25, 75, 95)
 
 
 class Attempt(NamedTuple):
@@ -26,7 +30,8 @@ class Summary:
 
     `std` is the population's. `pass_rate` is the share of attempts that passed. `pass_at` and `pass_hat` map
     k to the mean over the rows with at least k measured attempts; a k that no row reaches is left out, and
-    both are empty for n = 1. `n_rows` counts the rows with an attempt.
+    both are empty for n = 1. `n_rows` counts the rows with an attempt, `n_mixed` those of which measured attempts
+    both passed and did not. `se`, `within` and `between` are those of `Clusters`, and None where those are.
     """
 
     n_rows: int
@@ -40,6 +45,13 @@ class Summary:
     pass_rate: float | None = None
     pass_at: dict[int, float] = field(default_factory=dict)
     pass_hat: dict[int, float] = field(default_factory=dict)
+    percentiles: dict[int, float] = field(default_factory=dict)
+    se: float | None = None
+    within: float | None = None
+    between: float | None = None
+    mean_interval: Interval | None = None
+    pass_rate_interval: Interval | None = None
+    n_mixed: int = 0
 
 
 def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
@@ -56,21 +68,30 @@ def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
     n_measured = sum(attempt.measured for attempt in attempts)
     if not attempts:
         return Summary(n_rows=n_rows, n_runs=0, n_measured=0)
-    scores = [attempt.score for attempt in attempts]
+    scores = sorted(attempt.score for attempt in attempts)
     counts = Counter(_measured_and_passed(row) for row in rows.values())
     ks = ks_for(n)
+    scores_by_row = [[attempt.score for attempt in row] for row in rows.values() if row]
+    found = clusters(scores_by_row)
     return Summary(
         n_rows=n_rows,
         n_runs=len(attempts),
         n_measured=n_measured,
         mean=mean(scores),
         std=std(scores),
-        min=min(scores),
-        max=max(scores),
+        min=scores[0],
+        max=scores[-1],
         median=median(scores),
         pass_rate=sum(attempt.passed for attempt in attempts) / len(attempts),
         pass_at=_over_rows(pass_at_k, counts, ks),
         pass_hat=_over_rows(pass_hat_k, counts, [k for k in ks if k > 1]),
+        percentiles={p: percentile(scores, p) for p in PERCENTILES},
+        se=found.se,
+        within=found.within,
+        between=found.between,
+        mean_interval=mean_interval(scores_by_row),
+        pass_rate_interval=share_interval([[float(attempt.passed) for attempt in row] for row in rows.values() if row]),
+        n_mixed=sum(times for (measured, passed), times in counts.items() if 0 < passed < measured),
     )
 
 

@@ -99,10 +99,10 @@ def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(
         [
             "-* osmosis: x -*",
-            "eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass^2",
-            "rewards:score       >= 1  0.500  0.500  0.000   0.500  1.000   0.500   0.500   0.500",
+            "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
+            "rewards:score       >= 1  0.500  0.095 to 0.905      0.500  0.095 to 0.905   0.500   0.500",
             "",
-            "pass rate 0.500: 2 of 4 runs passed",
+            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.095 to 0.905 (Wilson, effective n)",
             "* tokens, * s",
             "results: .osmosis/runs/x-*/results.json",
         ],

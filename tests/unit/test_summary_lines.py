@@ -8,7 +8,9 @@ import pytest
 
 from pytest_osmosis.config.tables import Rates
 from pytest_osmosis.prices import FREE, Price
-from pytest_osmosis.report.lines import NAME_COLUMNS, aligned, summary_lines
+from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.lines import summary_lines
+from pytest_osmosis.report.statistics import NAME_COLUMNS
 from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
@@ -26,10 +28,10 @@ def test_one_run_a_row() -> None:
     results = results_of([finished({A: 1.0}, 0), finished({A: 0.0}, 1), finished({A: 0.5}, 2)])
 
     assert summary(results) == golden("""
-        eval function  threshold   mean    std    min  median    max  pass rate
-        rewards:a           >= 1  0.500  0.408  0.000   0.500  1.000      0.333
+        eval function  threshold   mean     95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.500  -0.742 to 1.742      0.333  0.061 to 0.792
 
-        pass rate 0.333: 1 of 3 runs passed
+        pass rate 0.333: 1 of 3 runs passed; 95% interval 0.061 to 0.792 (Wilson)
         54 tokens (33 in, 21 out), cost unknown, 3.2 s
         """)
 
@@ -38,12 +40,33 @@ def test_five_runs_a_row_and_a_gate() -> None:
     records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 
     assert summary(results_of(records, n=5, minimum=0.7)) == golden("""
-        eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass@3  pass@4  pass@5  pass^5
-        rewards:a           >= 1  0.700  0.458  0.000   1.000  1.000   0.700   0.950   1.000   1.000   1.000   0.000
+        eval function  threshold   mean    95% interval  pass rate    95% interval  pass@5  pass^5
+        rewards:a           >= 1  0.700  0.397 to 0.892      0.700  0.397 to 0.892   1.000   0.000
 
-        pass rate 0.700: 7 of 10 runs passed
+        pass rate 0.700: 7 of 10 runs passed; 95% interval 0.397 to 0.892 (Wilson)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
         gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
+        """)
+
+
+def test_more_is_said_of_spread_and_noise_where_more_is_asked_for() -> None:
+    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
+
+    lines = summary_lines(results_of(records, n=5), verbose=True)
+
+    assert "\n".join(lines[3:15]) + "\n" == golden("""
+        eval function    std    min     p5    p25  median    p75    p95    max
+        rewards:a      0.458  0.000  0.000  0.250   1.000  1.000  1.000  1.000
+
+        eval function  standard error  variance within rows  between rows  mixed rows
+        rewards:a               0.100                 0.250         0.000           2
+
+        eval function  pass@1  pass@2  pass@3  pass@4  pass@5
+        rewards:a       0.700   0.950   1.000   1.000   1.000
+
+        eval function  pass^2  pass^3  pass^4  pass^5
+        rewards:a       0.450   0.250   0.100   0.000
+
         """)
 
 
@@ -52,7 +75,7 @@ def test_a_single_run_is_singular() -> None:
     results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
 
     assert summary_lines(results)[3:] == [
-        "pass rate 1.000: 1 of 1 run passed",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.207 to 1.000 (Wilson)",
         "1 token (1 in), cost unknown, 0.89 s",
         "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
     ]
@@ -63,16 +86,16 @@ def test_runs_that_were_not_measured_are_said_to_count_as_zero() -> None:
     results = results_of([finished({A: 1.0}, 0), *broken, finished({}, 5, errors={A: BROKE})], minimum=0.5)
 
     assert summary(results) == golden("""
-        eval function  threshold   mean    std    min  median    max  pass rate
-        rewards:a           >= 1  0.167  0.373  0.000   0.000  1.000      0.167
+        eval function  threshold   mean    95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.167  0.030 to 0.564      0.167  0.030 to 0.564
 
-        pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed
+        pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed{interval}
         1 run failed at boundary agent (counted as 0)
         1 run failed at boundary host (not measured, counted as 0)
         2 runs failed at boundary provider (not measured, counted as 0)
         1 run failed at boundary reward (not measured, counted as 0)
         36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
-        """) + (
+        """).replace("{interval}", "; 95% interval 0.030 to 0.564 (Wilson)") + (
         "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
         "(1 of 6 runs passed, 4 not measured)\n"
     )
@@ -82,7 +105,7 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
     records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
 
     assert summary_lines(results_of(records, stopped="the probe failed: 401"))[3:] == [
-        "pass rate 1.000: 1 of 1 run passed",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.207 to 1.000 (Wilson)",
         "1 run taken out by the grader",
         "2 runs pending: the probe failed: 401",
         "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
@@ -93,11 +116,11 @@ def test_several_functions_and_who_decides() -> None:
     records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
 
     assert summary(results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})) == golden("""
-        eval function  threshold   mean    std    min  median    max  pass rate
-        rewards:a           >= 1  0.500  0.500  0.000   0.500  1.000      0.500
-        rewards:b         >= 0.2  0.125  0.125  0.000   0.125  0.250      0.500
+        eval function  threshold   mean     95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.500   0.095 to 0.905      0.500  0.095 to 0.905
+        rewards:b         >= 0.2  0.125  -1.463 to 1.713      0.500  0.095 to 0.905
 
-        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a)
+        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.095 to 0.905 (Wilson)
         rewards:b gave 1 run no score (counted as 0); it does not decide
         36 tokens (22 in, 14 out), cost unknown, 3.2 s
         """)
@@ -107,15 +130,16 @@ def test_several_functions_and_who_decides() -> None:
 def test_a_decision_by_several_functions_is_said(decide: str) -> None:
     lines = summary_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
 
-    assert f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions)" in lines
+    rate = f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.207 to 1.000 (Wilson)"
+    assert rate in lines
 
 
 def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
     records = [failed("provider", row, run) for row in range(2) for run in range(2)]
 
     assert summary(results_of(records, n=2, minimum=0.5)) == golden("""
-        eval function  threshold  mean  std  min  median  max  pass rate
-        rewards:a           >= 1     -    -    -       -    -          -
+        eval function  threshold  mean  95% interval  pass rate  95% interval
+        rewards:a           >= 1     -             -          -             -
 
         pass rate -: no run was measured
         4 runs failed at boundary provider (not measured, counted as 0)
@@ -130,15 +154,15 @@ def test_a_function_that_scored_nothing_shows_dashes_beside_one_that_did() -> No
     table = summary_lines(results_of(records, scorers=(A, B), decide=A, n=2))[:3]
 
     assert table == [
-        "eval function  threshold   mean    std    min  median    max  pass@1  pass@2  pass^2",
-        "rewards:a           >= 1  1.000  0.000  1.000   1.000  1.000   1.000   1.000   1.000",
-        "rewards:b           >= 1      -      -      -       -      -       -       -       -",
+        "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
+        "rewards:a           >= 1  1.000  0.207 to 1.000      1.000  0.207 to 1.000   1.000   1.000",
+        "rewards:b           >= 1      -               -          -               -       -       -",
     ]
 
 
 def test_no_runs_at_all() -> None:
     assert summary_lines(results_of([]))[1:] == [
-        "rewards:a           >= 1     -    -    -       -    -          -",
+        "rewards:a           >= 1     -             -          -             -",
         "",
         "pass rate -: no run was measured",
         "0 tokens, cost unknown, 3.2 s",

@@ -21,8 +21,10 @@ from pytest_osmosis.stats import (
     median,
     pass_at_k,
     pass_hat_k,
+    percentile,
     std,
     summarize,
+    wilson,
 )
 
 PASS = Attempt(1.0, True)
@@ -179,8 +181,27 @@ def test_std_divides_by_n() -> None:
     assert std([1.0, 0.25, 1.0, 0.25]) == 0.375
 
 
-@pytest.mark.parametrize("function", [mean, std, median])
-def test_no_values_have_no_mean_std_or_median(function: Callable[[list[float]], float]) -> None:
+@given(scores, st.sampled_from([0, 5, 25, 50, 75, 95, 100]))
+def test_percentiles_lie_between_the_neighbours_of_their_rank(values: list[float], p: int) -> None:
+    ordered = sorted(values)
+    rank = p / 100 * (len(values) - 1)
+    assert ordered[math.floor(rank)] <= percentile(values, p) <= ordered[math.ceil(rank)]
+    assert percentile(values, 50) == pytest.approx(median(values), rel=1e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize(("p", "expected"), [(0, 1.0), (10, 1.3), (25, 1.75), (50, 2.5), (90, 3.7), (100, 4.0)])
+def test_percentiles_are_those_of_numpy(p: float, expected: float) -> None:
+    assert percentile([4.0, 2.0, 1.0, 3.0], p) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("p", [-1, 101])
+def test_percentiles_outside_of_a_hundred_are_refused(p: float) -> None:
+    with pytest.raises(ValueError, match="percentile is defined for"):
+        percentile([1.0], p)
+
+
+@pytest.mark.parametrize("function", [mean, std, median, lambda values: percentile(values, 5)])
+def test_no_values_have_no_mean_std_median_or_percentile(function: Callable[[list[float]], float]) -> None:
     with pytest.raises(ValueError, match="of no values is undefined"):
         function([])
 
@@ -194,7 +215,8 @@ def test_summary_of_rows_gives_the_published_vectors() -> None:
 
 def test_summary_describes_all_attempts() -> None:
     rows = {0: [Attempt(1.0, True), Attempt(0.25, False)], 7: [Attempt(1.0, True), Attempt(0.25, False)]}
-    assert summarize(rows, n=2) == Summary(
+    found = summarize(rows, n=2)
+    assert found == Summary(
         n_rows=2,
         n_runs=4,
         n_measured=4,
@@ -206,6 +228,13 @@ def test_summary_describes_all_attempts() -> None:
         pass_rate=0.5,
         pass_at={1: 0.5, 2: 1.0},
         pass_hat={2: 0.0},
+        percentiles={5: 0.25, 25: 0.25, 75: 1.0, 95: 1.0},
+        se=0.0,
+        within=0.28125,
+        between=0.0,
+        mean_interval=None,  # both rows have the same mean
+        pass_rate_interval=wilson(2, 4),
+        n_mixed=2,
     )
 
 

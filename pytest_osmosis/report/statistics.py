@@ -1,0 +1,91 @@
+"""Results -> tables of statistics: what decides by default, everything else where more was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.numbers import count, score
+from pytest_osmosis.report.text import width
+from pytest_osmosis.results import Results
+from pytest_osmosis.stats import Interval, Summary
+
+NAME_COLUMNS = 60
+
+Column = tuple[str, Callable[[Summary], str]]
+
+
+def statistics_lines(results: Results, *, verbose: bool = False) -> list[str]:
+    """The table of each function's mean and pass rate with their intervals; `verbose`: how scores are spread too."""
+    summaries = list(results.by_function.values())
+    n = max((k for summary in summaries for k in summary.pass_at), default=1)
+    columns: list[Column] = [
+        ("mean", lambda summary: score(summary.mean)),
+        ("95% interval", lambda summary: interval_text(summary.mean_interval)),
+        ("pass rate", lambda summary: score(summary.pass_rate)),
+        ("95% interval", lambda summary: interval_text(summary.pass_rate_interval)),
+    ]
+    if n > 1:
+        columns += [_pass_at(n), _pass_hat(n)]
+    lines = _table(results, columns, thresholds=True)
+    return lines + _verbose_lines(results, summaries) if verbose else lines
+
+
+def interval_text(interval: Interval | None) -> str:
+    """An interval, "-" where there is none.
+
+    >>> interval_text(Interval(0.0612, 0.7923, "Wilson"))
+    '0.061 to 0.792'
+    """
+    return "-" if interval is None else f"{score(interval.low)} to {score(interval.high)}"
+
+
+def _verbose_lines(results: Results, summaries: Sequence[Summary]) -> list[str]:
+    spread: list[Column] = [
+        ("std", lambda summary: score(summary.std)),
+        ("min", lambda summary: score(summary.min)),
+        ("p5", lambda summary: score(summary.percentiles.get(5))),
+        ("p25", lambda summary: score(summary.percentiles.get(25))),
+        ("median", lambda summary: score(summary.median)),
+        ("p75", lambda summary: score(summary.percentiles.get(75))),
+        ("p95", lambda summary: score(summary.percentiles.get(95))),
+        ("max", lambda summary: score(summary.max)),
+    ]
+    noise: list[Column] = [
+        ("standard error", lambda summary: score(summary.se)),
+        ("variance within rows", lambda summary: score(summary.within)),
+        ("between rows", lambda summary: score(summary.between)),
+        ("mixed rows", lambda summary: count(summary.n_mixed)),
+    ]
+    lines = ["", *_table(results, spread), "", *_table(results, noise)]
+    ks = sorted({k for summary in summaries for k in summary.pass_at})
+    if ks:
+        lines += ["", *_table(results, [_pass_at(k) for k in ks])]
+        lines += ["", *_table(results, [_pass_hat(k) for k in ks if k > 1])]
+    return lines
+
+
+def _pass_at(k: int) -> Column:
+    return f"pass@{k}", lambda summary: score(summary.pass_at.get(k))
+
+
+def _pass_hat(k: int) -> Column:
+    return f"pass^{k}", lambda summary: score(summary.pass_hat.get(k))
+
+
+def _table(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[str]:
+    """A line a function; dashes where it scored nothing, as zeros would be nobody's scores."""
+    rows = [["eval function", *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
+    for name, summary in results.by_function.items():
+        threshold = [f">= {results.judging.threshold(name):.12g}"] if thresholds else []
+        cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
+        rows.append([_tail(name), *threshold, *cells])
+    return aligned(rows)
+
+
+def _tail(name: str) -> str:
+    """A function's path, its beginning left out where the table would grow too wide."""
+    kept = name
+    while width(kept) > NAME_COLUMNS - 3 * (kept != name):
+        kept = kept[1:]
+    return name if kept == name else f"...{kept}"

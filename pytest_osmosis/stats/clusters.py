@@ -1,0 +1,111 @@
+"""Rows as clusters: runs of a row resemble one another, so the rows are what a standard error counts.
+
+Taking rows x n runs for independent is the usual mistake; its intervals are too narrow, up to sqrt(n) times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_osmosis.stats.distributions import student_t_quantile
+from pytest_osmosis.stats.intervals import LEVEL, Interval, wilson
+from pytest_osmosis.stats.moments import mean, sample_variance
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """How values of runs vary within rows and between them; `mean` is that of all runs.
+
+    `se` is the standard error of the mean over other rows of the same kind, None for one row; `fixed_se` that of
+    running these same rows again, None without a row of two runs. `within` and `between` are the variances of runs
+    around their row and of rows around the mean, from a one-way analysis of variance (Searle, Casella and McCulloch
+    1992, section 3.6), `between` cut at 0; None where a row of two runs or a second row is missing.
+    """
+
+    n_rows: int
+    n_runs: int
+    mean: float
+    se: float | None = None
+    fixed_se: float | None = None
+    within: float | None = None
+    between: float | None = None
+
+
+def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
+    """What the values of each row's runs say. Rows without runs are left out; undefined without any: ValueError.
+
+    The standard error is that of Miller 2024 (arXiv 2411.00640, section 2.2), sqrt(sum over rows of (sum of the
+    row's deviations)^2) / N, with the small-sample factor R / (R - 1); for rows of equal length that is the standard
+    error of the row means.
+
+    >>> found = clusters([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
+    >>> round(found.se, 6), round(found.fixed_se, 6), round(found.within, 6), round(found.between, 6)
+    (0.213478, 0.09547, 0.145833, 0.145833)
+    """
+    rows = [row for row in rows if row]
+    n_rows, n_runs = len(rows), sum(map(len, rows))
+    center = mean([value for row in rows for value in row])
+    sums = [math.fsum(value - center for value in row) for row in rows]
+    repeated = [(len(row), sample_variance(row) or 0.0) for row in rows if len(row) > 1]
+    within = fixed_se = between = None
+    if repeated:
+        within = math.fsum((n - 1) * variance for n, variance in repeated) / sum(n - 1 for n, _ in repeated)
+        fixed_se = math.sqrt(math.fsum(len(row) * _variance_of_row(row, within) for row in rows)) / n_runs
+    if n_rows == 1:
+        return Clusters(n_rows, n_runs, center, None, fixed_se, within, None)
+    se = math.sqrt(math.fsum(total * total for total in sums) * n_rows / (n_rows - 1)) / n_runs
+    if within is not None:
+        around = math.fsum(total * total / len(row) for total, row in zip(sums, rows, strict=True)) / (n_rows - 1)
+        size = (n_runs - sum(len(row) ** 2 for row in rows) / n_runs) / (n_rows - 1)
+        between = max(0.0, (around - within) / size)
+    return Clusters(n_rows, n_runs, center, se, fixed_se, within, between)
+
+
+def effective_n(found: Clusters) -> float:
+    """How many independent runs would know a share as well: p (1 - p) / se^2, between the rows and the runs.
+
+    (Kish 1965, Survey Sampling, section 8.2.) Where the runs show no spread to measure it by, it is the rows.
+    """
+    if found.n_rows == found.n_runs:
+        return found.n_runs
+    spread = found.mean * (1 - found.mean)
+    if found.se is None or spread <= 0:
+        return found.n_rows
+    return min(max(spread / found.se**2, found.n_rows), found.n_runs) if found.se else found.n_runs
+
+
+def share_interval(rows: Sequence[Sequence[float]], level: float = LEVEL) -> Interval:
+    """The interval of the share of 1s among runs that are 1 or 0, or of the mean of values between them.
+
+    Wilson's with the effective number of runs; benchmarks/coverage.py measures how often it holds the truth.
+    Undefined without runs: ValueError.
+
+    >>> share_interval([[1, 1], [0, 0], [1, 1], [0, 0]]) == share_interval([[1], [0], [1], [0]])
+    True
+    """
+    found = clusters(rows)
+    n = effective_n(found)
+    interval = wilson(min(max(found.mean, 0.0), 1.0) * n, n, level)
+    return interval if n == found.n_runs else interval._replace(method="Wilson, effective n")
+
+
+def mean_interval(rows: Sequence[Sequence[float]], level: float = LEVEL) -> Interval | None:
+    """The interval of the mean of scores: Student's t from the row means; of scores of 0 and 1 it is their share's.
+
+    None where the rows show no spread: one row, and rows that are all alike. Undefined without runs: ValueError.
+    """
+    if all(value in (0, 1) for row in rows for value in row):
+        return share_interval(rows, level)
+    found = clusters(rows)
+    if not found.se:
+        return None
+    half = student_t_quantile((1 + level) / 2, found.n_rows - 1) * found.se
+    return Interval(found.mean - half, found.mean + half, "Student-t", level)
+
+
+def _variance_of_row(row: Sequence[float], within: float) -> float:
+    """A row's own variance; of a single run, which has none, that of the others."""
+    own = sample_variance(row)
+    return within if own is None else own
