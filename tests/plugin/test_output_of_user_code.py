@@ -103,7 +103,7 @@ def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> Non
             "rewards:score       >= 1  0.500  0.095 to 0.905      0.500  0.095 to 0.905   0.500   0.500",
             "",
             "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.095 to 0.905 (Wilson, effective n)",
-            "* tokens, * s",
+            "* tokens *, * s",
             "results: .osmosis/runs/x-*/results.json",
         ],
         consecutive=True,
