@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,10 +30,11 @@ from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, s
 from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
+from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
-from pytest_osmosis.journal import Journal
+from pytest_osmosis.journal import Journal, replay
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.plan import Plan, spans_of
@@ -150,7 +151,8 @@ class EvalRun:
     """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
-    is done, from the engine's thread.
+    is done, from the engine's thread. `inline` makes hosts for debuggers: they get one run at a time,
+    without deadlines.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class EvalRun:
         every: Callable[[Run, Outcome], None],
         pythonpath: Sequence[str] = (),
         probe: bool = True,
+        inline: Spawn | None = None,
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
@@ -175,17 +178,32 @@ class EvalRun:
         self.run_dir = _make_run_dir(prepared.config, self._began_at)
         _write_manifest(self.run_dir, prepared)
         job = self._job(environ, pythonpath, probe)
+        if inline is not None:
+            job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, spawn=inline)
         self.engine = Engine(job, Journal(self.run_dir / "journal.jsonl"), every)
 
-    def go(self) -> None:
-        """Let the model be probed and the selected runs be rolled out."""
+    def go(self, first: Sequence[Run] | None = None) -> None:
+        """Let the model be probed and the selected runs be rolled out; only `first` as yet where that is given."""
         self._began = time.monotonic()
-        self.engine.submit(self.selected)
+        self.engine.submit(self.selected if first is None else first)
         self.engine.go()
 
     def stop(self, reason: StopReason, text: str) -> None:
         """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
         self.engine.stop(reason, text)
+
+    def recorded(self, run: Run) -> dict[str, Any]:
+        """What a scorer is asked with to score `run` again: its recorded conversation and its row."""
+        events = replay(self.run_dir / "journal.jsonl")
+        rollouts = (event for event in events if event["ev"] == "rollout" and (event["row"], event["run"]) == run)
+        last = max(rollouts, key=lambda event: event["attempt"])
+        row = self.prepared.dataset.row(run.row)
+        return {
+            **Key(*run, last["attempt"])._asdict(),
+            "messages": last["messages"],
+            "ground_truth": row.ground_truth,
+            "record": row.record,
+        }
 
     def discard(self) -> None:
         """End without a trace: the user's code did not load, nothing ran."""
@@ -308,6 +326,11 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=config.evaluation.grader_timeout_s,
     )
+
+
+def _unlimited(setup: Setup) -> Setup:
+    """`setup` for code that somebody steps through: one rollout at a time, without deadlines."""
+    return replace(setup, limit=1, agent_timeout_s=math.inf, grader_timeout_s=math.inf)
 
 
 def _max_errors(limits: Limits, n_runs: int) -> int:

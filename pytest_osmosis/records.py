@@ -29,6 +29,10 @@ Status = Literal["pending", "finished", "failed", "skipped"]
 INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})
 """Boundaries that are nobody's answer: a run that ended there is unmeasured."""
 
+ENDED_TWICE = "ended its process twice"
+UNINTERRUPTIBLE = "took too long and could not be interrupted"
+"""How errors of user code begin that took its process along: whoever calls it again is next."""
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -20,7 +20,7 @@ from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.plan import run_seed
-from pytest_osmosis.records import Run
+from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, Run
 
 SCORER_CREDITS = 8
 """So many runs are handed to a scorer at once, which scores one after the other."""
@@ -163,7 +163,7 @@ class Dispatch:
 
     def _stalled(self, host: Host, flight: Flight, stack: str) -> None:
         """User code that cannot be interrupted: the culprit is known, its host goes."""
-        text = "took too long and could not be interrupted"
+        text = UNINTERRUPTIBLE
         if host.part == "scorer" or flight.rolled:
             name = flight.running if host.part == "scorer" else flight.judging
             self._runs(host, flight, None)
@@ -235,7 +235,7 @@ class Dispatch:
 
     def _quarantine_died(self, host: Host, how: str) -> None:
         """The one run that was begun there has taken down its second host: it was the culprit."""
-        text, details = f"ended its process twice ({how})", host.line.last_words()
+        text, details = f"{ENDED_TWICE} ({how})", host.line.last_words()
         for flight in [flight for flight in self.flights.values() if flight.host is host]:
             flight.host = None
             if flight.rolled:
@@ -254,7 +254,7 @@ class Dispatch:
         for flight in [flight for flight in self.flights.values() if flight.scorer is host]:
             running, flight.running = flight.running, None
             if running in flight.accused:
-                self._no_scores(flight, [running], f"ended its process twice ({how})", host.line.last_words())
+                self._no_scores(flight, [running], f"{ENDED_TWICE} ({how})", host.line.last_words())
             elif running is not None:
                 flight.accused.add(running)
             flight.scorer = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import time
@@ -33,6 +34,7 @@ from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import NotAConversation
 
 Emit = Callable[[Mapping[str, Any]], None]
+Raised = Callable[[Key, BaseException], None]
 Request = Mapping[str, Any]
 
 STUCK_AFTER = 5
@@ -72,11 +74,20 @@ class HostCore:
     """Performs requests on the running event loop. Both methods take a request and give events to `emit`.
 
     What says that user code is about to run is emitted a turn of the loop before it does, so that it is on its way
-    whatever that code does to the process. Once `closing` is set, what ends is not reported any more.
+    whatever that code does to the process. Once `closing` is set, what ends is not reported any more. `raised` hears of
+    each error of user code before it becomes data, and may raise it on.
     """
 
     def __init__(
-        self, setup: Setup, code: Code, model: Model | None, slots: Slots, stalls: Stalls, watch: Watch, emit: Emit
+        self,
+        setup: Setup,
+        code: Code,
+        model: Model | None,
+        slots: Slots,
+        stalls: Stalls,
+        watch: Watch,
+        emit: Emit,
+        raised: Raised | None = None,
     ) -> None:
         self._setup = setup
         self._code = code
@@ -85,6 +96,7 @@ class HostCore:
         self._stalls = stalls
         self._watch = watch
         self._emit = emit
+        self._raised = raised or _becomes_data
         self._pid = os.getpid()
         self.closing = False
         self._limit = setup.limit
@@ -141,6 +153,16 @@ class HostCore:
         finally:
             self._scorings.give_back()
 
+    async def replay(self, request: Request, name: str) -> float | None:
+        """The score that `name` gives the conversation in `request`, None where a Grader takes it out.
+
+        For a debugger: nothing is emitted, no time is kept, and what user code raises is raised.
+        """
+        key = key_of(request)
+        watched = Watched(key, self._deadline(key, math.inf))
+        with self._users_code(watched):
+            return await self._value(key, request, name, watched)
+
     # -- rolling out -------------------------------------------------------------------------------------
 
     async def _rolled(self, key: Key, request: Request, deadline: Deadline, place: Place) -> dict[str, Any]:
@@ -158,6 +180,7 @@ class HostCore:
         except BaseException as error:
             if self.closing:
                 raise
+            self._raised(key, error)
             failure = self._failure(error, talk, watched, "agent")
             messages = _kept(ctx.last_conversation) or request["prompt"]
         event = {
@@ -262,6 +285,7 @@ class HostCore:
         except BaseException as error:
             if self.closing:
                 raise
+            self._raised(key, error)
             failure = self._failure(error, Talk(), watched, "reward")
             return {"scores": {}, "errors": {name: {"message": failure.message, "details": failure.details}}}
         if value is None:
@@ -357,6 +381,10 @@ def _kept(messages: Sequence[Message] | None) -> list[Message] | None:
         return _plain(messages) if messages is not None else None
     except NotAConversation:
         return None
+
+
+def _becomes_data(key: Key, error: BaseException) -> None:
+    """In a host every error of user code is data."""
 
 
 def _ms(begun: float) -> float:

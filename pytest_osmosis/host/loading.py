@@ -57,6 +57,13 @@ class Code:
         """Those that score on the host's event loop."""
         return tuple(name for name in self.scorers if name not in self.synchronous)
 
+    def function(self, name: str) -> object:
+        """What is called to score by that name: the user's function, or `grade` of their Grader."""
+        for function in self.functions:
+            if function.name == name:
+                return function.function
+        return self.grader.grader.grade if self.grader is not None else None
+
 
 def load(setup: Setup) -> Code:
     """All the code that `setup` names. `CodeError` for the first that does not load."""

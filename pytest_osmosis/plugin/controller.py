@@ -16,6 +16,7 @@ import pytest
 
 from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
+from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import RunItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop
 from pytest_osmosis.plugin.session import EvalSession
@@ -34,6 +35,7 @@ class ControllerPlugin:
         self.distributed = False
         self.server: OutcomeServer | None = None
         self.progress = Progress(config, self.evals)
+        config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -144,6 +146,7 @@ class ControllerPlugin:
         summary(terminalreporter, self.evals)
 
     def pytest_unconfigure(self) -> None:
-        """Close the socket that workers asked on."""
+        """Close the socket that workers asked on, and what runs in this process."""
+        self.evals.close()
         if self.server is not None:
             self.server.close()

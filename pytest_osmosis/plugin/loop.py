@@ -34,7 +34,7 @@ class CompletionLoop:
         for index, item in enumerate(others):
             self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
         self._progress.begin(alone=not others)
-        for item, last in self._completed(session):
+        for item, last in self._completed(session) if self._evals.inline is None else self._collected(session):
             self._run(session, item, None if last else sentinel)
         return True
 
@@ -44,6 +44,11 @@ class CompletionLoop:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
+
+    def _collected(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
+        """Our items as they were collected, and whether each is the last."""
+        ours = [item for item in session.items if isinstance(item, RunItem)]
+        return ((item, item is ours[-1]) for item in ours)
 
     def _completed(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""

@@ -53,6 +53,11 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--osmosis-no-probe", action="store_true", help="do not ask the model one question before the first rollout"
     )
+    group.addoption(
+        "--osmosis-inline",
+        action="store_true",
+        help="run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace)",
+    )
     reward_options.add(parser)
     parser.addini(NOT_MEASURED_EXIT, "exit status when an eval could not be measured (default: 9)", default="9")
 
@@ -65,6 +70,7 @@ class Options(NamedTuple):
     output: str | None
     probe: bool
     not_measured_exit: int
+    inline: bool
 
 
 def read(config: pytest.Config) -> Options:
@@ -83,7 +89,16 @@ def read(config: pytest.Config) -> Options:
         output=config.getoption("--osmosis-output"),
         probe=not config.getoption("--osmosis-no-probe"),
         not_measured_exit=_exit_status(config.getini(NOT_MEASURED_EXIT)),
+        inline=_inline(config),
     )
+
+
+def _inline(config: pytest.Config) -> bool:
+    """Whether user code runs in this process. `pytest.UsageError` where there are workers."""
+    flag = next((flag for flag in ("--osmosis-inline", "--trace") if config.getoption(flag)), None)
+    if flag is not None and config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(f"{flag}: user code runs in pytest's own process, so there can be no workers: use -n0")
+    return flag is not None
 
 
 def read_stdin(config: pytest.Config) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +25,10 @@ from pytest_osmosis.plugin import cache, options, verdicts
 from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.records import Run
+
+if TYPE_CHECKING:
+    from pytest_osmosis.inline import InlineHost
+    from pytest_osmosis.plugin.inline import Inline
 
 INTERRUPT_GRACE_S = 2.0
 
@@ -40,14 +45,23 @@ class EvalSession:
         self.prepared: dict[str, Prepared] = {}
         self.plans: dict[Path, list[Plan]] = {}
         self.runs: dict[str, EvalRun] = {}
+        self.inline = self._inline() if opts.inline else None
         self.completed: queue.SimpleQueue[tuple[str, Run]] = queue.SimpleQueue()
         self._paths = paths
         self._read_stdin = functools.cache(lambda: options.read_stdin(config))  # once, for all evals
+        self._replays: Inline | None = None
         self._failures = 0
         self._stopped = False
+        self._paused = False
+        self._begun: set[str] = set()
         self._left: dict[str, int] = {}
         self._outcomes: dict[tuple[str, Run], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
+
+    def _inline(self) -> Inline:
+        from pytest_osmosis.plugin.inline import Inline
+
+        return Inline(trace=self.config.option.trace)
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -115,6 +129,7 @@ class EvalSession:
                 every=self._completion(key),
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
+                inline=self.inline.host(key).spawn if self.inline else None,
             )
 
     @property
@@ -124,14 +139,17 @@ class EvalSession:
 
     def start(self) -> None:
         """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load."""
-        for run in self.runs.values():
+        for key, run in self.runs.items():
             run.engine.start()
+            if self.inline is not None:
+                self.inline.host(key).load()
         errors = [error for run in self.runs.values() if (error := self._load_error(run))]
         if errors:
             self._discard()
             raise pytest.UsageError(*errors)
-        for first in list(self.runs.values())[:1]:
-            first.go()
+        if self.inline is None:
+            for first in list(self.runs.values())[:1]:
+                first.go()
 
     def _load_error(self, run: EvalRun) -> str:
         try:
@@ -169,6 +187,9 @@ class EvalSession:
                 self._outcomes[key, run] = outcome
                 self._done.notify_all()
             self.completed.put((key, run))
+            if self.inline is not None:
+                self.inline.host(key).wake()
+                return
             self._left[key] -= 1
             if self._left[key] == 0:
                 self._next_after(key)
@@ -183,8 +204,19 @@ class EvalSession:
             self.runs[following].go()
 
     def fetch(self, item: RunItem) -> Answer:
-        """Wait for an item's outcome."""
+        """Wait for an item's outcome; inline, make it."""
+        if self.inline is not None:
+            self._perform(self.inline.host(item.eval_id), item.eval_id, item.run)
         return self.answer(item.eval_id, item.run)
+
+    def _perform(self, host: InlineHost, eval_id: str, run: Run) -> None:
+        """Have a run rolled out and scored in this thread."""
+        if eval_id in self._begun:
+            self.runs[eval_id].engine.submit([run])
+        else:
+            self._begun.add(eval_id)
+            self.runs[eval_id].go([run])
+        host.serve(lambda: (eval_id, run) in self._outcomes)
 
     def answer(self, eval_id: str, run: Run) -> Answer:
         """Wait until the run is done. What it put out is given once, as pytest's reports keep it from then on."""
@@ -213,6 +245,26 @@ class EvalSession:
         self._failures += report.failed
         return report.failed and self._failures == self.config.getoption("maxfail")
 
+    def pause(self) -> None:
+        """Ask for nothing new until `resume`. Inline nothing goes on behind a prompt anyway."""
+        if self.inline is None and not self._paused:
+            self._paused = True
+            for run in self.runs.values():
+                run.engine.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`, if there was one."""
+        if self._paused:
+            self._paused = False
+            for run in self.runs.values():
+                run.engine.resume()
+
+    @property
+    def replaying(self) -> Inline:
+        """Hosts in this process, for what is called again under `--pdb`."""
+        self._replays = self.inline or self._replays or self._inline()
+        return self._replays
+
     # -- the end -----------------------------------------------------------------------------------------
 
     def stop(self, reason: StopReason, text: str) -> None:
@@ -227,7 +279,7 @@ class EvalSession:
             self.stop("interrupt", "interrupted")
             for run in self.runs.values():
                 run.engine.submit(run.selected)  # also of evals whose turn had not come
-            self._finish_runs(INTERRUPT_GRACE_S)
+            self._finish_runs(INTERRUPT_GRACE_S if self.inline is None else 0.0)
         except KeyboardInterrupt:
             for run in self.runs.values():
                 run.engine.kill()
@@ -251,6 +303,12 @@ class EvalSession:
         unmeasured = any(verdicts.not_measured(run, gated=self.gated(key)) for key, run in self.runs.items())
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
+
+    def close(self) -> None:
+        """Close what runs in this process."""
+        inline = self.inline or self._replays
+        if inline is not None:
+            inline.close()
 
     def mend_cache(self) -> None:
         """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""

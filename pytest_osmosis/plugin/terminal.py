@@ -11,6 +11,7 @@ import pytest
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
 from pytest_osmosis.gates import title_of
+from pytest_osmosis.plugin.collect import run_of
 from pytest_osmosis.report.lines import summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, plural
@@ -26,16 +27,18 @@ seldom the longer the eval takes, as a log is read from its end."""
 
 def header(evals: EvalSession) -> list[str]:
     """What each eval will do."""
-    return [line for prepared in evals.prepared.values() for line in _header(prepared)]
+    return [line for prepared in evals.prepared.values() for line in _header(prepared, inline=evals.inline is not None)]
 
 
-def _header(prepared: Prepared) -> Iterator[str]:
+def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     yield f"osmosis: {config.name} ({shown(config.path)})"
     yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
-    if config.evaluation.batch_size == 1 and plan.n_runs > 1:
+    if inline:
+        in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
+    elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
     if config.gates:
@@ -65,6 +68,8 @@ class Progress:
 
     def begin(self, *, alone: bool) -> None:
         """From here on our tests run: no file names between live lines, and no percentages where we are `alone`."""
+        if self._evals.inline is not None:
+            return
         self._begun = True
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
@@ -76,7 +81,7 @@ class Progress:
 
     def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """A report's category without a letter; pytest's own words where it prints a line for each test."""
-        if self._config.get_verbosity() > 0:
+        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and run_of(report.nodeid)):
             return None
         if hasattr(report, "wasxfail"):
             return "xfailed", "", "XFAIL"

@@ -118,7 +118,7 @@ class Session:
         self._process = subprocess.Popen(
             words,
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -128,6 +128,12 @@ class Session:
     def interrupt(self) -> None:
         """Ctrl-C: SIGINT to the whole process group."""
         os.killpg(self._process.pid, signal.SIGINT)
+
+    def type(self, text: str) -> None:
+        """What its user types."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
 
     def wait(self) -> int:
         """Its exit status; `output` is what it printed. Fails, and kills it, where it does not end."""

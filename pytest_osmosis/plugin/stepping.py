@@ -1,0 +1,104 @@
+"""Debuggers in user code: where it is entered, and where it returned."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from _pytest.debugging import pytestPDB
+
+import pytest_osmosis
+
+STANDARD_LIBRARY = str(Path(inspect.__file__).parent)
+OURS = str(Path(pytest_osmosis.__file__).parent)
+
+Tracer = Callable[[FrameType, str, Any], Any]
+
+
+@contextlib.contextmanager
+def tracing(tracer: Tracer) -> Iterator[None]:
+    """`tracer` is Python's trace function inside, for this thread."""
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def stop_at_entry(frame: FrameType, event: str, arg: object) -> object:
+    """A tracer: opens pytest's debugger at the first line of the first function of the user's that is called."""
+    if event != "call" or not _is_users(frame.f_code.co_filename):
+        return None
+    sys.settrace(None)
+    debugger = pytestPDB._init_pdb("trace")  # type: ignore[no-untyped-call]
+    debugger.set_trace(frame)
+    return debugger.trace_dispatch
+
+
+class Return:
+    """A tracer: keeps the frame in which a function returned last, locals and all."""
+
+    def __init__(self, function: object) -> None:
+        self._code = _code_of(function)
+        self._frame: FrameType | None = None
+        self._line = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> object:
+        """Python's global trace function."""
+        if frame.f_code is not self._code:
+            return None
+        frame.f_trace_lines = False
+        return self._local
+
+    def _local(self, frame: FrameType, event: str, arg: object) -> object:
+        if event == "return":
+            self._frame, self._line = frame, frame.f_lineno
+        return self._local
+
+    def located(self, error: BaseException) -> BaseException:
+        """`error` where user code raised it; one of ours as if the function had raised it when it returned."""
+        if self._frame is None or any(map(_is_users, _files(error))):
+            return cut_to_users(error)
+        return error.with_traceback(TracebackType(None, self._frame, self._frame.f_lasti, self._line))
+
+
+def cut_to_users(error: BaseException) -> BaseException:
+    """`error` with a traceback that ends in the user's frame, where that called into this package."""
+    files = list(_files(error))
+    last = max((index for index, file in enumerate(files) if _is_users(file)), default=None)
+    if last is None or not any(file.startswith(OURS) for file in files[last:]):
+        return error
+    steps = list(_steps(error))[: last + 1]
+    cut: TracebackType | None = None
+    for step in reversed(steps):
+        cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return error.with_traceback(cut)
+
+
+def _steps(error: BaseException) -> Iterator[TracebackType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _files(error: BaseException) -> Iterator[str]:
+    return (step.tb_frame.f_code.co_filename for step in _steps(error))
+
+
+def _code_of(function: object) -> CodeType | None:
+    """The code of a Python function under its decorators, None where it is something else."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+@functools.cache
+def _is_users(file: str) -> bool:
+    return not file.startswith((STANDARD_LIBRARY, OURS, "<")) and "-packages" not in file

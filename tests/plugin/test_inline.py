@@ -1,0 +1,186 @@
+"""`--osmosis-inline`: the same eval in pytest's own process, where debuggers, prints and Ctrl-C reach user code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, wait_until
+from tests.servers import ChatServer, held, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+INLINE = "--osmosis-inline"
+
+UNRULY = """
+import asyncio, sys, warnings
+
+async def rollout(ctx):
+    what = ctx.metadata.get("agent")
+    warnings.warn("old", DeprecationWarning)
+    if what == "raises":
+        raise ZeroDivisionError("the agent broke")
+    if what == "exits":
+        sys.exit(3)
+    if what == "exits in a task":
+        asyncio.get_running_loop().create_task(exits())
+        await asyncio.sleep(0.01)
+    if what == "says nothing":
+        return None
+    replies = await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(2)))
+    return [*ctx.prompt, replies[0].message]
+
+async def exits():
+    sys.exit(4)
+"""
+REWARDS = """
+import asyncio
+
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    asyncio.run(asyncio.sleep(0))
+    what = extra_info.get("reward")
+    if what == "raises":
+        raise ZeroDivisionError("the reward function broke")
+    return None if what == "None" else float(ground_truth in solution_str)
+
+async def slow(messages, **kwargs):
+    await asyncio.sleep(0)
+    return len(messages) / 4
+"""
+ROWS: list[dict[str, Any]] = [
+    {},
+    {"ground_truth": "wrong"},
+    {"agent": "raises"},
+    {"agent": "exits"},
+    {"agent": "exits in a task"},
+    {"agent": "says nothing"},
+    {"reward": "raises"},
+    {"reward": "None"},
+]
+TIMES = {"duration_ms", "scoring_ms"}
+
+
+def what_became(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of a results file, without what differs from time to time."""
+    return [
+        {"row": row["row_index"], **{key: value for key, value in run.items() if key not in TIMES}}
+        for row in results["rows"]
+        for run in row["runs"]
+    ]
+
+
+def test_outcomes_scores_and_journal_are_those_of_an_engine_host(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("agent.py", UNRULY)
+    workspace.eval(
+        rows=ROWS,
+        agent={"agent": "agent:rollout"},
+        scoring={"eval_fns": ["rewards:score", "rewards:slow"], "decide": "rewards:score"},
+        evaluation={"n": 2, "batch_size": 4},
+        limits={"max_errors": 100},
+        sampling={"seed": 3},
+    )
+
+    hosted = workspace.run(CONFIG)
+    expected = workspace.results()
+    done = workspace.run(CONFIG, INLINE, "-Werror")
+
+    found = workspace.results()
+    assert what_became(found) == what_became(expected)
+    assert done.ret == hosted.ret == 1
+    assert done.parseoutcomes().keys() - {"warning", "warnings"} == hosted.parseoutcomes().keys()
+    assert [event["row"] for event in workspace.events("start")] == [row for row in range(8) for _ in range(2)]
+    assert workspace.events("loaded")[0]["scorers"] == ["rewards:score", "rewards:slow"]
+    done.stdout.fnmatch_lines(["*1 in flight, inline: in pytest's own process, without deadlines"])
+
+
+LOOKING = """
+import os, sys
+
+async def rollout(ctx):
+    import helper
+    helper.seen += 1
+    reply = await ctx.chat(ctx.prompt)
+    print("agent:", os.getcwd() == os.path.dirname(helper.__file__), os.environ["COLOUR"], helper.seen)
+    return [*ctx.prompt, reply.message]
+"""
+LOOKED = """
+import os, sys
+
+def test_the_process_is_as_it_was():
+    assert "COLOUR" not in os.environ
+    assert os.path.basename(os.getcwd()) != "space"
+    assert not [path for path in sys.path if path.endswith("space")]
+    assert "helper" not in sys.modules and "agent" not in sys.modules
+"""
+
+
+def test_prints_are_the_items_and_the_process_is_the_users_for_that_time(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    for folder, colour in (("space", "green"), ("other/space", "blue")):
+        workspace.write(f"{folder}/helper.py", "seen = 0\n")
+        workspace.write(f"{folder}/agent.py", LOOKING)
+        rows = [{"score": 0.0}, {"score": 0.0}]
+        workspace.eval(rows=rows, folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
+    workspace.write("test_looked.py", LOOKED)
+    paths = ["space/configs/eval/x.toml", "other/space/configs/eval/x.toml"]
+
+    done = workspace.run(INLINE, *paths, "test_looked.py", "-p", "no:randomly")
+
+    said = [line for line in done.outlines if line.startswith("agent:")]
+    assert said == ["agent: True green 1", "agent: True green 2", "agent: True blue 1", "agent: True blue 2"]
+    done.stdout.fnmatch_lines(["*Captured stdout setup*", "agent: True green 1"])
+    done.assert_outcomes(failed=4, passed=1)
+
+
+def test_code_that_does_not_load_is_a_usage_error(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", "import nothing_of_that_name\n")
+    plain_workspace.eval()
+
+    done = plain_workspace.run(CONFIG, INLINE)
+
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["*rewards:score: does not load: ModuleNotFoundError: No module*", "*rewards.py*line 1*"])
+    assert not plain_workspace.run_dirs()
+
+
+def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        plain_workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
+        session = plain_workspace.start(CONFIG, INLINE, "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 2, "the second request")
+
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+        assert server.max_in_flight == 1
+    results = plain_workspace.results()
+    assert results["status"] == "stopped"
+    assert results["summary"]["total_runs"] == 1
+    assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 3
+    assert "KeyboardInterrupt" in session.output
+    assert "INTERNALERROR" not in session.output
+    assert "never awaited" not in session.output
+
+
+def test_maxfail_and_a_probe_that_fails_stop_it_as_any_other(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[{"score": 0.0}, {}, {}])
+
+    assert plain_workspace.run(CONFIG, INLINE, "-x").ret == 1
+    assert plain_workspace.results()["summary"]["total_runs"] == 1
+
+    plain_workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
+    done = plain_workspace.run("--osmosis-config=configs/eval/y.toml", INLINE)
+    assert done.ret == 9
+    done.assert_outcomes(skipped=3, errors=1)
+
+
+@pytest.mark.parametrize("flag", [INLINE, "--trace"])
+def test_it_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> None:
+    plain_workspace.eval()
+
+    done = plain_workspace.run(CONFIG, flag, "-n2")
+
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *: use -n0"])
