@@ -48,6 +48,11 @@ def add(parser: pytest.Parser) -> None:
         help="write results.json here too; a folder, or a path with {name}, when several evals run",
     )
     group.addoption(
+        "--osmosis-markdown",
+        metavar="PATH",
+        help="write a summary in Markdown here; in GitHub Actions it is on the job's page without this",
+    )
+    group.addoption(
         "--osmosis-secrets-file", metavar="PATH|-", help="dotenv file with the values of [secrets] required; - is stdin"
     )
     group.addoption(
@@ -68,6 +73,7 @@ class Options(NamedTuple):
     overrides: tuple[Override, ...]
     secrets_file: Path | Literal["-"] | None
     output: str | None
+    markdown: Path | None
     probe: bool
     not_measured_exit: int
     inline: bool
@@ -82,11 +88,12 @@ def read(config: pytest.Config) -> Options:
         for flag, (table, key) in OVERRIDES.items()
         if (value := config.getoption(flag)) is not None
     ]
-    secrets = config.getoption("--osmosis-secrets-file")
+    secrets, markdown = config.getoption("--osmosis-secrets-file"), config.getoption("--osmosis-markdown")
     return Options(
         overrides=tuple(overrides),
         secrets_file=secrets if secrets in (None, "-") else config.invocation_params.dir / secrets,
         output=config.getoption("--osmosis-output"),
+        markdown=config.invocation_params.dir / markdown if markdown else None,
         probe=not config.getoption("--osmosis-no-probe"),
         not_measured_exit=_exit_status(config.getini(NOT_MEASURED_EXIT)),
         inline=_inline(config),

@@ -25,6 +25,7 @@ from pytest_osmosis.plugin import cache, options, verdicts
 from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.records import Run
+from pytest_osmosis.report.markdown import markdown
 
 if TYPE_CHECKING:
     from pytest_osmosis.inline import InlineHost
@@ -300,6 +301,7 @@ class EvalSession:
         self._finish_runs(0.0)
         for run in self.runs.values():
             run.write_results()
+        self._write_markdown()
         unmeasured = any(verdicts.not_measured(run, gated=self.gated(key)) for key, run in self.runs.items())
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
@@ -309,6 +311,21 @@ class EvalSession:
         inline = self.inline or self._replays
         if inline is not None:
             inline.close()
+
+    def _write_markdown(self) -> None:
+        """The summary of all evals where it was asked for, and on the page of a GitHub Actions job."""
+        sections = [markdown(run.results) for run in self.runs.values() if run.results is not None]
+        page = os.environ.get("GITHUB_STEP_SUMMARY")
+        places = [(self.options.markdown, "w"), (Path(page) if page else None, "a")]
+        for path, mode in places if sections else []:
+            if path is None:
+                continue
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open(mode, encoding="utf-8") as file:
+                    file.write("\n".join(sections))
+            except OSError as error:
+                next(iter(self.runs.values())).engine.notices.append(f"{path} could not be written: {error.strerror}")
 
     def mend_cache(self) -> None:
         """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""

@@ -12,10 +12,17 @@ def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
     return [
         *statistics_lines(results, verbose=verbose),
         "",
+        *account_lines(results),
+        *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
+    ]
+
+
+def account_lines(results: Results) -> list[str]:
+    """How many passed, what became of the others, and what it took."""
+    return [
         _pass_rate(results),
         *_not_scored(results),
         f"{_tokens(results)}, {_cost(results)}, {seconds(results.duration_ms / 1000)}",
-        *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
     ]
 
 

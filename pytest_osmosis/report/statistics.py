@@ -17,8 +17,13 @@ Column = tuple[str, Callable[[Summary], str]]
 
 def statistics_lines(results: Results, *, verbose: bool = False) -> list[str]:
     """The table of each function's mean and pass rate with their intervals; `verbose`: how scores are spread too."""
-    summaries = list(results.by_function.values())
-    n = max((k for summary in summaries for k in summary.pass_at), default=1)
+    lines = aligned(statistics_rows(results))
+    return lines + _verbose_lines(results, list(results.by_function.values())) if verbose else lines
+
+
+def statistics_rows(results: Results) -> list[list[str]]:
+    """The cells of that table, its head first."""
+    n = max((k for summary in results.by_function.values() for k in summary.pass_at), default=1)
     columns: list[Column] = [
         ("mean", lambda summary: score(summary.mean)),
         ("95% interval", lambda summary: interval_text(summary.mean_interval)),
@@ -27,8 +32,7 @@ def statistics_lines(results: Results, *, verbose: bool = False) -> list[str]:
     ]
     if n > 1:
         columns += [_pass_at(n), _pass_hat(n)]
-    lines = _table(results, columns, thresholds=True)
-    return lines + _verbose_lines(results, summaries) if verbose else lines
+    return _rows(results, columns, thresholds=True)
 
 
 def interval_text(interval: Interval | None) -> str:
@@ -73,14 +77,18 @@ def _pass_hat(k: int) -> Column:
     return f"pass^{k}", lambda summary: score(summary.pass_hat.get(k))
 
 
-def _table(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[str]:
+def _table(results: Results, columns: Sequence[Column]) -> list[str]:
+    return aligned(_rows(results, columns))
+
+
+def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:
     """A line a function; dashes where it scored nothing, as zeros would be nobody's scores."""
     rows = [["eval function", *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
     for name, summary in results.by_function.items():
         threshold = [f">= {results.judging.threshold(name):.12g}"] if thresholds else []
         cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
         rows.append([_tail(name), *threshold, *cells])
-    return aligned(rows)
+    return rows
 
 
 def _tail(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
@@ -74,3 +76,20 @@ def test_junit_and_json_reports_say_what_became_of_each_run(workspace: Workspace
         assert written == {key: str(value) for key, value in given.items()}
         listed = report[f"configs/eval/x.toml::{name}"]["user_properties"]
         assert {key: value for each in listed for key, value in each.items()} == given
+
+
+def test_a_summary_in_markdown_is_written_and_added_to_the_page_of_a_job(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = workspace.root / "page.md"
+    page.write_text("what another step wrote\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    workspace.eval(rows=[{}, {"score": 0.25}], gate={"pass_rate": ">= 0.7"})
+
+    workspace.run(CONFIG, "--osmosis-markdown=out/summary.md")
+
+    written = (workspace.root / "out" / "summary.md").read_text(encoding="utf-8")
+    assert written.startswith("### x: a gate fails\n")
+    assert "| pass\\_rate &gt;= 0.7 | fails |" in written
+    assert "| row1-run0 | score 0.25 &lt; 1 |" in written
+    assert page.read_text(encoding="utf-8") == "what another step wrote\n" + written

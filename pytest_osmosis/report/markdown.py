@@ -1,0 +1,76 @@
+"""Results -> Markdown, for a job's summary page and for comments on pull requests."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from pytest_osmosis.outcomes import kind_of, reason_of
+from pytest_osmosis.report.lines import account_lines
+from pytest_osmosis.report.numbers import plural
+from pytest_osmosis.report.statistics import statistics_rows
+from pytest_osmosis.report.text import shortened, shown
+from pytest_osmosis.results import Results
+
+MOST_LISTED = 50
+REASON_CHARS = 300
+
+
+def markdown(results: Results) -> str:
+    """A section for one eval: its verdict, its gates, the table of statistics, and the runs that did not pass."""
+    blocks = [f"### {_text(results.subject.name)}: {_verdict(results)}"]
+    if results.verdicts:
+        gates = [[verdict.title, verdict.state, verdict.text] for verdict in results.verdicts]
+        blocks.append(_table([["gate", "", ""], *gates]))
+    blocks.append(_table(statistics_rows(results)))
+    blocks.append("\n".join(f"- {_text(line)}" for line in account_lines(results)))
+    blocks += _not_passed(results)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _verdict(results: Results) -> str:
+    """What a reader wants to know first."""
+    states = [verdict.state for verdict in results.verdicts]
+    if results.stopped:
+        return "stopped"
+    if fails := states.count("fails"):
+        return "a gate fails" if fails == 1 else f"{fails} gates fail"
+    if "not measured" in states:
+        return "not measured"
+    if states and "partial" not in states:
+        return "every gate holds"
+    return f"{results.tally.passed:,} of {plural(results.tally.total, 'run')} passed"
+
+
+def _not_passed(results: Results) -> list[str]:
+    """The runs that failed or could not be scored, folded away; the first of them where they are many."""
+    records = [record for record in results.records if kind_of(record, results.judging) in ("failed", "error")]
+    if not records:
+        return []
+    reasons = [[str(record.run), shortened(reason_of(record, results.judging), REASON_CHARS)] for record in records]
+    more = len(records) - MOST_LISTED
+    rows = [["run", "reason"], *reasons[:MOST_LISTED], *([["...", f"{more:,} more"]] if more > 0 else [])]
+    title = f"{plural(len(records), 'run')} did not pass"
+    return [f"<details><summary>{title}</summary>", _table(rows), "</details>"]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose head is the first row."""
+    head, *body = rows
+    return "\n".join([_row(head), "|" + "---|" * len(head), *map(_row, body)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_text, cells)) + " |"
+
+
+def _text(text: str) -> str:
+    r"""Text that somebody else wrote, on one line and with nothing in it that Markdown, HTML or GitHub acts on.
+
+    >>> print(_text("a | b\n<img> `x` @team #1"))
+    a \| b &lt;img&gt; \`x\` &#64;team &#35;1
+    """
+    flat = html.escape(shown(" ".join(text.split())), quote=False)
+    for sign in "\\`*_[]|~":
+        flat = flat.replace(sign, f"\\{sign}")
+    return flat.replace("#", "&#35;").replace("@", "&#64;")

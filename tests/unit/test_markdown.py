@@ -1,0 +1,55 @@
+"""Results as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_osmosis.gates import Verdict
+from pytest_osmosis.report.markdown import MOST_LISTED, markdown
+from tests.unit.made import A, failed, finished, results_of
+
+
+def test_without_a_gate_the_title_counts_what_passed() -> None:
+    assert (
+        markdown(results_of([finished({A: 1.0}), finished({A: 0.0}, 1)]))
+        .splitlines()[0]
+        .endswith(": 1 of 2 runs passed")
+    )
+
+
+def test_the_title_says_the_worst_of_the_gates() -> None:
+    titles = {}
+    for states in (("holds",), ("holds", "not measured"), ("fails", "not measured"), ("fails", "fails"), ("partial",)):
+        verdicts = [Verdict(f"gate {i}", state, "why") for i, state in enumerate(states)]  # type: ignore[arg-type]
+        results = replace(results_of([finished({A: 1.0})]), verdicts=verdicts)
+        titles[states] = markdown(results).splitlines()[0].rpartition(": ")[2]
+
+    assert titles == {
+        ("holds",): "every gate holds",
+        ("holds", "not measured"): "not measured",
+        ("fails", "not measured"): "a gate fails",
+        ("fails", "fails"): "2 gates fail",
+        ("partial",): "1 of 1 run passed",
+    }
+
+
+def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() -> None:
+    records = [replace(failed("agent", row), error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
+
+    lines = markdown(results_of(records)).splitlines()
+
+    assert "<details><summary>57 runs did not pass</summary>" in lines
+    assert "| row0-run0 | agent: KeyError: 'x' |" in lines
+    assert "| ... | 7 more |" in lines
+    assert not any(f"row{MOST_LISTED}-" in line for line in lines)
+
+
+def test_what_others_wrote_is_data() -> None:
+    record = replace(failed("agent"), error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
+
+    text = markdown(results_of([record]))
+
+    assert (
+        "| row0-run0 | agent: a \\| b &lt;script&gt;alert(1)&lt;/script&gt; \\[x\\](y) &#64;team &#35;1 \\\\x1b\\[31m |"
+        in text
+    )
