@@ -1,0 +1,102 @@
+"""The scenarios, what runs them, and the bounds that are claimed, each as a ratio to a floor of the same session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchmarks.server import Weather
+
+Subject = Literal["floor_openai", "floor_aiohttp", "user", "light"]
+"""`user`: an agent that calls AsyncOpenAI itself; `light`: the built-in chat over the light client."""
+
+SUBJECTS: tuple[Subject, ...] = ("floor_openai", "floor_aiohttp", "user", "light")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`subject`'s median of `measure` is at most (or, `least`, at least) `limit`, divided by `over`'s where given."""
+
+    subject: Subject
+    measure: str
+    limit: float
+    over: Subject | None = None
+    least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`rows` x `n` rollouts, `in_flight` at once."""
+
+    name: str
+    rows: int
+    n: int
+    in_flight: int
+    weather: Weather
+    bounds: tuple[Bound, ...] = field(default=())
+
+    @property
+    def n_rollouts(self) -> int:
+        """How many there are."""
+        return self.rows * self.n
+
+
+def _wall(user: float | None, light: float | None) -> tuple[Bound, ...]:
+    bounds = {"user": user, "light": light}
+    return tuple(
+        Bound(subject, "wall_s", limit, "floor_openai")
+        for subject in ("user", "light")
+        if (limit := bounds[subject]) is not None
+    )
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "S1",
+            1_000,
+            1,
+            32,
+            Weather(100),
+            (
+                *_wall(1.20, 1.00),
+                Bound("user", "first_request_s", 1.2),
+                Bound("light", "first_request_s", 0.7),
+                Bound("user", "after_last_s", 0.3),
+                Bound("light", "after_last_s", 0.3),
+                Bound("user", "max_in_flight", 32),
+                Bound("light", "max_in_flight", 32),
+                Bound("light", "mean_in_flight", 0.90 * 32, least=True),
+                Bound("user", "mean_in_flight", 0.90 * 32, least=True),
+            ),
+        ),
+        Scenario(
+            "S2",
+            1_000,
+            5,
+            64,
+            Weather(20),
+            (
+                *_wall(1.40, 0.50),
+                Bound("user", "own_cpu_ms", 0.5),
+                Bound("light", "own_cpu_ms", 0.5),
+                Bound("user", "after_last_s", 1.5),
+                Bound("light", "after_last_s", 1.5),
+            ),
+        ),
+        Scenario(
+            "S3",
+            20_000,
+            1,
+            128,
+            Weather(5),
+            (*_wall(1.30, 0.40), Bound("user", "peak_mb", 260), Bound("light", "peak_mb", 260)),
+        ),
+        Scenario("S4", 1_000, 1, 32, Weather(100, refused=0.05, failed=0.02, seed=4), _wall(1.15, 1.15)),
+        Scenario("S5", 1_000, 1, 32, Weather(100, sigma=0.8, seed=5), _wall(1.15, 1.15)),
+    )
+}
+
+FLOOR_OF: dict[Subject, Subject] = {"user": "floor_openai", "light": "floor_aiohttp"}
+"""The floor over the same client, for what a rollout costs beside it."""
