@@ -25,6 +25,8 @@ from pytest_osmosis.journal import Journal
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import Ledger, Run
 
+GATHER_S = 0.001
+"""A turn begins this long after the message that it began for: one write and one refill serve many runs."""
 TURN_S = 0.25
 """The engine looks after its hosts this often, even if nothing arrives."""
 
@@ -176,6 +178,7 @@ class Engine:
     def _arrived(self) -> list[Message]:
         try:
             messages = [self._inbox.get(timeout=TURN_S)]
+            time.sleep(GATHER_S)
             while not self._inbox.empty():
                 messages.append(self._inbox.get())
         except queue.Empty:

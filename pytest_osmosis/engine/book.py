@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from pytest_osmosis.engine.job import Job, Progress, Transcript
@@ -23,7 +23,7 @@ class Book:
     def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
         self.judging = job.judging
         self.ledger = Ledger()
-        self.progress = Progress()
+        self._counts: dict[str, Any] = {each.name: 0 for each in fields(Progress)}
         self._describe = job.describe
         self._journal = journal
         self._every = every
@@ -48,9 +48,20 @@ class Book:
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 
+    @property
+    def progress(self) -> Progress:
+        """The counts so far, for any thread."""
+        return Progress(**self._counts)
+
+    @property
+    def unmeasured(self) -> int:
+        """How many runs were done and not measured."""
+        return int(self._counts["unmeasured"])
+
     def count(self, **added: float) -> None:
         """Add to counts of `progress`."""
-        self.progress = replace(self.progress, **{name: getattr(self.progress, name) + n for name, n in added.items()})
+        for name, n in added.items():
+            self._counts[name] += n
 
     def done(self, record: RunRecord, transcript: Transcript) -> None:
         """A run ran to its end."""
@@ -80,8 +91,7 @@ class Book:
 
         `JournalError`, once, where the journal takes no more; what is told is told all the same.
         """
-        if (in_flight, retrying) != (self.progress.in_flight, self.progress.retrying):
-            self.progress = replace(self.progress, in_flight=in_flight, retrying=retrying)
+        self._counts.update(in_flight=in_flight, retrying=retrying)
         lines, self._lines = b"".join(self._lines), []
         try:
             if lines and self._works:

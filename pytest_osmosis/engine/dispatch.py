@@ -22,8 +22,10 @@ from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.plan import run_seed
 from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, Run
 
-SCORER_CREDITS = 8
-"""So many runs are handed to a scorer at once, which scores one after the other."""
+SCORER_AHEAD_MS = 20.0
+MAX_CREDITS = 64
+"""A scorer, which scores one run after the other, is handed what keeps it busy for so long, and never more than so many
+runs; two at the least, so that it never waits for the next. What takes long stays free for whichever scorer is next."""
 
 
 class Dispatch:
@@ -112,6 +114,7 @@ class Dispatch:
             case "scoring":
                 self._runs(host, flight, event["name"])
             case "score":
+                host.score_ms += (event["ms"] - host.score_ms) / 8
                 self._runs(host, flight, None)
                 self._scored(flight, event, raw)
             case "stalled":
@@ -311,7 +314,7 @@ class Dispatch:
         output = tuple(flight.output.items())
         transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
         self._book.done(self._book.ledger.records[flight.run], transcript)
-        if self._book.progress.unmeasured > self._job.max_errors:
+        if self._book.unmeasured > self._job.max_errors:
             text = f"more than max_errors ({self._job.max_errors:g}) runs could not be measured"
             self.stop(Stop("max_errors", text))
 
@@ -415,7 +418,8 @@ class Dispatch:
             return
         handed = sum(flight.scorer is host for flight in self.flights.values())
         requests = []
-        while self._unscored and handed < SCORER_CREDITS:
+        credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
+        while self._unscored and handed < credits:
             flight = self._unscored.popleft()
             flight.scorer = host
             handed += 1

@@ -30,7 +30,11 @@ MAX_STARTS = 3
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One host process. `limit` is how many runs it may have in flight now, `heard_at` when it last had a say."""
+    """One host process.
+
+    `limit` is how many runs it may have in flight now, `heard_at` when it last had a say, `score_ms` how long a
+    function took of late.
+    """
 
     part: Part
     line: Line
@@ -38,6 +42,7 @@ class Host:
     heard_at: float
     ready: bool = False
     retired: bool = False
+    score_ms: float = 10.0
 
     def hand(self, requests: Sequence[Mapping[str, Any]]) -> None:
         """Give it something to do, and its time for it."""

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +27,8 @@ READ_BYTES = 1 << 20
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
+GATHER_S = 0.001
+"""After a read the next one waits this long: what a busy host says comes in fewer, larger pieces."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; main()"
@@ -173,6 +176,7 @@ class PipeLine:
                 break
             if heard:
                 self._post(Heard(self, heard))
+                time.sleep(GATHER_S)
         self._post(Died(self, self._reaped()))
 
     def _reaped(self) -> int:

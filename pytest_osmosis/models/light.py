@@ -8,11 +8,11 @@ HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). aiohttp's own `trust_env` is off:
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from ssl import SSLContext
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import httpx2
 
 from pytest_osmosis import __version__
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -32,7 +32,7 @@ class LightModel:
         self._url = f"{target.base_url.rstrip('/')}/chat/completions"
         self._proxy = proxy_of(target.base_url)
         self._max_in_flight = max_in_flight
-        self._certificates = httpx2.create_ssl_context()
+        self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True
         self._session: aiohttp.ClientSession | None = None
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}
         if api_key is not None:
@@ -76,6 +76,13 @@ class LightModel:
             connector = aiohttp.TCPConnector(limit=self._max_in_flight, ssl=self._certificates)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
+
+
+def certificates() -> SSLContext:
+    """Whom the openai client trusts. It takes time to load, so it is asked for where TLS may be spoken only."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def proxy_of(url: str) -> str | None:

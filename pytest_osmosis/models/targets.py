@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Client, MaxTokensKey, Service, service_at
+
+if TYPE_CHECKING:
+    from pytest_osmosis.config.tables import ModelTable
 
 DEMO_MODELS = ("arithmetic",)
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")

@@ -7,11 +7,12 @@ brackets does not equal the one it reads back from its cache. An eval's id is wh
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,6 +28,18 @@ class EvalFile(pytest.File):
 
     plans: Sequence[Plan]
     fetch: Fetch
+
+    @functools.cached_property
+    def item_hooks(self) -> Any:
+        """The hooks of its items, made once for all of them.
+
+        Without pytest's capture of output and logs: nothing of a run happens in this process, and capture is a third
+        of what a test costs.
+        """
+        manager, relay = self.config.pluginmanager, self.ihook
+        if relay is not self.config.hook:  # a conftest elsewhere does not apply here, which only pytest can sort out
+            return relay
+        return QuietHooks(manager, [manager.get_plugin(name) for name in ("capturemanager", "logging-plugin")])
 
     def collect(self) -> Iterator[pytest.Item]:
         """A test for every (row, run) of every eval, in file order."""
@@ -48,6 +61,19 @@ class EvalFile(pytest.File):
             fetch=self.fetch,
         )
         return item
+
+
+class QuietHooks:
+    """pytest's hooks without those of some plugins."""
+
+    def __init__(self, manager: pytest.PytestPluginManager, without: Sequence[object]) -> None:
+        self._manager = manager
+        self._without = [plugin for plugin in without if plugin is not None]
+
+    def __getattr__(self, name: str) -> Any:
+        caller = self._manager.subset_hook_caller(name, remove_plugins=self._without)
+        setattr(self, name, caller)
+        return caller
 
 
 def eval_file(parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch) -> EvalFile:

@@ -37,6 +37,11 @@ class RunItem(pytest.Item):
         self._fetch = fetch
         self.add_marker("osmosis")
 
+    @property
+    def ihook(self) -> Any:
+        """Those that its file has for all its items."""
+        return self.parent.item_hooks  # type: ignore[union-attr]
+
     def setup(self) -> None:
         """Wait until the run is done; what kept it from being scored is an error, what took it out a skip."""
         self.stash[ANSWER] = self._fetch(self)
