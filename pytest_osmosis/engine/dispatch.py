@@ -8,7 +8,9 @@ scored when its host died.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from io import BufferedReader
 from typing import Any
 
 from pytest_osmosis.datasets import Row
@@ -377,12 +379,9 @@ class Dispatch:
         begun = sum(flight.begun for flight in rolling)
         room = max(limit, begun) + max(2, limit // 2) - len(rolling)
         requests = []
-        while room > 0 and self.queue:
-            flight = self._flight(self.queue.popleft())
-            if flight is not None:
-                flight.host = host
-                requests.append(self._run_request(flight))
-                room -= 1
+        for flight in self._flights(room):
+            flight.host = host
+            requests.append(self._run_request(flight))
         host.hand(requests)
 
     def _refill_judges(self) -> None:
@@ -426,17 +425,23 @@ class Dispatch:
             requests.append(self._score_request(flight, self._sync_left(flight)))
         host.hand(requests)
 
-    def _flight(self, run: Run) -> Flight | None:
-        """A queued run with its row; None, and the run failed, where the row cannot be read any more."""
-        try:
-            if self._row is None or self._row.row_index != run.row:
-                self._row = self._job.dataset.row(run.row)
-        except DatasetError as error:
-            flight = self.flights[run] = Flight(run, Row(run.row, [], None, {}, 0))
-            self._no_rollout(flight, "host", f"its row cannot be read any more: {error}")
-            return None
-        flight = self.flights[run] = Flight(run, self._row)
-        return flight
+    def _flights(self, room: int) -> Iterator[Flight]:
+        """Up to `room` queued runs with their rows. Those whose row cannot be read any more fail, and are left out."""
+        with ExitStack() as stack:
+            file: BufferedReader | None = None
+            while room > 0 and self.queue:
+                run = self.queue.popleft()
+                try:
+                    if self._row is None or self._row.row_index != run.row:
+                        file = file or stack.enter_context(self._job.dataset.open())
+                        self._row = self._job.dataset.read(file, run.row)
+                except DatasetError as error:
+                    flight = self.flights[run] = Flight(run, Row(run.row, [], None, {}, 0))
+                    self._no_rollout(flight, "host", f"its row cannot be read any more: {error}")
+                    continue
+                room -= 1
+                flight = self.flights[run] = Flight(run, self._row)
+                yield flight
 
     def _run_request(self, flight: Flight) -> dict[str, Any]:
         return {
