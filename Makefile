@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types check matrix clean
+.PHONY: help setup demo test lint types check matrix clean bench
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -38,6 +38,9 @@ PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
 matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests under every pytest minor (an hour)
 	$(BIN)/python -m pip install --quiet --group matrix
 	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
+
+bench: $(STAMP) ## measure the speed claims; nothing else should run meanwhile
+	$(BIN)/python -m benchmarks
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .nox .osmosis .pytest_cache .mypy_cache .ruff_cache dist build

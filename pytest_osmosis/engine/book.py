@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from pytest_osmosis.engine.job import Job, Progress, Transcript
@@ -23,7 +23,7 @@ class Book:
     def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
         self.judging = job.judging
         self.ledger = Ledger()
-        self._counts: dict[str, Any] = {each.name: 0 for each in fields(Progress)}
+        self._counts: dict[str, Any] = asdict(Progress())
         self._describe = job.describe
         self._journal = journal
         self._every = every
