@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types check matrix clean bench
+.PHONY: help setup demo test lint types check docs matrix clean bench
 
 help: ## say what the targets do
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -32,6 +32,11 @@ check: lint types ## lint and types
 
 test: check ## lint, types and all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs dist/docs
 
 # nox takes interpreters from PATH; those of pyenv are found even where none of them is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))

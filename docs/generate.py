@@ -1,101 +1,29 @@
-"""Writes docs/reference/config.md from the field tables: `python docs/generate.py`, after a key has changed.
+"""Writes the generated pages of docs/reference: `python docs/generate.py`, after a key, an option or a format changed.
 
-A test holds the committed page equal to what this makes.
+A test holds the committed pages equal to what this makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Entries, Field, Table
-from pytest_osmosis.config.kinds import toml
+DOCS = Path(__file__).resolve().parent
+if str(DOCS.parent) not in sys.path:  # run as a file
+    sys.path.insert(0, str(DOCS.parent))
 
-PAGE = Path(__file__).parent / "reference" / "config.md"
+from docs.pages import command_line, config_keys, providers, results_keys  # noqa: E402
 
-HEAD = """\
-# Eval config
-
-Every table and key of `configs/eval/*.toml`. `[experiment]`, `[evaluation]`, `[advanced]`, `[env]` and `[secrets]` are
-those of Osmosis; the others are local to pytest-osmosis, and all optional. A key that is not here is refused, with the
-line it stands on.
-
-For an editor that checks TOML as you type (taplo, Even Better TOML), write the schema to a file and name it in the
-first line of a config under `configs/eval/`, as `#:schema ../eval.schema.json`:
-
-```console
-python -m pytest_osmosis schema config > configs/eval.schema.json
-```
-
-This page is made by `docs/generate.py`.
-"""
-
-
-def page() -> str:
-    """The page as Markdown."""
-    parts = [
-        HEAD,
-        *("\n".join(section(table)) for table in EVAL_TABLES.values() if is_there(table)),
-        "\n".join(later()),
-    ]
-    return "\n".join(f"{part.rstrip()}\n" for part in parts)
-
-
-def is_there(table: Table) -> bool:
-    """True for a table in which something can be written."""
-    return table.supported and (table.entries is not None or any(field.supported for field in table.fields))
-
-
-def section(table: Table) -> Iterator[str]:
-    """One table of the config."""
-    required = " Required." if table.required or any(field.required for field in table.fields) else ""
-    yield from (f"## `[{table.name}]`", "", table.help + required, "")
-    if table.entries is not None:
-        yield entries_text(table.entries)
-        return
-    supported = [field for field in table.fields if field.supported]
-    yield from ("| key | | a value is | left out |", "|---|---|---|---|", *map(row, supported))
-    yield from refused(table.fields)
-
-
-def entries_text(entries: Entries) -> str:
-    """What a table without fixed keys may hold."""
-    said = [("Name", entries.key), ("Value", entries.value)]
-    return " ".join([entries.help, *(f"{what}: `{kind.expects}`." for what, kind in said if kind.schema)])
-
-
-def row(field: Field) -> str:
-    """One key of a table."""
-    return f"| `{field.name}` | {cell(field.help)} | {cell(field.kind.expects)} | {left_out(field)} |"
-
-
-def left_out(field: Field) -> str:
-    """What holds where the key is left out."""
-    if field.required:
-        return "an error"
-    return "" if field.default is None else f"`{toml(field.default_written)}`"
-
-
-def cell(text: str) -> str:
-    """Text in a cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("<", "\\<")
-
-
-def refused(fields: Iterable[Field]) -> Iterator[str]:
-    """The keys that are known and refused."""
-    names = [f"`{field.name}`" for field in fields if not field.supported]
-    if names:
-        yield from ("", f"Not supported yet, and refused: {', '.join(names)}.")
-
-
-def later() -> Iterator[str]:
-    """The tables that are known and refused."""
-    names = [f"`[{table.name}]`" for table in EVAL_TABLES.values() if not is_there(table)]
-    if names:
-        yield from ("## Not supported yet", "", f"Refused, never ignored: {', '.join(names)}.")
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/config.md": config_keys.page,
+    "reference/command-line.md": command_line.page,
+    "reference/providers.md": providers.page,
+    "reference/results.md": results_keys.page,
+}
+"""Path under docs/ -> what makes it."""
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make(), encoding="utf-8")

@@ -15,7 +15,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -61,24 +61,28 @@ class Stats:
         }
 
 
-def application(latency_ms: float = 0, api_key: str | None = None) -> web.Application:
-    """The server's application, with counts of its own; every chat request takes at least `latency_ms`."""
+def application(latency_ms: float = 0, api_key: str | None = None, names: Sequence[str] = ()) -> web.Application:
+    """The server's application, with counts of its own; every chat request takes at least `latency_ms`.
+
+    `names` are further names under which the model is served, so that a config of another model can be rehearsed.
+    """
     stats = Stats()
+    served = (*SERVED, *names)
 
     async def chat_completions(request: web.Request) -> web.Response:
         with stats.counted() as number:
             await asyncio.sleep(latency_ms / 1000)
-            reply = reply_to(_chat_request(_body(await request.read())))
+            reply = reply_to(_chat_request(_body(await request.read()), served))
             return web.json_response(_completion(reply, number))
 
     async def messages(request: web.Request) -> web.Response:
         with stats.counted() as number:
             await asyncio.sleep(latency_ms / 1000)
-            reply = reply_to(_messages_request(_body(await request.read())))
+            reply = reply_to(_messages_request(_body(await request.read()), served))
             return web.json_response(demo_messages.answer(reply, number))
 
     async def models(_: web.Request) -> web.Response:
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in SERVED]
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in served]
         return web.json_response({"object": "list", "data": listed})
 
     async def show_stats(_: web.Request) -> web.Response:
@@ -159,9 +163,9 @@ def _body(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _chat_request(body: dict[str, Any]) -> ChatRequest:
+def _chat_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
     """The request in a body: what is not messages, model, tools or seed is sampling, as in `ChatRequest`."""
-    _check_servable(body)
+    _check_servable(body, served)
     messages, tools, seed = body.pop("messages", None), body.pop("tools", None), body.pop("seed", None)
     if not isinstance(messages, list):
         raise _ApiError(400, "messages must be a list of at least one object, each with a role")
@@ -172,20 +176,20 @@ def _chat_request(body: dict[str, Any]) -> ChatRequest:
     return ChatRequest(messages, tools or (), body, seed)
 
 
-def _messages_request(body: dict[str, Any]) -> ChatRequest:
+def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
     """The request in a body of the Messages API."""
-    _check_servable(body)
+    _check_servable(body, served)
     try:
         return demo_messages.chat_request(body)
     except ValueError as error:
         raise _ApiError(400, str(error)) from None
 
 
-def _check_servable(body: dict[str, Any]) -> None:
+def _check_servable(body: dict[str, Any], served: Sequence[str]) -> None:
     """Take model and stream out of a body. Raises `_ApiError` for a model or a way that is not served."""
     model = body.pop("model", None)
-    if model not in SERVED:
-        raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(SERVED)}", "model_not_found")
+    if model not in served:
+        raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(served)}", "model_not_found")
     if body.pop("stream", None):
         raise _ApiError(400, "streaming is not supported yet")
 
@@ -211,9 +215,9 @@ def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until Ctrl-C or SIGTERM, then 0; 1 where the address cannot be listened on."""
-    options = _parser().parse_args(arguments)
+    options = argument_parser().parse_args(arguments)
     try:
-        asyncio.run(_serve(options.host, options.port, application(options.latency_ms, options.api_key)))
+        asyncio.run(_serve(options.host, options.port, application(options.latency_ms, options.api_key, options.model)))
     except OSError as error:
         print(f"cannot listen on {options.host} port {options.port}: {error.strerror or error}", file=sys.stderr)
         print("--port=0 picks a port that is free", file=sys.stderr)
@@ -223,7 +227,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """What the command line may hold."""
     parser = argparse.ArgumentParser(
         prog="python -m pytest_osmosis.demo",
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
@@ -232,6 +237,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--latency-ms", type=_latency, default=0.0, help="wait so long before each answer")
     parser.add_argument("--api-key", help="refuse requests that do not send this key")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="serve it under this name too, to rehearse a config of another model; repeatable",
+    )
     return parser
 
 

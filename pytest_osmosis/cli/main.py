@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["demo"]:
         return _demo(list(arguments[1:]))
-    options = _parser().parse_args(arguments)
+    options = argument_parser().parse_args(arguments)
     try:
         for line in _lines(options, Path.cwd()):
             print(line)
@@ -53,7 +53,8 @@ def _demo(arguments: list[str]) -> int:
     return serve(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """What the command line may hold."""
     parser = argparse.ArgumentParser(prog="python -m pytest_osmosis", description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

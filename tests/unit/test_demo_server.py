@@ -44,6 +44,16 @@ async def served(latency_ms: float = 0, api_key: str | None = None) -> AsyncIter
         yield client
 
 
+async def test_it_is_served_under_further_names_in_both_shapes() -> None:
+    asked = {"model": "gpt-5-mini", "messages": QUESTION, "max_tokens": 99}
+    async with TestClient(TestServer(application(names=["gpt-5-mini"]))) as client:
+        completion = await client.post(CHAT, json=asked)
+        message = await client.post("/v1/messages", json=asked)
+        listed = await (await client.get("/v1/models")).json()
+    assert (completion.status, message.status) == (200, 200)
+    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic", "gpt-5-mini"]
+
+
 async def stats(client: TestClient[Any, Any] | ClientSession) -> dict[str, int]:
     response = await client.get("/stats")
     counts: dict[str, int] = await response.json()

@@ -1,0 +1,37 @@
+"""What the generated pages share: how text stands in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+def cell(text: str) -> str:
+    """Text in a cell of a table.
+
+    >>> print(cell("PATH|- is <stdin>"))
+    PATH\\|- is \\<stdin>
+    """
+    return text.replace("|", "\\|").replace("<", "\\<")
+
+
+def code(text: str) -> str:
+    """Text as code in a cell of a table."""
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A table, line by line."""
+    names = list(head)
+    yield _line(names).replace("|  |", "| |")
+    yield "|" + "---|" * len(names)
+    yield from map(_line, rows)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(parts: Iterable[Iterable[str] | str]) -> str:
+    """Parts, each text or lines, with an empty line between them."""
+    texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
+    return "\n".join(f"{text.strip(chr(10))}\n" for text in texts)

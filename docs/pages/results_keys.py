@@ -1,0 +1,92 @@
+"""docs/reference/results.md, from the JSON Schema of results.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+from docs.pages import markdown
+from docs.pages.markdown import cell
+
+Schema = dict[str, Any]
+
+HEAD = """\
+# results.json
+
+Every eval run writes one into its folder under `.osmosis/runs/`, and `--osmosis-output=results.json` another where you
+say. It is strict JSON (no NaN), written atomically, and valid against the JSON Schema that the package ships:
+
+```console check
+python -m pytest_osmosis schema results
+```
+
+`config`, `summary` and `rows` hold the keys of Osmosis' eval mode with their meaning there; the others are added.
+Ratios lie between 0 and 1, indices start at 0, times are in milliseconds where the name ends in `_ms`, otherwise UTC.
+
+This page is made by `docs/generate.py`.
+"""
+
+OBJECTS = ("config", "summary", "statistics", "row", "run", "pending", "gate", "provenance")
+"""The objects that get a section first, in this order; the schema's others follow."""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    schema: Schema = json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8"))
+    definitions: dict[str, Schema] = schema["$defs"]
+    objects = {name: each for name, each in definitions.items() if each.get("type") == "object"}
+    order = [name for name in OBJECTS if name in objects] + [name for name in objects if name not in OBJECTS]
+    parts = [HEAD, section("The file", schema, definitions)]
+    parts += [section(f"`{name}`", objects[name], definitions) for name in order]
+    return markdown.page(parts)
+
+
+def section(title: str, found: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
+    """One object with its keys."""
+    yield from (f"## {title}", "")
+    if title.startswith("`"):
+        yield from (found.get("description", ""), "")
+    required = found.get("required", [])
+    keys = [(f"`{key}`", key in required, value) for key, value in found.get("properties", {}).items()]
+    keys += [(f"`{_named(pattern)}`", False, value) for pattern, value in found.get("patternProperties", {}).items()]
+    rows = (
+        (name, kind(value, definitions), cell(said(value, definitions)) + ("" if always else " *Not always there.*"))
+        for name, always, value in keys
+    )
+    yield from markdown.table(("key", "holds", ""), rows)
+
+
+def said(schema: Schema, definitions: dict[str, Schema]) -> str:
+    """What a value means."""
+    return str(schema.get("description") or definitions.get(_reference(schema), {}).get("description", ""))
+
+
+def kind(schema: Schema, definitions: dict[str, Schema]) -> str:
+    """What a value is, in words."""
+    if reference := _reference(schema):
+        target = definitions[reference]
+        return f"[`{reference}`](#{reference})" if target.get("type") == "object" else kind(target, definitions)
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"array of {kind(schema.get('items', {}), definitions)}"
+    if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
+        return f"object of {kind(schema['additionalProperties'], definitions)}"
+    if alternatives := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(kind(each, definitions) for each in alternatives)
+    types = schema.get("type", "anything")
+    return " or ".join(types) if isinstance(types, list) else str(types)
+
+
+def _reference(schema: Schema) -> str:
+    return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+def _named(pattern: str) -> str:
+    """A pattern of keys as a reader writes it."""
+    prefix = pattern.removeprefix("^")
+    return next((f"{name}_K" for name in ("pass_at", "pass_hat") if prefix.startswith(name)), prefix.rstrip("$"))

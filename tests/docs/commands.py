@@ -1,0 +1,72 @@
+"""Commands that pages show and tests do not run: whether they could be typed."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+
+from tests.docs.blocks import REPOSITORY
+
+OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
+OURS = re.compile(r"\b(pytest|pytest_osmosis)\b")
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands of a block as words, continued lines joined, comments left out."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def without_environment(words: list[str]) -> list[str]:
+    """A command without the variables that are set in front of it."""
+    while words and re.match(r"[A-Z_][A-Z0-9_]*=", words[0]):
+        words = words[1:]
+    return words
+
+
+def problem(words: list[str]) -> str | None:
+    """What is wrong with a command, None where it could be typed."""
+    match without_environment(words):
+        case ["pytest", *rest]:
+            unknown = unknown_options("pytest", rest)
+            return f"pytest has no {', '.join(unknown)}" if unknown else None
+        case ["python", "-m", module, *rest]:
+            unknown = unknown_options(module, rest)
+            return f"{module} has no {', '.join(unknown)}" if unknown else None
+        case ["make", target]:
+            makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+            return None if re.search(rf"^{target}:", makefile, re.MULTILINE) else f"no target {target}"
+        case ["pip", "install", *packages]:
+            unknown = [package for package in packages if package.startswith("pytest-osmosis") and not known(package)]
+            return f"no such package: {', '.join(unknown)}" if unknown else None
+        case ["cd", _] | ["export", _] | ["git", "clone", _]:
+            return None
+        case _:
+            return "a kind of command that is not checked here"
+
+
+def known(package: str) -> bool:
+    """True for this package with extras that it has."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    name, _, asked = package.partition("[")
+    return name == "pytest-osmosis" and all(extra in extras for extra in filter(None, asked.rstrip("]").split(",")))
+
+
+@functools.cache
+def options_of(module: str) -> frozenset[str]:
+    """The options that `python -m module --help` lists."""
+    words = [sys.executable, "-m", module, "--help"]
+    shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY).stdout
+    listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
+    return frozenset(option for names in listed for option in OPTION.findall(names))
+
+
+def unknown_options(module: str, words: list[str]) -> list[str]:
+    """Those of a command's options that its program does not have."""
+    given = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    return [option for option in given if option not in options_of(module)]

@@ -1,0 +1,36 @@
+"""What README and docs show is so: configs load, code runs, commands print what the pages say they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import PAGES, REPOSITORY, blocks_of
+from tests.docs.walk import Page
+
+WITH_BLOCKS = [page for page in PAGES if blocks_of(page)]
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+@pytest.mark.parametrize("path", WITH_BLOCKS, ids=_name)
+def test_what_a_page_shows_is_so(path: Path, tmp_path: Path) -> None:
+    page = Page(path, tmp_path)
+    page.walk()
+
+    assert not page.problems, "\n\n".join(page.problems)
+
+
+def test_every_block_says_how_it_is_tested() -> None:
+    silent = [f"{block.where}: {block.problem}" for page in PAGES for block in blocks_of(page) if block.problem]
+
+    assert silent == []
+
+
+def test_every_page_of_the_house_is_walked() -> None:
+    walked = {_name(page) for page in WITH_BLOCKS}
+
+    assert {"README.md", "docs/tutorial/first-eval.md", "docs/zh/README.md"} <= walked

@@ -1,0 +1,139 @@
+"""A page that shows what is not so is found: each way of testing a block can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs import blocks
+from tests.docs.printed import brought_up_to_date, difference
+from tests.docs.walk import Page, with_tables
+
+
+@pytest.fixture
+def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+    """A page in a repository of its own, not yet written."""
+    monkeypatch.setattr(blocks, "REPOSITORY", tmp_path)
+    (tmp_path / "page.md").touch()
+    (tmp_path / "space").mkdir()
+    return Page(tmp_path / "page.md", tmp_path / "space")
+
+
+def problems(page: Page, *lines: str) -> list[str]:
+    """What is found in a page of these lines."""
+    page.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    page.walk()
+    return page.problems
+
+
+@pytest.mark.parametrize(
+    ("info", "line", "said"),
+    [
+        ("console", "ls", "say how it is tested"),
+        ("", "ls", 'no way of testing ""'),
+        ("sh run", "ls", 'no way of testing "sh"'),
+        ("console run quiet=1", "ls", "unknown: quiet"),
+        ("toml fragment", "[evaluation]\nm = 1", "unknown key"),
+        ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
+        ("toml pyproject", "[[", "Invalid initial character"),
+        ("python run", "1 / 0", "ZeroDivisionError"),
+        ("python file=x.py", "import nothing_like_it", "ModuleNotFoundError"),
+        ("json parsed", '{"a": 1}\n{"a": }', "Expecting value"),
+        ("yaml file=x.yml", "script: [pytest --osmosis-confg=x]", "pytest has no --osmosis-confg"),
+        ("yaml file=x.yml", "script: [ls]", "no command runs pytest"),
+        ("console run", "exit 3", "exit 3 and not 0"),
+        ("console run exit=1", "true", "exit 0 and not 1"),
+        ("console list", "pytest nowhere.py", "exit 4"),
+        ("console list", "ls", "only pytest lists tests"),
+        ("console foreign", "pip install vllm && pytest", "a command of ours"),
+        ("console check", "pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
+        ("console check", "A=1 pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
+        ("console check", "python -m pytest_osmosis.demo --prot 0", "pytest_osmosis.demo has no --prot"),
+        ("console check", "make dmeo", "no target dmeo"),
+        ("console check", "pip install pytest-osmosis[al]", "no such package"),
+        ("console check", "rm -rf x", "a kind of command that is not checked here"),
+        ("text output", "x", "no `console run` before it"),
+    ],
+)
+def test_a_block_that_is_not_so_is_found(walked: Page, info: str, line: str, said: str) -> None:
+    found = problems(walked, f"```{info}", line, "```")
+
+    assert len(found) == 1
+    assert found[0].startswith("page.md:2: ")
+    assert said in found[0]
+
+
+def test_a_page_is_one_workspace_from_its_first_block_to_its_last(walked: Page) -> None:
+    assert not problems(
+        walked,
+        *("```json file=data/x.json", "[1]", "```"),
+        *("```console run", "export WHO=me", "```"),
+        *("  ```console run", '  echo "$WHO" $(cat data/x.json)', "  ```"),
+        *("```text output", "me [1]", "```"),
+    )
+
+
+def test_a_printed_line_that_is_not_so_is_found(walked: Page) -> None:
+    found = problems(walked, "```console run", "echo 3 rows in 1.2 s", "```", "```text output", "4 rows in 9 s", "```")
+
+    assert ["-4 rows in <duration>" in each and "+3 rows in <duration>" in each for each in found] == [True]
+
+
+def test_an_address_and_a_key_of_a_page_are_served(walked: Page) -> None:
+    ask = "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'X-Api-Key': sys.argv[2]}); "
+    assert not problems(
+        walked,
+        "<!-- test: server=http://here:8000/v1 models=tiny key=a-key-of-mine -->",
+        "<!-- test: env KEY=a-key-of-mine -->",
+        *(
+            "```console run",
+            f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"',
+        ),
+        *(
+            "```",
+            "```text output",
+            '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}',
+            "```",
+        ),
+    )
+
+
+def test_an_unknown_need_is_refused(walked: Page) -> None:
+    walked.path.write_text("<!-- test: sever=http://here -->\n", encoding="utf-8")
+
+    with pytest.raises(ValueError, match="unknown"):
+        blocks.needs_of(walked.path)
+
+
+@pytest.mark.parametrize(
+    ("shown", "same"),
+    [
+        ("a\nb\nc", True),
+        ("a\n...\nc", True),
+        ("...\nb\n...", True),
+        ("...\nc", True),
+        ("a\n...", True),
+        ("a\nb", False),
+        ("b\n...", False),
+        ("...\nb", False),
+        ("...\nc\n...\nb\n...", False),
+        ("a\nb\n...\nb\nc", False),
+    ],
+)
+def test_an_elision_stands_for_any_lines_and_nothing_else(shown: str, same: bool) -> None:
+    assert (difference(shown, "a\nb\nc\n") == "") is same
+
+
+def test_outputs_are_brought_up_to_date_between_their_elisions() -> None:
+    printed = "head\nosmosis: sums\n  rows: 3\n  gate: none\nrootdir\n2 passed in 3 s\n"
+
+    assert brought_up_to_date("...\nosmosis: sums\n  gate: some\n...\n1 passed in 1 s\n", printed) == (
+        "...\nosmosis: sums\n  rows: 3\n  gate: none\n...\n2 passed in 3 s\n"
+    )
+
+
+def test_tables_take_the_place_of_those_that_stand_there() -> None:
+    text = "a = 1\n[one]\nx = 1\n\n[two]\ny = 2\n"
+
+    assert with_tables(text, "[one]\nz = 3\n") == "a = 1\n[two]\ny = 2\n\n[one]\nz = 3\n"

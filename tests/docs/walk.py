@@ -1,0 +1,337 @@
+"""A page walked through as a reader would: its files written, its commands typed, in one workspace, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from pytest_osmosis.config import load_eval_config
+from pytest_osmosis.demo import application
+from pytest_osmosis.models.providers import SERVICES
+from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
+from tests.docs.commands import OURS, commands, problem, without_environment
+from tests.docs.printed import difference
+
+DEADLINE_S = 120
+ONLY_OURS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_osmosis.plugin,xdist.plugin"}
+"""Starting the other plugins of this environment takes a second a command."""
+INHERITED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
+
+OFFICIAL = {service.url_env: service.base_url for service in SERVICES.values() if service.url_env is not None}
+"""Variable that moves a provider -> where the provider is; pages show the latter."""
+
+LEAST = {
+    "experiment": 'model_path = "demo/arithmetic"\ndataset = "rows"',
+    "scoring": 'eval_fns = ["rewards:score"]',
+    "secrets": "required = []",
+}
+"""What a fragment must say to be a whole config; it gets from here the tables that it leaves out."""
+
+TESTPATHS = ("tests", "pytest_osmosis")
+"""Folders that pyproject.toml sends pytest to; they are empty in a copy of the repository."""
+
+LEFT_BEHIND = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
+
+LISTING = """
+import json, sys, pytest
+for words in json.loads(sys.argv[1]):
+    status = pytest.main([*words, "--co", "-qq", "-p", "no:cacheprovider"])
+    if status:
+        sys.exit(f"exit {int(status)}: {words}")
+"""
+
+
+class Page:
+    """One page on its way; `problems` says what is not so. `printed` is what the last `console run` printed."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path = path
+        self.folder = folder
+        self.needs = Needs()
+        self.problems: list[str] = []
+        self.outputs: list[tuple[Block, str]] = []
+        self._printed: str | None = None
+        self._env = environment()
+        self._addresses: dict[str, str] = {}
+        """Address on the page -> address of the demo server that stands for it."""
+
+    def walk(self) -> None:
+        """Do what the page says, block by block."""
+        self.needs = needs_of(self.path)
+        self._env |= self.needs.env
+        with ExitStack() as stack:
+            for server in self.needs.servers:
+                address = stack.enter_context(demo_server(server))
+                if server["server"].startswith("http"):
+                    self._addresses[server["server"]] = address
+                else:
+                    provider = OFFICIAL[server["server"]]
+                    self._env[server["server"]] = address[: None if provider.endswith("/v1") else -len("/v1")]
+                    self._addresses[provider] = self._env[server["server"]]
+            self._begin()
+            for block in blocks_of(self.path):
+                found = block.problem or self._checked(block)
+                if found:
+                    self.problems.append(f"{block.where}: {found}")
+
+    def _begin(self) -> None:
+        match self.needs.workspace:
+            case None:
+                return
+            case "repository":
+                _copy_repository(self.folder)
+                for name in ONLY_OURS:  # its pyproject.toml has keys of the other plugins
+                    del self._env[name]
+            case name if name.startswith("examples/"):
+                shutil.copytree(REPOSITORY / name, self.folder, ignore=LEFT_BEHIND, dirs_exist_ok=True)
+            case name:
+                self._typed(f"python -m pytest_osmosis init {name}")
+
+    def _checked(self, block: Block) -> str | None:
+        """What is wrong with a block, None where nothing is."""
+        match (block.language, block.way):
+            case (_, "file"):
+                return self._file(block)
+            case ("toml", "into"):
+                return self._into(block)
+            case ("toml", "fragment"):
+                return loading_problem(whole_config(block.text), self.folder / "fragment")
+            case ("toml", "pyproject"):
+                return _parsing_problem(tomllib.loads, block.text)
+            case ("python", _):
+                return _python_problem(block)
+            case ("json", _):
+                return _json_problem(block.text)
+            case ("console", "run"):
+                return self._run(block)
+            case ("console", "list"):
+                return self._list(block)
+            case ("console", "check"):
+                said = [f"{shlex.join(words)}: {found}" for words in commands(block.text) if (found := problem(words))]
+                return "; ".join(said) or None
+            case ("console", "foreign"):
+                return "it has a command of ours: run, list or check it" if OURS.search(block.text) else None
+            case ("text", "output"):
+                return self._output(block)
+        raise AssertionError(block)
+
+    # -- files -------------------------------------------------------------------------------------------
+
+    def _file(self, block: Block) -> str | None:
+        name = block.options["file"]
+        self._write(name, block.text)
+        match block.language:
+            case "toml":
+                return self._loading_problem(name)
+            case "python":
+                return _python_problem(block)
+            case "yaml":
+                return _ci_problem(block.text)
+            case _:
+                return _json_problem(block.text)
+
+    def _into(self, block: Block) -> str | None:
+        name = block.options["into"]
+        text = (self.folder / name).read_text(encoding="utf-8")
+        self._write(name, with_tables(text, block.text))
+        return self._loading_problem(name)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._as_served(text), encoding="utf-8")
+
+    def _loading_problem(self, name: str) -> str | None:
+        path = self.folder / name
+        if path.parent.name != "eval" or path.name == "endpoints.toml":
+            return _parsing_problem(tomllib.loads, path.read_text(encoding="utf-8"))
+        try:
+            load_eval_config(path, ())
+        except Exception as error:
+            return f"it does not load: {error}"
+        return None
+
+    # -- commands ----------------------------------------------------------------------------------------
+
+    def _run(self, block: Block) -> str | None:
+        wanted = int(block.options.get("exit", "0"))
+        for name, value in re.findall(r"^export (\w+)=(\S+)$", block.text, re.MULTILINE):
+            self._env[name] = shlex.split(value)[0]
+        status, printed = self._typed(block.text)
+        self._printed = printed if status == wanted else None
+        return None if status == wanted else f"exit {status} and not {wanted}:\n{printed}"
+
+    def _list(self, block: Block) -> str | None:
+        typed = [without_environment(words) for words in commands(self._as_served(block.text))]
+        if others := [words for words in typed if words[0] != "pytest"]:
+            return f"only pytest lists tests: {others}"
+        script = [sys.executable, "-c", LISTING, json.dumps([words[1:] for words in typed])]
+        status, printed = self._subprocess(script)
+        return None if status == 0 else printed
+
+    def _output(self, block: Block) -> str | None:
+        if self._printed is None:
+            return "no `console run` before it, or a failed one"
+        self.outputs.append((block, self._printed))
+        return difference(block.text, self._printed) or None
+
+    def _typed(self, text: str) -> tuple[int, str]:
+        return self._subprocess(["bash", "-euc", self._as_served(text)])
+
+    def _subprocess(self, words: Sequence[str]) -> tuple[int, str]:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        return done.returncode, self._as_on_the_page(done.stdout)
+
+    def _as_served(self, text: str) -> str:
+        for shown, served in self._addresses.items():
+            text = text.replace(shown, served)
+        return text
+
+    def _as_on_the_page(self, text: str) -> str:
+        for shown, served in self._addresses.items():
+            text = text.replace(served, shown).replace(served.removesuffix("/v1"), shown.removesuffix("/v1"))
+        text = re.sub(rf" at \S+ \(({'|'.join(OFFICIAL)})\)", "", text)
+        return text.replace(str(self.folder), "/work/space")
+
+
+def environment() -> dict[str, str]:
+    """What commands see: the tools of this interpreter, and no key, option or plugin from outside."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
+    return kept | {
+        "COLUMNS": "100",
+        **ONLY_OURS,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def with_tables(text: str, fragment: str) -> str:
+    """A TOML with the tables of `fragment` in place of its own of those names."""
+    replaced = set(re.findall(r"^\[+[^\]\n]+\]+", fragment, re.MULTILINE))
+    parts = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+    kept = [part for part in parts if part.partition("]")[0] + "]" not in replaced]
+    return "".join(kept).rstrip() + "\n\n" + fragment
+
+
+def whole_config(text: str) -> str:
+    """A fragment, with the tables that every config needs where it leaves them out."""
+    given = tomllib.loads(text)
+    missing = [f"[{table}]\n{keys}" for table, keys in LEAST.items() if table not in given]
+    return "\n".join([text, *([] if "experiment" in given and "secrets" in given else missing)])
+
+
+def loading_problem(text: str, workspace: Path) -> str | None:
+    """Why a config does not load, None where it does."""
+    path = workspace / "configs/eval/shown.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    for rollout in re.findall(r'^rollout = "([^"]+)"', text, re.MULTILINE):
+        (workspace / "rollouts" / rollout).mkdir(parents=True, exist_ok=True)
+        (workspace / "rollouts" / rollout / "main.py").touch()
+    try:
+        load_eval_config(path, ())
+    except Exception as error:
+        return f"it does not load: {error}"
+    return None
+
+
+def _python_problem(block: Block) -> str | None:
+    try:
+        exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _json_problem(text: str) -> str | None:
+    if _parsing_problem(json.loads, text) is None:
+        return None
+    said = [_parsing_problem(json.loads, line) for line in text.splitlines()]
+    return next(filter(None, said), None)
+
+
+def _parsing_problem(parse: Any, text: str) -> str | None:
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _ci_problem(text: str) -> str | None:
+    """What is wrong with the commands of a CI file: those of GitHub's `run` and of GitLab's `script`."""
+    typed = [line for script in _scripts(yaml.safe_load(text)) for line in commands(script)]
+    said = [
+        f"{shlex.join(words)}: {found}" for words in typed if OURS.search(" ".join(words)) if (found := problem(words))
+    ]
+    if not any("pytest" in words for words in typed):
+        said.append("no command runs pytest")
+    return "; ".join(said) or None
+
+
+def _scripts(node: object) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in ("run", "script"):
+                yield from [value] if isinstance(value, str) else value
+            else:
+                yield from _scripts(value)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _scripts(each)
+
+
+def _copy_repository(folder: Path) -> None:
+    """What `make` needs of the repository, its virtual environment made of this one."""
+    for name in ("configs", "examples"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=LEFT_BEHIND)
+    for name in ("Makefile", "pyproject.toml", "README.md"):
+        shutil.copy(REPOSITORY / name, folder / name)
+    for name in (".venv", *TESTPATHS):
+        (folder / name).mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        (folder / ".venv" / entry.name).symlink_to(entry)
+    (folder / ".venv" / ".installed").touch()
+
+
+@contextmanager
+def demo_server(asked: Mapping[str, str]) -> Iterator[str]:
+    """The demo server in a thread, under the names and with the key that a page asks for; gives its address."""
+    names = [name for name in asked.get("models", "").split(",") if name]
+    loop = asyncio.new_event_loop()
+    runner = web.AppRunner(application(0, asked.get("key"), names), access_log=None)
+    loop.run_until_complete(runner.setup())
+    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(DEADLINE_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
