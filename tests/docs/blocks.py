@@ -111,7 +111,8 @@ def _blocks(text: str, page: str) -> Iterator[Block]:
 
 def needs_of(page: Path) -> Needs:
     """What the comments of a page ask for. ValueError for one that asks for nothing known."""
-    workspace, servers, env = None, [], {}
+    workspace, servers = None, []
+    env: dict[str, str] = {}
     for found in NEED.finditer(page.read_text(encoding="utf-8")):
         words = shlex.split(found["said"])
         if words[0].startswith("workspace="):
