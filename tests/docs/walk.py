@@ -215,7 +215,7 @@ class Page:
         for shown, served in self._addresses.items():
             text = text.replace(served, shown).replace(served.removesuffix("/v1"), shown.removesuffix("/v1"))
         text = re.sub(rf" at \S+ \(({'|'.join(OFFICIAL)})\)", "", text)
-        return text.replace(str(self.folder), "/home/me/evals")
+        return text.replace(str(self.folder), "~/evals")
 
 
 def environment() -> dict[str, str]:
