@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest_osmosis
 from pytest_osmosis import gates, results
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.tables import Limits
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
@@ -73,23 +73,25 @@ def _stdin() -> str:
 
 
 def prepare(
-    path: Path,
+    path: Path | None,
     overrides: Sequence[Override],
     *,
+    folder: Path = Path(),
     environ: Mapping[str, str],
     secrets_file: SecretsFile = None,
     read_stdin: Callable[[], str] = _stdin,
     listing: bool = False,
     named_rows: Sequence[int] = (),
 ) -> Prepared:
-    """Check and plan the eval in `path`. `listing` leaves secrets and keys alone, as nothing will run.
+    """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
+    `listing` leaves secrets and keys alone, as nothing will run.
     `read_stdin` gives what the secrets file "-" holds; `named_rows` are rows that a node id asks for. Raises
     `ProblemsError` with every problem.
     """
-    config = load_eval_config(path, overrides)
+    config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     problems: list[Problem] = []
-    where = shown(config.path)
+    where = shown(config.path) if path else "--osmosis-model"
 
     def checked(step: Callable[[], Any]) -> Any:
         try:
@@ -372,7 +374,7 @@ def _subject(prepared: Prepared) -> Subject:
             "selection": prepared.plan.selection,
             "batch_size": config.evaluation.batch_size,
             "sampling": {**_request_sampling(config), "seed": config.sampling.seed},
-            "overridden": list(config.overridden),
+            "overridden": [*config.overridden, *config.preset],
         },
     )
 
@@ -413,8 +415,9 @@ def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
         "schema_version": results.SCHEMA_VERSION,
         "eval": config.name,
         "config": shown(config.path),
-        "config_text": _redaction(prepared).text(config.path.read_text(encoding="utf-8")),
+        "config_text": None if config.text is None else _redaction(prepared).text(config.text),
         "overridden": list(config.overridden),
+        "preset": list(config.preset),
         "plan": prepared.plan.to_json(),
         "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
         "secrets": list(config.secrets),

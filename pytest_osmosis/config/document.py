@@ -14,23 +14,29 @@ from pytest_osmosis.errors import ConfigError, Problem
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one TOML file; `label` is its path as written in messages."""
+    """The content of one TOML file, or of its table `prefix`; `label` is its path as written in messages."""
 
     path: Path
     label: str
+    text: str
     content: dict[str, Any]
     lines: Lines
+    prefix: tuple[str, ...] = ()
+
+    def line(self, *keys: str) -> int:
+        """The line of a key."""
+        return self.lines.of(*self.prefix, *keys)
 
     def where(self, *keys: str) -> str:
         """The place of a key: "configs/eval/x.toml:9"."""
-        return f"{self.label}:{self.lines.of(*keys)}"
+        return f"{self.label}:{self.line(*keys)}"
 
 
 def read_document(path: Path) -> Document:
     """The document at `path`. Raises ConfigError with one problem where it cannot be read or is not TOML."""
     path = absolute(path)
     text = _text(path)
-    return Document(path, shown(path), _parse(path, text), Lines(text))
+    return Document(path, shown(path), text, _parse(path, text), Lines(text))
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The eval dialect: a TOML and overrides become a frozen `EvalConfig`, or one `ConfigError`."""
+"""The eval dialect: a TOML and what is given outside of it, or that alone, become a frozen `EvalConfig`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.draft import Draft, Override
+from pytest_osmosis.config.draft import Draft, Level, Override
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.options import OPTIONS
+from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check, has_entrypoint
-from pytest_osmosis.config.selection import SELECTING, effective, selection
+from pytest_osmosis.config.selection import SELECTING, effective_places, selection
 from pytest_osmosis.config.tables import (
     Agent,
     Data,
@@ -23,6 +25,7 @@ from pytest_osmosis.config.tables import (
     Output,
     Sampling,
     Scoring,
+    Selection,
 )
 from pytest_osmosis.config.workspace import absolute, in_training, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
@@ -31,18 +34,40 @@ ADVANCED_NOTE = "[advanced] is kept for the platform and unused here"
 
 
 def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
-    """The eval config at `path`, with `overrides` in place of what the file says.
+    """The eval config at `path`: of each key what the highest level gives (`draft.LEVELS`), the TOML being one of them.
 
-    Raises ConfigError with every problem: the file's in the order of its lines, then the overrides'. A file
-    that cannot be read, is not TOML, or is of another dialect is one problem.
+    Raises ConfigError with every problem: the file's in the order of its lines, then pyproject.toml's, then the
+    overrides'. A file that cannot be read, is not TOML, or is of another dialect is one problem.
     """
     document = read_document(path)
     _refuse_other_dialects(document)
     workspace = workspace_of(document.path)
-    draft = Draft(document, overrides, EVAL_TABLES)
+    draft = Draft({"file": document, **_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
     check(draft, workspace)
     draft.raise_problems()
-    return _build(draft, workspace)
+    return _build(draft, document.path, workspace)
+
+
+def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
+    """The eval that is described without a TOML, named after its dataset; it takes all rows unless told otherwise.
+
+    Raises ConfigError with every problem.
+    """
+    given = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
+    name = Path(str(given[-1])).stem if given else ""
+    draft = Draft(_project(workspace, name), overrides, EVAL_TABLES)
+    if not draft.given("data", "path") and draft.given("experiment", "dataset"):
+        draft.fail("experiment", "dataset", "missing")
+    check(draft, workspace)
+    draft.raise_problems()
+    return _build(draft, absolute(workspace / draft.get("data", "path")), workspace)
+
+
+def _project(workspace: Path, name: str) -> dict[Level, Document]:
+    """The documents of pyproject.toml, by their level."""
+    project = read_project(workspace, name)
+    found: dict[Level, Document | None] = {"project": project.shared, "own": project.own}
+    return {level: document for level, document in found.items() if document is not None}
 
 
 def _refuse_other_dialects(document: Document) -> None:
@@ -59,17 +84,18 @@ def _refuse_other_dialects(document: Document) -> None:
         raise ConfigError([Problem(document.where(), text)])
 
 
-def _build(draft: Draft, workspace: Path) -> EvalConfig:
-    path = draft.document.path
+def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
+    without = Selection(rows="all") if draft.document is None else Selection()
+    overridden, preset = draft.said(aside=frozenset(SELECTING.values()) - effective_places(draft.levels))
     return EvalConfig(
         path=path,
         name=path.stem,
         workspace=workspace,
         experiment=Experiment(**draft.table("experiment")),
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
-        selection=selection((draft.from_overrides, draft.from_file)),
+        selection=selection(draft.levels, without),
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required"),
+        secrets=draft.get("secrets", "required") or (),
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
@@ -79,8 +105,10 @@ def _build(draft: Draft, workspace: Path) -> EvalConfig:
         limits=Limits(**draft.table("limits")),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
-        overridden=_overridden(draft),
-        notes=(ADVANCED_NOTE,) if "advanced" in draft.document.content else (),
+        overridden=overridden,
+        preset=preset,
+        notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
+        text=draft.document.text if draft.document is not None else None,
     )
 
 
@@ -94,12 +122,6 @@ def _agent(draft: Draft) -> dict[str, Any]:
 
 
 def _from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
-    """The values with the overrides among `paths` made absolute: they were typed in the current folder."""
-    typed = [key for key in paths if (table, key) in draft.from_overrides]
+    """The values with those among `paths` made absolute that were typed in the current folder."""
+    typed = [key for key in paths if key in values and draft.typed(table, key)]
     return {**values, **{key: str(absolute(Path(values[key]))) for key in typed}}
-
-
-def _overridden(draft: Draft) -> tuple[str, ...]:
-    in_effect = {SELECTING[name] for name in effective(draft.from_overrides)}
-    aside = set(SELECTING.values()) - in_effect
-    return tuple(draft.override_text(place) for place in draft.from_overrides if place not in aside)

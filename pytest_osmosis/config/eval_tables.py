@@ -50,26 +50,24 @@ def _folder_name() -> Kind:
     )
 
 
-def _reference(what: str) -> Kind:
-    def fits(value: str) -> bool:
-        module, colon, attribute = value.partition(":")
-        return bool(colon) and all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
-
-    name = r"[^\W\d]\w*"
-    return string(f'"module:{what}"', fits, rf"^{name}(\.{name})*:{name}(\.{name})*$")
-
-
-def _agent() -> Kind:
-    reference = _reference("attr")
-    expects = f'"chat" or {reference.expects}'
+def _reference(what: str, *others: str) -> Kind:
+    expects = " or ".join([*map(toml, others), f'"module:{what}"'])
 
     def read(value: Any) -> str:
-        try:
-            return value if value == "chat" else str(reference.read(value))
-        except Unfit:
-            raise refuse(f"must be {expects}") from None
+        if not isinstance(value, str):
+            raise refuse(f"must be {expects}")
+        module, colon, attribute = value.rpartition(":" if ":" in value else ".")
+        dotted = all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
+        if value in others or (colon == ":" and dotted):
+            return value
+        meant = f"; did you mean {toml(f'{module}:{attribute}')}?" if colon and dotted else ""
+        raise refuse(f"must be {expects}, got {toml(value)}{meant}", got="")
 
-    return Kind(expects, read, schema={"anyOf": [{"const": "chat"}, reference.schema]})
+    name = r"[^\W\d]\w*"
+    schema = {"type": "string", "pattern": rf"^{name}(\.{name})*:{name}(\.{name})*$"}
+    return Kind(
+        expects, read, schema={"anyOf": [*({"const": other} for other in others), schema]} if others else schema
+    )
 
 
 def _url() -> Kind:
@@ -348,7 +346,7 @@ AGENT = Table(
     (
         Field(
             "agent",
-            _agent(),
+            _reference("attr", "chat"),
             'The built-in "chat" or a "module:attr"; in place of the entrypoint\'s workflow.',
         ),
         Field("max_turns", integer(1), "Most turns of one rollout.", default=10),

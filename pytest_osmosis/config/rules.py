@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_osmosis.config.draft import Draft, Place
+from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.workspace import absolute, inside, is_file, is_folder, shown
@@ -106,7 +106,7 @@ def _data_file(draft: Draft, workspace: Path) -> None:
     path = draft.get("data", "path")
     if path is None:
         return
-    file = absolute(Path(path)) if ("data", "path") in draft.from_overrides else inside(workspace, path)
+    file = absolute(Path(path)) if draft.typed("data", "path") else inside(workspace, path)
     if file is None:
         draft.fail("data", "path", f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
         return
@@ -167,7 +167,6 @@ def _meant(name: str, names: tuple[str, ...]) -> str:
 
 
 def _output(draft: Draft, workspace: Path, key: str) -> None:
-    place: Place = ("output", key)
-    path = draft.get(*place)
-    if path is not None and place not in draft.from_overrides and inside(workspace, path) is None:
-        draft.fail(*place, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
+    path = draft.get("output", key)
+    if path is not None and not draft.typed("output", key) and inside(workspace, path) is None:
+        draft.fail("output", key, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")

@@ -62,10 +62,16 @@ def effective(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     return {"rows": given["rows"]} if "rows" in given else given
 
 
-def selection(levels: Iterable[Mapping[tuple[str, str], Any]]) -> Selection:
-    """The selection of the first level that gives any; an offset alone takes every row from there on."""
+def effective_places(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
+    """The keys that select: those of the first level that gives any."""
+    found = next(filter(None, map(effective, levels)), {})
+    return frozenset(SELECTING[name] for name in found)
+
+
+def selection(levels: Iterable[Mapping[tuple[str, str], Any]], without: Selection) -> Selection:
+    """The selection of the first level that gives any, else `without`; an offset alone takes all rows from there on."""
     for level in levels:
         given = effective(level)
         if given:
             return Selection(**({"limit": "all"} | given if "offset" in given else given))
-    return Selection()
+    return without

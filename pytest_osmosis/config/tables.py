@@ -151,10 +151,11 @@ class Rates:
 class EvalConfig:
     """One eval, ready to be planned.
 
-    `path` is the TOML, `name` its stem, `workspace` the folder that its relative paths start from.
-    `prices` are by model, as typed or as sent. `overridden` says what the command line changed, as in
-    ("n = 5 (--osmosis-n)",). `notes` are remarks that the header prints ("[advanced] is kept for the platform and
-    unused here").
+    `path` is the file that pytest collects: the TOML, whose content is `text`, or for an eval without one (`text` is
+    None) the dataset. `name` is its stem, `workspace` the folder that its relative paths start from. `prices` are by
+    model, as typed or as sent. `overridden` says what the command line and the environment gave, as in
+    ("n = 5 (--osmosis-n)",), `preset` what pyproject.toml and pytest's ini did where the TOML is silent. `notes` are
+    remarks that the header prints ("[advanced] is kept for the platform and unused here").
     """
 
     path: Path
@@ -175,4 +176,6 @@ class EvalConfig:
     output: Output = field(default_factory=Output)
     prices: Mapping[str, Rates] = field(default_factory=lambda: EMPTY)
     overridden: tuple[str, ...] = ()
+    preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    text: str | None = field(default=None, repr=False, compare=False)

@@ -107,7 +107,10 @@ def _named_agent(name: str, value: object) -> Agent:
         return WorkflowAgent(value, _config(sys.modules[value.__module__], "AgentWorkflowConfig"))
     cls = value if inspect.isclass(value) else type(value)
     if _derives(cls, "RolloutAgentLoop"):
-        raise CodeError(f"{name}: a RolloutAgentLoop is not supported yet")
+        raise CodeError(
+            f"{name}: a RolloutAgentLoop is not supported yet; write `async def rollout(ctx)` or a class that derives "
+            "from AgentWorkflow"
+        )
     raise CodeError(
         f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, "
         f"got {type(value).__name__}"
@@ -169,13 +172,24 @@ def _config(module: ModuleType, base: str) -> Any:
 
 def _attribute(name: str) -> Any:
     module_name, _, path = name.partition(":")
-    value: Any = _guarded(name, lambda: importlib.import_module(module_name))
+    value: Any = _guarded(name, lambda: _module(name, module_name))
     for part in path.split("."):
         try:
             value = getattr(value, part)
         except AttributeError:
             raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_near(part, value)}') from None
     return value
+
+
+def _module(name: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # what the module itself imports
+        raise CodeError(
+            f'{name}: no module "{error.name}" in the rollout\'s folder, the workspace or pythonpath'
+        ) from None
 
 
 def _near(name: str, holder: object) -> str:
@@ -202,6 +216,8 @@ def _entrypoint(path: Path) -> ModuleType:
 def _guarded(what: str, action: Callable[[], T]) -> T:
     try:
         return action()
+    except CodeError:
+        raise
     except BaseException as error:
         summary = "".join(traceback.format_exception_only(error)).strip()
         raise CodeError(f"{what}: does not load: {summary}", user_traceback(error)) from error

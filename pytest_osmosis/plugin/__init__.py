@@ -36,12 +36,19 @@ def pytest_configure(config: pytest.Config) -> None:
             from pytest_osmosis.plugin.xdist import WorkerPlugin
 
             config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
+        elif "osmosis-args" in config.workerinput:
+            config.args[:] = config.workerinput["osmosis-args"]
         return
-    paths = options.named_evals(config)
-    if paths:
-        from pytest_osmosis.plugin.controller import ControllerPlugin
+    if options.may_concern(config):
+        from pytest_osmosis.plugin.naming import SetAside, named_evals
 
-        config.pluginmanager.register(ControllerPlugin(config, paths), "osmosis-controller")
+        named = named_evals(config)
+        if named.evals:
+            from pytest_osmosis.plugin.controller import ControllerPlugin
+
+            config.pluginmanager.register(ControllerPlugin(config, named), "osmosis-controller")
+        elif named.aside:
+            config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
 
 
 @pytest.hookimpl(tryfirst=True)

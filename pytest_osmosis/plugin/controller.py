@@ -8,17 +8,19 @@ sessionfinish.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin import given
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import RunItem, amend
-from pytest_osmosis.plugin.loop import CompletionLoop
+from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
+from pytest_osmosis.plugin.naming import Naming, aside_lines
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.terminal import Progress, header, summary
 
@@ -29,13 +31,17 @@ if TYPE_CHECKING:
 class ControllerPlugin:
     """Hooks; each delegates."""
 
-    def __init__(self, config: pytest.Config, paths: list[Path]) -> None:
+    def __init__(self, config: pytest.Config, naming: Naming) -> None:
         self.config = config
-        self.evals = EvalSession(config, paths, options.read(config))
+        self.naming = naming
+        self.evals = EvalSession(config, naming, given.read(config, os.environ))
         self.distributed = False
         self.server: OutcomeServer | None = None
         self.progress = Progress(config, self.evals)
         config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
+        if self.evals.options.dry_run:
+            config.option.dist = "no"  # nothing runs: xdist's workers are not needed
+            config.pluginmanager.register(DryRun(config), "osmosis-dry-run")
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -46,7 +52,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         """What will run, and with what."""
-        return header(self.evals)
+        return [*header(self.evals), *aside_lines(self.naming)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named file holds evals."""
@@ -57,7 +63,7 @@ class ControllerPlugin:
         """In one process: the selection is known."""
         option = self.config.option
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
-        if self.distributed or option.collectonly or broken:
+        if self.distributed or option.collectonly or self.evals.options.dry_run or broken:
             return
         self.evals.select_items(session.items)
         if self.evals.runs:

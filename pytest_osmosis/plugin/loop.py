@@ -18,6 +18,31 @@ from pytest_osmosis.records import Run
 IDLE_S = 0.2
 
 
+class DryRun:
+    """Stands in for pytest's own loop when nothing may run."""
+
+    SAID = "not run (dry run)"
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run nothing. pytest's last line counts what was collected, instead of saying that no tests ran."""
+        if session.testsfailed:
+            return None  # pytest says why, and ends
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and session.items:
+            terminal.stats[self.SAID] = list(session.items)
+        return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say it in words."""
+        terminalreporter.write_line(
+            "osmosis: dry run: no code was loaded, no model asked, no test run, nothing written"
+        )
+
+
 class CompletionLoop:
     """Stands in for pytest's own loop when there are runs to wait for."""
 

@@ -1,180 +1,152 @@
-"""Command line and ini: what a command says of evals, read once into `Options`."""
+"""The command line and ini keys, declared; what may start an eval. Every pytest run loads this, and nothing more of it.
+
+An option that takes a value can also be given as a variable: `--osmosis-batch-size` is `PYTEST_OSMOSIS_BATCH_SIZE`.
+Those that name an eval cannot: an eval costs money, and starts only when the command itself names it.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from pytest_osmosis.plugin import reward_options
 
-if TYPE_CHECKING:
-    from pytest_osmosis.config import Override
-
 MARKER = "osmosis: a run of an eval, one row of its dataset rolled out and scored (pytest-osmosis)"
-NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
+TITLE = "evaluations of LLM agents (write options with '='; as a variable, --osmosis-n is PYTEST_OSMOSIS_N)"
+DATASETS = (".jsonl", ".json", ".csv", ".parquet")
 
-OVERRIDES = {
-    "--osmosis-n": ("evaluation", "n"),
-    "--osmosis-limit": ("evaluation", "limit"),
-    "--osmosis-batch-size": ("evaluation", "batch_size"),
-}
-"""Options that stand for a key of the config."""
+
+class Option(NamedTuple):
+    """One `--osmosis-<name>`; without a `metavar` it is a flag. Not a dataclass: that costs every pytest run 1.5 ms."""
+
+    name: str
+    metavar: str | None
+    help: str
+    repeatable: bool = False
+
+    @property
+    def flag(self) -> str:
+        """As it is typed."""
+        return f"--osmosis-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """As the parsed command line calls it."""
+        return f"osmosis_{self.name.replace('-', '_')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that stands for it."""
+        return f"PYTEST_OSMOSIS_{self.name.replace('-', '_').upper()}"
+
+
+NAMING = (
+    Option("config", "PATH", "Run the eval in this TOML, or those directly in this folder; repeatable.", True),
+    Option(
+        "agent",
+        "MODULE:ATTR|chat",
+        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single turn. "
+        "With a TOML: in place of its agent.",
+    ),
+    Option("env", "NAME", "Run a verifiers environment (not supported yet)."),
+)
+"""Those that name an eval."""
+
+OF_CONFIG = (
+    Option("dataset", "PATH", "Take the rows from this .jsonl, .json, .csv or .parquet file ([data] path)."),
+    Option(
+        "eval-fn", "MODULE:FUNCTION", "Score with this function; repeatable ([scoring] eval_fns; all of them).", True
+    ),
+    Option("model", "MODEL", "Ask this model, like openai/gpt-5-mini ([experiment] model_path)."),
+    Option("base-url", "URL", "Ask this OpenAI-compatible server ([model] base_url; default: the model's provider)."),
+    Option("api-key-env", "NAME", "Read the API key from this environment variable ([model] api_key_env)."),
+    Option("n", "N", "Make N runs of every row ([evaluation] n; default: 1)."),
+    Option("pass-threshold", "X", "Pass a run from this score on ([evaluation] pass_threshold; default: 1.0)."),
+    Option("batch-size", "N", "Keep N rollouts in flight ([evaluation] batch_size; default: 1)."),
+    Option("limit", "N|all", "Take the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
+    Option("offset", "N", "Leave out the first N rows ([data] offset; default: 0)."),
+    Option("max-turns", "N", "Allow a rollout N turns ([agent] max_turns; default: 10)."),
+    Option("temperature", "X", "Sample at this temperature ([sampling] temperature; default: the model's)."),
+    Option("max-tokens", "N", "Let an answer have N tokens ([sampling] max_tokens; default: the model's)."),
+)
+"""Those that stand for a key of the config (`config.options`), and go before it."""
+
+SET = Option(
+    "set",
+    "TABLE.KEY=VALUE",
+    "Set any key of the config; the value is TOML, or a bare word; repeatable. An option of its own goes first.",
+    True,
+)
+
+BASELINE = (
+    Option("baseline-model", "MODEL", "Compare with this model (not supported yet)."),
+    Option("baseline-base-url", "URL", "Ask the baseline's model at this server (not supported yet)."),
+    Option("baseline-api-key-env", "NAME", "Read the baseline's API key from this variable (not supported yet)."),
+)
+
+OF_SESSION = (
+    Option("output", "PATH", "Write results.json here too; a folder, or a path with {name}, when several evals run."),
+    Option(
+        "markdown", "PATH", "Write a summary in Markdown here; in GitHub Actions it is on the job's page without this."
+    ),
+    Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
+    Option("max-in-flight", "N", "Keep at most N rollouts in flight, whatever batch_size says (default: no cap)."),
+    Option("no-probe", None, "Do not ask the model one question before the first rollout."),
+    Option(
+        "inline",
+        None,
+        "Run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace).",
+    ),
+    Option("dry-run", None, "Check and show what would run: load no code, ask no model, run no test, write nothing."),
+)
+"""Those that concern the whole session."""
+
+ALL = (*NAMING, *OF_CONFIG, SET, *BASELINE, *OF_SESSION)
+OF_AN_EVAL = (*OF_CONFIG, SET, *BASELINE, *OF_SESSION)
+"""Those that say something of evals and name none."""
+
+COLLECT = "osmosis_collect"
+INI_SET = "osmosis_set"
+NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
+INI_OF_SESSION = ("max-in-flight", "secrets-file")
+"""Options of the session that may stand in ini: `osmosis_max_in_flight`."""
 
 
 def add(parser: pytest.Parser) -> None:
     """Add our options to pytest's."""
-    group = parser.getgroup("osmosis", "evaluations of LLM agents (write options with '=')")
-    group.addoption(
-        "--osmosis-config",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="run the eval in this TOML, or those directly in this folder; repeatable",
-    )
-    group.addoption("--osmosis-n", metavar="N", help="runs per dataset row (overrides [evaluation] n)")
-    group.addoption(
-        "--osmosis-limit",
-        metavar="N|all",
-        help="take the first N rows, or all (overrides the config's selection of rows)",
-    )
-    group.addoption(
-        "--osmosis-batch-size", metavar="N", help="rollouts in flight at once (overrides [evaluation] batch_size)"
-    )
-    group.addoption(
-        "--osmosis-output",
-        metavar="PATH",
-        help="write results.json here too; a folder, or a path with {name}, when several evals run",
-    )
-    group.addoption(
-        "--osmosis-markdown",
-        metavar="PATH",
-        help="write a summary in Markdown here; in GitHub Actions it is on the job's page without this",
-    )
-    group.addoption(
-        "--osmosis-secrets-file", metavar="PATH|-", help="dotenv file with the values of [secrets] required; - is stdin"
-    )
-    group.addoption(
-        "--osmosis-no-probe", action="store_true", help="do not ask the model one question before the first rollout"
-    )
-    group.addoption(
-        "--osmosis-inline",
-        action="store_true",
-        help="run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace)",
-    )
+    group = parser.getgroup("osmosis", TITLE)
+    for option in ALL:
+        if option.metavar is None:
+            group.addoption(option.flag, action="store_true", help=option.help)
+        elif option.repeatable:
+            group.addoption(option.flag, action="append", default=[], metavar=option.metavar, help=option.help)
+        else:
+            group.addoption(option.flag, metavar=option.metavar, help=option.help)
     reward_options.add(parser)
-    parser.addini(NOT_MEASURED_EXIT, "exit status when an eval could not be measured (default: 9)", default="9")
+    parser.addini(
+        COLLECT,
+        "Evals in collected folders (configs/eval/*.toml): never; list: shown by --co and IDEs, run when named; "
+        "run: run by a plain pytest (default: never).",
+        default="never",
+    )
+    parser.addini(
+        INI_SET, "Keys of every eval's config, TABLE.KEY=VALUE, one a line; all else goes before them.", type="linelist"
+    )
+    for option in OF_SESSION:
+        if option.name in INI_OF_SESSION:
+            parser.addini(option.dest, f"As {option.flag}. {option.help}", default="")
+    parser.addini(NOT_MEASURED_EXIT, "Exit status when an eval could not be measured (default: 9).", default="9")
 
 
-class Options(NamedTuple):
-    """What the command line says, beside which evals. Not a dataclass: making one costs every pytest run 1.5 ms."""
-
-    overrides: tuple[Override, ...]
-    secrets_file: Path | Literal["-"] | None
-    output: str | None
-    markdown: Path | None
-    probe: bool
-    not_measured_exit: int
-    inline: bool
-
-
-def read(config: pytest.Config) -> Options:
-    """The options of this command. `pytest.UsageError` for an ini value that is none."""
-    from pytest_osmosis.config import Override
-
-    overrides = [
-        Override(table, key, value, flag)
-        for flag, (table, key) in OVERRIDES.items()
-        if (value := config.getoption(flag)) is not None
-    ]
-    secrets, markdown = config.getoption("--osmosis-secrets-file"), config.getoption("--osmosis-markdown")
-    return Options(
-        overrides=tuple(overrides),
-        secrets_file=secrets if secrets in (None, "-") else config.invocation_params.dir / secrets,
-        output=config.getoption("--osmosis-output"),
-        markdown=config.invocation_params.dir / markdown if markdown else None,
-        probe=not config.getoption("--osmosis-no-probe"),
-        not_measured_exit=_exit_status(config.getini(NOT_MEASURED_EXIT)),
-        inline=_inline(config),
+def may_concern(config: pytest.Config) -> bool:
+    """True where this run has anything to do with evals; every other run pays for no more than this look."""
+    return (
+        any(config.getoption(option.dest) for option in ALL)
+        or any(_is_toml(arg) for arg in config.args)
+        or config.getini(COLLECT) != "never"
     )
 
 
-def _inline(config: pytest.Config) -> bool:
-    """Whether user code runs in this process. `pytest.UsageError` where there are workers."""
-    flag = next((flag for flag in ("--osmosis-inline", "--trace") if config.getoption(flag)), None)
-    if flag is not None and config.getoption("dist", "no") != "no":
-        raise pytest.UsageError(f"{flag}: user code runs in pytest's own process, so there can be no workers: use -n0")
-    return flag is not None
-
-
-def read_stdin(config: pytest.Config) -> str:
-    """All that stands on standard input, which pytest's capture keeps from everyone else."""
-    import sys
-
-    capture = config.pluginmanager.getplugin("capturemanager")
-    capture.suspend_global_capture(in_=True)
-    try:
-        return sys.stdin.read()
-    finally:
-        capture.resume_global_capture()
-
-
-def typed(config: pytest.Config) -> list[str]:
-    """Our options as they were typed, for commands that run something again."""
-    flags = [*OVERRIDES, "--osmosis-secrets-file"]
-    words = [f"{flag}={value}" for flag in flags if (value := config.getoption(flag)) is not None]
-    return words + (["--osmosis-no-probe"] if config.getoption("--osmosis-no-probe") else [])
-
-
-def _exit_status(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 256:
-        raise pytest.UsageError(f"{NOT_MEASURED_EXIT}: must be an exit status from 1 to 255, got {value!r}")
-    return int(value)
-
-
-def named_evals(config: pytest.Config) -> list[Path]:
-    """The TOMLs that this command names, with `--osmosis-config` or as arguments, each once.
-
-    Those of `--osmosis-config` join pytest's arguments, so that pytest collects them, and only them where it was given
-    no others.
-    """
-    named = [path for given in config.getoption("--osmosis-config") for path in _files(config, given)]
-    typed_too = config.args if config.args_source is config.ArgsSource.ARGS else []  # and not testpaths
-    positional = [_path(config, arg) for arg in typed_too if _is_eval_argument(arg)]
-    if named:
-        config.args[:] = [*typed_too, *(str(path) for path in dict.fromkeys(named) if path not in positional)]
-        config.args_source = config.ArgsSource.ARGS
-    return list(dict.fromkeys([*named, *positional]))
-
-
-def _is_eval_argument(arg: str) -> bool:
-    path = arg.split("::", 1)[0]
-    return path.endswith(".toml") and Path(path).name != "pyproject.toml"
-
-
-def _path(config: pytest.Config, arg: str) -> Path:
-    import os
-
-    return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
-
-
-def _files(config: pytest.Config, given: str) -> list[Path]:
-    """A TOML, or those directly in a folder. `pytest.UsageError` where there is none."""
-    path = _path(config, given)
-    if path.is_dir():
-        files = sorted(file for file in path.glob("*.toml") if file.name != "endpoints.toml")
-        if not files:
-            raise pytest.UsageError(f"--osmosis-config={given}: the folder holds no *.toml")
-        return files
-    if not path.is_file():
-        raise pytest.UsageError(f"--osmosis-config={given}: no such file")
-    return [path]
-
-
-def named_rows(config: pytest.Config, path: Path) -> list[int]:
-    """Rows of the eval in `path` that node ids among the arguments ask for."""
-    import re
-
-    ids = [arg.partition("::")[2] for arg in config.args if "::" in arg and _path(config, arg) == path]
-    return [int(match[1]) for name in ids if (match := re.search(r"\[row(\d+)-run\d+\]$", name))]
+def _is_toml(arg: str) -> bool:
+    return arg.split("::", 1)[0].endswith(".toml")

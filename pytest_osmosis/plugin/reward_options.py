@@ -14,7 +14,7 @@ LAB = "osmosis_lab"
 
 def add(parser: pytest.Parser) -> None:
     """Add our options to pytest's."""
-    group = parser.getgroup("osmosis", "evaluations of LLM agents (write options with '=')")
+    group = parser.getgroup("osmosis")
     group.addoption(
         "--osmosis-lab",
         action="store_true",

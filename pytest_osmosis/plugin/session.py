@@ -10,18 +10,19 @@ import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, StopReason, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import cache, options, verdicts
+from pytest_osmosis.plugin import cache, given, naming, verdicts
 from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.records import Run
@@ -40,16 +41,17 @@ class EvalSession:
     `plans` are the same by file, for collection.
     """
 
-    def __init__(self, config: pytest.Config, paths: Sequence[Path], opts: options.Options) -> None:
+    def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options) -> None:
         self.config = config
-        self.options = opts
+        self.options = options
         self.prepared: dict[str, Prepared] = {}
         self.plans: dict[Path, list[Plan]] = {}
         self.runs: dict[str, EvalRun] = {}
-        self.inline = self._inline() if opts.inline else None
+        self.inline = self._inline() if options.inline else None
         self.completed: queue.SimpleQueue[tuple[str, Run]] = queue.SimpleQueue()
-        self._paths = paths
-        self._read_stdin = functools.cache(lambda: options.read_stdin(config))  # once, for all evals
+        self._named = named
+        self.not_listed: list[str] = []
+        self._read_stdin = functools.cache(lambda: given.read_stdin(config))  # once, for all evals
         self._replays: Inline | None = None
         self._failures = 0
         self._stopped = False
@@ -69,39 +71,54 @@ class EvalSession:
     def prepare(self) -> None:
         """Check every named eval. `pytest.UsageError` with all their problems."""
         problems: list[Problem] = []
-        for path in self._paths:
+        for path in self._named.evals:
             try:
                 prepared = self._with_output(self._prepared(path))
                 self.prepared[eval_id(self.config, prepared.plan)] = prepared
                 problems += output_problems(prepared)
+                if path not in self._named.listed:
+                    naming.collect_too(self.config, prepared.config.path)
             except ProblemsError as error:
+                if path in self._named.listed:
+                    self.not_listed += [f"osmosis: not listed: {problem}" for problem in error.problems]
+                    continue
                 problems += [problem for problem in error.problems if problem not in problems]
         if problems:
             raise pytest.UsageError(*map(str, problems))
         self.plans = by_file(prepared.plan for prepared in self.prepared.values())
 
-    def _prepared(self, path: Path) -> Prepared:
-        return prepare(
+    def _prepared(self, path: Path | None) -> Prepared:
+        prepared = prepare(
             path,
             self.options.overrides,
+            folder=self.config.invocation_params.dir,
             environ=os.environ,
             secrets_file=self.options.secrets_file,
             read_stdin=self._read_stdin,
-            listing=self.config.option.collectonly,
-            named_rows=options.named_rows(self.config, path),
+            listing=self.config.option.collectonly or self.options.dry_run,
+            named_rows=naming.named_rows(self.config, path),
         )
+        return replace(prepared, config=self._capped(prepared.config))
+
+    def _capped(self, config: EvalConfig) -> EvalConfig:
+        """`--osmosis-max-in-flight` bounds what an eval has in flight."""
+        cap, evaluation = self.options.max_in_flight, config.evaluation
+        if cap is None or evaluation.batch_size <= cap.n:
+            return config
+        said = (*config.overridden, f"batch_size = {cap.n} ({cap.origin})")
+        return replace(config, evaluation=replace(evaluation, batch_size=cap.n), overridden=said)
 
     def _with_output(self, prepared: Prepared) -> Prepared:
         """Where `--osmosis-output` puts this eval's results."""
-        given = self.options.output
-        if given is None:
+        asked = self.options.output
+        if asked is None:
             return prepared
-        path = self.config.invocation_params.dir / given.replace("{name}", prepared.config.name)
-        if path.is_dir() or given.endswith(("/", os.sep)):
+        path = self.config.invocation_params.dir / asked.replace("{name}", prepared.config.name)
+        if path.is_dir() or asked.endswith(("/", os.sep)):
             path = path / f"{prepared.config.name}.json"
-        elif len(self._paths) > 1 and "{name}" not in given:
+        elif len(self._named.evals) > 1 and "{name}" not in asked:
             raise pytest.UsageError(
-                f"--osmosis-output={given}: {len(self._paths)} evals run; give a folder, or a path with {{name}}"
+                f"--osmosis-output={asked}: {len(self._named.evals)} evals run; give a folder, or a path with {{name}}"
             )
         output = replace(prepared.config.output, results=str(path))
         return replace(prepared, config=replace(prepared.config, output=output))
@@ -171,7 +188,7 @@ class EvalSession:
     def _rerun(self, plan: Plan) -> Callable[[Run], str]:
         """The command that repeats a run, from the folder that this one was called in."""
         path = os.path.relpath(plan.path, self.config.invocation_params.dir)
-        typed = options.typed(self.config)
+        typed = given.typed(self.config)
 
         def command(run: Run) -> str:
             return shlex.join(["pytest", node_id(f"{path}::{plan.name}", run), *typed])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
 from pytest_osmosis.gates import title_of
@@ -27,12 +28,14 @@ seldom the longer the eval takes, as a log is read from its end."""
 
 def header(evals: EvalSession) -> list[str]:
     """What each eval will do."""
-    return [line for prepared in evals.prepared.values() for line in _header(prepared, inline=evals.inline is not None)]
+    inline = evals.inline is not None
+    lines = [line for prepared in evals.prepared.values() for line in _header(prepared, inline=inline)]
+    return [*lines, *evals.not_listed]
 
 
 def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
-    yield f"osmosis: {config.name} ({shown(config.path)})"
+    yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
@@ -43,12 +46,22 @@ def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
-    if config.overridden:
-        yield f"  overridden: {', '.join(config.overridden)}"
+    if config.text is None:
+        scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
+        yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
+    if said := _overridden(config):
+        yield f"  overridden: {', '.join(said)}"
+    if config.preset:
+        yield f"  preset: {', '.join(config.preset)}"
     for note in (*config.notes, *prepared.notes):
         yield f"  note: {note}"
     for name in prepared.short_secrets:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"
+
+
+def _overridden(config: EvalConfig) -> list[str]:
+    """What holds in place of the TOML. Where there is none, what was typed is the eval and needs no echo."""
+    return [said for said in config.overridden if config.text is not None or "(--osmosis-" not in said]
 
 
 class Progress:

@@ -1,0 +1,221 @@
+"""What a command, its environment and pytest's ini say of evals, read once into `Options`.
+
+`PYTEST_OSMOSIS_<OPTION>` stands for an option that takes a value, `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` for a key of the
+config whose names are bare and lower case ([env] variables keep their case), `PYTEST_OSMOSIS_SET` for any others, one
+`table.key=value` a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pytest
+
+from pytest_osmosis.config import Override
+from pytest_osmosis.config.fields import closest
+from pytest_osmosis.config.kinds import faults_of, integer, toml, typed_integer
+from pytest_osmosis.config.options import OPTIONS, Setting, setting
+from pytest_osmosis.errors import Problem
+from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin.options import Option
+
+_PREFIX = "PYTEST_OSMOSIS_"
+_SET = options.SET.variable
+_VARIABLES = {
+    option.variable: option
+    for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION, *options.BASELINE)
+}
+_NAMES_ONE = "names an eval, which only the command itself can do, as it costs money"
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class Cap(NamedTuple):
+    """How many rollouts may be in flight, and where that was said."""
+
+    n: int
+    origin: str
+
+
+class Options(NamedTuple):
+    """What is said, beside which evals."""
+
+    overrides: tuple[Override, ...]
+    secrets_file: Path | Literal["-"] | None
+    output: str | None
+    markdown: Path | None
+    probe: bool
+    max_in_flight: Cap | None
+    dry_run: bool
+    not_measured_exit: int
+    inline: bool
+
+
+def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
+    """The options of this command. `pytest.UsageError` with all that cannot be one."""
+    problems: list[Problem] = []
+    overrides = [*_ini(config, problems), *_environment(environ, problems), *_command(config, problems)]
+    session = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
+    cap = _cap(session["max-in-flight"], problems)
+    no_probe, dry_run, inline = (_flag(session[name], problems) for name in ("no-probe", "dry-run", "inline"))
+    if problems:
+        raise pytest.UsageError(*map(str, problems))
+    return Options(
+        overrides=tuple(overrides),
+        secrets_file=_path_or_stdin(config, session["secrets-file"].text),
+        output=session["output"].text,
+        markdown=_path(config, session["markdown"].text),
+        probe=not no_probe,
+        max_in_flight=cap,
+        dry_run=dry_run,
+        not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
+        inline=_inline(config, session["inline"].origin if inline else None),
+    )
+
+
+def typed(config: pytest.Config) -> list[str]:
+    """Our options as they were typed, for commands that run something again."""
+    words = []
+    for option in (options.NAMING[1], *options.OF_CONFIG, options.SET, *options.OF_SESSION):
+        value = config.getoption(option.dest)
+        if option.name in ("output", "markdown", "inline") or not value:
+            continue
+        if option.metavar is None:
+            words.append(option.flag)
+        else:
+            words += [f"{option.flag}={one}" for one in (value if option.repeatable else [value])]
+    return words
+
+
+def read_stdin(config: pytest.Config) -> str:
+    """All that stands on standard input, which pytest's capture keeps from everyone else."""
+    import sys
+
+    capture = config.pluginmanager.getplugin("capturemanager")
+    capture.suspend_global_capture(in_=True)
+    try:
+        return sys.stdin.read()
+    finally:
+        capture.resume_global_capture()
+
+
+class _Said(NamedTuple):
+    """The value of an option of the session, and where it was said."""
+
+    text: str | None
+    origin: str
+
+
+def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) -> _Said:
+    typed = config.getoption(option.dest)
+    if typed:
+        return _Said(str(typed), option.flag)
+    if environ.get(option.variable):
+        return _Said(environ[option.variable], option.variable)
+    if option.name in options.INI_OF_SESSION and config.getini(option.dest):
+        return _Said(config.getini(option.dest), f"ini {option.dest}")
+    return _Said(None, option.flag)
+
+
+def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
+    for text in config.getoption(options.SET.dest):
+        yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
+    for option in (options.NAMING[1], *options.OF_CONFIG):
+        value = config.getoption(option.dest)
+        if value not in (None, []):
+            yield Override(*OPTIONS[option.dest.removeprefix("osmosis_")], value, option.flag)
+
+
+def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterator[Override]:
+    for name, value in environ.items():
+        if not name.startswith(_PREFIX) or not value:
+            continue
+        if name == _SET:
+            for line in filter(str.strip, value.splitlines()):
+                yield from _set(setting(line, name), name, "environment", problems)
+        elif name.startswith(f"{_SET}__"):
+            yield from _set(_named(name, value), "", "environment", problems)
+        elif name in _VARIABLES:
+            yield from _of_variable(_VARIABLES[name], value, problems)
+        elif name in (options.NAMING[0].variable, options.NAMING[2].variable):
+            problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
+        else:
+            close = closest(name, [*_VARIABLES, _SET])
+            problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))
+
+
+def _of_variable(option: Option, value: str, problems: list[Problem]) -> Iterator[Override]:
+    place = OPTIONS.get(option.dest.removeprefix("osmosis_"))
+    if option in options.BASELINE:
+        problems.append(Problem(option.variable, "not supported yet"))
+    elif place is not None:
+        several = value.replace(",", " ").split() if option.repeatable else value
+        yield Override(*place, several, option.variable, level="environment")
+
+
+def _named(name: str, value: str) -> Setting | Problem:
+    """PYTEST_OSMOSIS_SET__TABLE__KEY, and keys further in."""
+    keys = name.removeprefix(f"{_SET}__").split("__")
+    if len(keys) < 2 or not all(keys):
+        return Problem(name, f"must be {_SET}__TABLE__KEY")
+    table, key, *below = keys
+    in_env = table.lower() == "env"
+    return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
+
+
+def _ini(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
+    for text in config.getini(options.INI_SET):
+        yield from _set(setting(text, f"ini {options.INI_SET}"), f"ini {options.INI_SET}", "ini", problems)
+
+
+def _set(
+    said: Setting | Problem,
+    where: str,
+    level: Literal["command", "environment", "ini"],
+    problems: list[Problem],
+) -> Iterator[Override]:
+    if isinstance(said, Problem):
+        problems.append(said)
+        return
+    origin = (
+        f"{where} {said.path}" if where else "__".join([_SET, *map(str.upper, (said.table, said.key, *said.below))])
+    )
+    yield Override(said.table, said.key, said.value, origin, said.below, as_toml=True, level=level)
+
+
+def _cap(said: _Said, problems: list[Problem]) -> Cap | None:
+    if said.text is None:
+        return None
+    value = typed_integer(said.text)
+    problems += [Problem(said.origin, f"{fault.text}, got {toml(said.text)}") for fault in faults_of(integer(1), value)]
+    return Cap(value, said.origin) if isinstance(value, int) else None
+
+
+def _flag(said: _Said, problems: list[Problem]) -> bool:
+    text = (said.text or "").lower()
+    if text not in (*_TRUE, *_FALSE):
+        problems.append(Problem(said.origin, f"must be 1 or 0, got {toml(said.text)}"))
+    return text in _TRUE
+
+
+def _path_or_stdin(config: pytest.Config, text: str | None) -> Path | Literal["-"] | None:
+    return "-" if text == "-" else _path(config, text)
+
+
+def _path(config: pytest.Config, text: str | None) -> Path | None:
+    return None if text is None else config.invocation_params.dir / text
+
+
+def _inline(config: pytest.Config, origin: str | None) -> bool:
+    """Whether user code runs in this process. `pytest.UsageError` where there are workers."""
+    said = origin or ("--trace" if config.getoption("trace") else None)
+    if said is not None and config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(f"{said}: user code runs in pytest's own process, so there can be no workers: use -n0")
+    return said is not None
+
+
+def _exit_status(value: str) -> int:
+    if not value.isdecimal() or not 0 < int(value) < 256:
+        raise pytest.UsageError(f"{options.NOT_MEASURED_EXIT}: must be an exit status from 1 to 255, got {value!r}")
+    return int(value)

@@ -1,0 +1,173 @@
+"""Which evals a command names: with `--osmosis-config`, as arguments, or with `--osmosis-agent` and no TOML.
+
+Only what was typed counts, and not addopts or PYTEST_ADDOPTS: an eval costs money, and starts when the command names
+it. The one exception is the ini `osmosis_collect`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytest_osmosis.plugin import options
+
+_RUN_OF_A_ROW = re.compile(r"\[row(\d+)-run\d+\]$")
+_VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
+_HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
+
+
+class Naming(NamedTuple):
+    """The evals of a session: TOMLs, or None for the one that options alone describe.
+
+    `listed` are those that are only shown; `aside` is what addopts name and this command does not.
+    """
+
+    evals: tuple[Path | None, ...]
+    listed: tuple[Path, ...] = ()
+    aside: tuple[str, ...] = ()
+
+
+def named_evals(config: pytest.Config) -> Naming:
+    """What this command names. pytest's own arguments are left with what it may collect.
+
+    `pytest.UsageError` for a path that holds no eval, and for options that say something of evals where none is named.
+    """
+    typed = config._parser.parse_known_args([str(arg) for arg in config.invocation_params.args])
+    _refuse_later(typed)
+    tomls = [path for given in typed.osmosis_config for path in _files(config, given)]
+    positional = [_path(config, arg) for arg in typed.file_or_dir if _is_toml(arg)]
+    named: list[Path | None] = list(dict.fromkeys([*tomls, *positional]))
+    if not named and typed.osmosis_agent:
+        named = [None]
+    aside = _take_aside(config, named)
+    found = _found(config, named)
+    listing = config.getini(options.COLLECT) == "list"
+    if not named and not found:
+        _refuse_stray(typed)
+    if named:
+        if config.args_source is not config.ArgsSource.ARGS:  # testpaths, or nothing typed
+            config.args.clear()
+        config.args_source = config.ArgsSource.ARGS
+    return Naming((*named, *found), tuple(found) if listing else (), aside)
+
+
+class SetAside:
+    """Says, in a session without an eval, which ones were left alone."""
+
+    def __init__(self, config: pytest.Config, naming: Naming) -> None:
+        self._config = config
+        self._naming = naming
+
+    def pytest_report_header(self) -> list[str]:
+        """One line."""
+        return aside_lines(self._naming)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of xdist reads addopts anew: tell it what is left of them."""
+        node.workerinput["osmosis-args"] = list(self._config.args)
+
+
+def aside_lines(naming: Naming) -> list[str]:
+    """What to say of evals that only addopts name."""
+    text = "named by addopts alone, which starts no eval; name it in the command"
+    return [f"osmosis: {', '.join(naming.aside)}: {text}"] if naming.aside else []
+
+
+def collect_too(config: pytest.Config, path: Path) -> None:
+    """Let pytest collect the file of a named eval, unless it is an argument already."""
+    if path not in (_path(config, arg) for arg in config.args):
+        config.args.append(str(path))
+
+
+def named_rows(config: pytest.Config, path: Path | None) -> list[int]:
+    """Rows of the eval in `path` that node ids among the arguments ask for; None is the one without a TOML."""
+    ids = [arg for arg in config.args if "::" in arg and _concerns(config, arg, path)]
+    return [int(found[1]) for arg in ids if (found := _RUN_OF_A_ROW.search(arg))]
+
+
+def _concerns(config: pytest.Config, arg: str, path: Path | None) -> bool:
+    file = arg.split("::", 1)[0]
+    return file.lower().endswith(options.DATASETS) if path is None else _path(config, file) == path
+
+
+def _refuse_later(typed: Any) -> None:
+    problems = [f"{option.flag}: not supported yet" for option in options.BASELINE if getattr(typed, option.dest)]
+    if typed.osmosis_env:
+        problems.append(f"--osmosis-env: {_VERIFIERS}")
+    if problems:
+        raise pytest.UsageError(*problems)
+
+
+def _refuse_stray(typed: Any) -> None:
+    stray = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest)]
+    if stray:
+        raise pytest.UsageError(f"{', '.join(stray)}: no eval is named; {_HOW}")
+
+
+def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, ...]:
+    """Keep pytest from collecting evals that only addopts name; gives what they were."""
+    typed = config.args_source is config.ArgsSource.ARGS  # and not testpaths
+    stray = [arg for arg in config.args if typed and _is_toml(arg) and _path(config, arg) not in named]
+    if stray:
+        config.args[:] = [arg for arg in config.args if arg not in stray] or [str(config.invocation_params.dir)]
+    given = [given for given in config.getoption("osmosis_config") if _path(config, given) not in named]
+    unnamed = [given for given in given if not any(_path(config, given) in path.parents for path in named if path)]
+    agent = config.getoption("osmosis_agent")
+    return (*stray, *unnamed, *([agent] if agent and not named else []))
+
+
+def _found(config: pytest.Config, named: list[Path | None]) -> list[Path]:
+    """The evals in the folders that pytest collects, where ini says that they are collected."""
+    collect = config.getini(options.COLLECT)
+    if collect not in ("never", "list", "run"):
+        raise pytest.UsageError(f'{options.COLLECT}: must be "never", "list" or "run", got "{collect}"')
+    if collect == "never" or (collect == "list" and not config.option.collectonly):
+        return []
+    if named and config.args_source is not config.ArgsSource.ARGS:
+        return []
+    folders = [folder for arg in config.args if (folder := _path(config, arg)).is_dir()]
+    found = dict.fromkeys(path for folder in folders for path in _tomls_under(config, folder))
+    return [path for path in found if path not in named]
+
+
+def _tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
+    """configs/eval/*.toml under a folder, without those folders that pytest does not look into."""
+    skipped = config.getini("norecursedirs")
+    for where, folders, _ in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not any(fnmatch.fnmatch(name, one) for one in skipped))
+        path = Path(where)
+        if path.parts[-2:] == ("configs", "eval"):
+            yield from _tomls_in(path)
+
+
+def _is_toml(arg: str) -> bool:
+    path = arg.split("::", 1)[0]
+    return path.endswith(".toml") and Path(path).name != "pyproject.toml"
+
+
+def _path(config: pytest.Config, arg: str) -> Path:
+    return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
+
+
+def _files(config: pytest.Config, given: str) -> list[Path]:
+    """A TOML, or those directly in a folder. `pytest.UsageError` where there is none."""
+    path = _path(config, given)
+    if path.is_dir():
+        files = _tomls_in(path)
+        if not files:
+            raise pytest.UsageError(f"--osmosis-config={given}: the folder holds no *.toml")
+        return files
+    if not path.is_file():
+        raise pytest.UsageError(f"--osmosis-config={given}: no such file")
+    return [path]
+
+
+def _tomls_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.toml") if file.name != "endpoints.toml")

@@ -1,0 +1,181 @@
+"""An eval that is described by options alone: `--osmosis-agent` on a dataset, in the current folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, read_json
+
+AGENT = """
+async def agent_loop(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
+REWARDS = """
+def compute_reward(solution_str, ground_truth, **kwargs):
+    return 1.0 if ground_truth in solution_str else 0.0
+
+def at_once(messages, **kwargs):
+    return 1.0 if len(messages) == 2 else 0.0
+"""
+COMMAND = (
+    "--osmosis-agent=server:agent_loop",
+    "--osmosis-dataset=test_data.jsonl",
+    "--osmosis-eval-fn=rewards:compute_reward",
+    "--osmosis-model=demo/arithmetic",
+)
+
+
+def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> None:
+    """server.py, rewards.py and test_data.jsonl with 12 rows, one of them with a wrong answer."""
+    rows = [
+        {"user_prompt": f"What is {row} * 2?", "ground_truth": "no" if row == wrong else str(row * 2)}
+        for row in range(12)
+    ]
+    workspace.write(f"{folder}/server.py", AGENT)
+    workspace.write(f"{folder}/rewards.py", REWARDS)
+    workspace.write(f"{folder}/test_data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
+    fill(workspace)
+
+    result = workspace.run(
+        *COMMAND,
+        "--osmosis-eval-fn=rewards:at_once",
+        "--osmosis-n=2",
+        "--osmosis-batch-size=8",
+        "--osmosis-output=results.json",
+    )
+
+    result.assert_outcomes(passed=24)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "osmosis: test_data (without a TOML)",
+            "  dataset: test_data.jsonl, all 12",
+            "  agent: server:agent_loop, scored by rewards:compute_reward, rewards:at_once",
+        ]
+    )
+    published = read_json(workspace.root / "results.json")
+    assert published["config"]["model"] == "demo/arithmetic"
+    assert published["config"]["eval_fns"] == ["rewards:compute_reward", "rewards:at_once"]
+    assert published["summary"]["total_runs"] == 24
+    assert published["partial"] is False
+
+
+def test_a_rerun_hint_is_a_command_that_works(workspace: Workspace) -> None:
+    fill(workspace, wrong=11)
+
+    result = workspace.run(*COMMAND, "--osmosis-limit=12", "--osmosis-set=sampling.seed=3")
+
+    result.assert_outcomes(passed=11, failed=1)
+    hint = next(line for line in result.outlines if line.startswith("run it again: pytest "))
+    words = shlex.split(hint.partition("pytest ")[2])
+    assert words[0] == "test_data.jsonl::test_data[row11-run0]"
+    again = workspace.run(*words)
+    again.assert_outcomes(failed=1)
+
+
+def test_ids_select_again(workspace: Workspace) -> None:
+    fill(workspace, wrong=1)
+    workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)
+    assert workspace.last_failed() == {"test_data.jsonl::test_data[row1-run0]"}
+
+    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
+    workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=0 if workspace.distributed else 11)
+
+
+def test_the_current_folder_is_the_workspace_and_the_dataset_lies_anywhere(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    fill(workspace, "deep/er")
+    (workspace.root / "deep/er/test_data.jsonl").rename(workspace.root / "rows.jsonl")
+    monkeypatch.chdir(workspace.root / "deep/er")
+
+    result = workspace.run(*COMMAND, "--osmosis-dataset=../../rows.jsonl", "--osmosis-limit=2", "-v")
+
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*rows.jsonl::rows?row1-run0? *"])
+    assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
+
+
+def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    fill(workspace)
+    (workspace.root / "server.py").unlink()
+
+    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q")
+
+    assert result.ret == 0
+    assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
+    assert not (workspace.root / ".osmosis").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ["--osmosis-agent=chat"],
+            [
+                "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
+                "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
+                "--osmosis-eval-fn: missing; name what scores, like --osmosis-eval-fn=rewards:compute_reward",
+            ],
+        ),
+        (
+            [*COMMAND, "--osmosis-dataset=test_dat.jsonl", "--osmosis-agent=server.agent_loop"],
+            [
+                '--osmosis-agent: must be "chat" or "module:attr", got "server.agent_loop"; '
+                'did you mean "server:agent_loop"?',
+                '--osmosis-dataset: must be an existing file, got "test_dat.jsonl" (looked for test_dat.jsonl)',
+            ],
+        ),
+        (
+            ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
+            [
+                "--osmosis-dataset, --osmosis-n: no eval is named; name one: --osmosis-config=PATH, "
+                "the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
+            ],
+        ),
+        (
+            [*COMMAND, "--osmosis-env=gsm8k", "--osmosis-baseline-model=x"],
+            [
+                "--osmosis-baseline-model: not supported yet",
+                "--osmosis-env: not supported yet; name an eval with --osmosis-config=PATH or "
+                "--osmosis-agent=MODULE:ATTR",
+            ],
+        ),
+        (
+            [*COMMAND, "--osmosis-agent=server:agent_lop"],
+            ['test_data: server:agent_lop: module "server" has no "agent_lop", did you mean "agent_loop"?'],
+        ),
+        (
+            [*COMMAND, "--osmosis-agent=sever:agent_loop"],
+            ['test_data: sever:agent_loop: no module "sever" in the rollout\'s folder, the workspace or pythonpath'],
+        ),
+        (
+            [*COMMAND, "--osmosis-agent=loops:Loop"],
+            [
+                "test_data: loops:Loop: a RolloutAgentLoop is not supported yet; write `async def rollout(ctx)` or a "
+                "class that derives from AgentWorkflow"
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_the_command(
+    plain_workspace: Workspace, options: list[str], expected: list[str]
+) -> None:
+    workspace = plain_workspace
+    fill(workspace)
+    workspace.write("loops.py", "class RolloutAgentLoop: pass\n\nclass Loop(RolloutAgentLoop): pass\n")
+
+    result = workspace.run(*options)
+
+    assert result.ret == 4
+    assert [line for line in result.errlines if line] == [f"ERROR: {line}" for line in expected]
+    assert not list((workspace.root / ".osmosis").glob("runs/*"))

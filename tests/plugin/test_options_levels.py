@@ -1,0 +1,183 @@
+"""Where options come from besides the command line, and those that concern the session."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.config.options import OPTIONS
+from pytest_osmosis.plugin import options
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer, reply, slow
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def test_every_key_with_a_name_of_its_own_is_an_option() -> None:
+    named = [option.dest.removeprefix("osmosis_") for option in (options.NAMING[1], *options.OF_CONFIG)]
+    assert named == list(OPTIONS)
+
+
+def test_every_help_text_is_a_sentence() -> None:
+    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
+
+
+def test_the_header_names_what_came_from_where(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=4, evaluation={"n": 7}, data={"rows": None})
+    workspace.ini("osmosis_set = evaluation.pass_threshold=0.5", "    agent.max_turns=4")
+    workspace.write("pyproject.toml", "[tool.pytest-osmosis]\nmax_turns = 5\n[tool.pytest-osmosis.eval.x]\nlimit = 1\n")
+    monkeypatch.setenv("PYTEST_OSMOSIS_LIMIT", "2")
+    monkeypatch.setenv("PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS", "64")
+
+    result = workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-set=evaluation.batch_size=2", "--co")
+
+    result.stdout.fnmatch_lines(
+        [
+            "  2 rows x 2 runs = 4 rollouts, 2 in flight",
+            "  overridden: limit = 2 (PYTEST_OSMOSIS_LIMIT), "
+            "max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
+            "batch_size = 2 (--osmosis-set evaluation.batch_size), n = 2 (--osmosis-n)",
+            "  preset: pass_threshold = 0.5 (ini osmosis_set evaluation.pass_threshold), "
+            "max_turns = 5 (pyproject.toml:2)",
+        ],
+        consecutive=True,
+    )
+
+
+def test_variables_that_are_none_of_ours_are_named(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+    for name, value in {
+        "MODLE": "x",
+        "CONFIG": "x.toml",
+        "NO_PROBE": "maybe",
+        "MAX_IN_FLIGHT": "0",
+        "SET__N": "1",
+        "SET": "evaluation.n=2\nfoo",
+    }.items():
+        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    assert sorted(line for line in result.errlines if line) == [
+        "ERROR: PYTEST_OSMOSIS_CONFIG: names an eval, which only the command itself can do, as it costs money; "
+        "give --osmosis-config=PATH",
+        'ERROR: PYTEST_OSMOSIS_MAX_IN_FLIGHT: must be an integer of at least 1, got "0"',
+        "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
+        'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
+        'ERROR: PYTEST_OSMOSIS_SET: must be table.key=value, got "foo"',
+        "ERROR: PYTEST_OSMOSIS_SET__N: must be PYTEST_OSMOSIS_SET__TABLE__KEY",
+    ]
+
+
+def test_variables_start_no_eval_and_hurt_no_other_run(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    monkeypatch.setenv("PYTEST_OSMOSIS_AGENT", "chat")
+    monkeypatch.setenv("PYTEST_OSMOSIS_CONFIG", "configs/eval/x.toml")
+
+    result = workspace.run()
+
+    result.assert_outcomes(passed=1)
+    assert "osmosis:" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("addopts", [CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"])
+def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
+    workspace.eval()
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    workspace.ini(f"addopts = {addopts}")
+
+    result = workspace.run()
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["osmosis: *: named by addopts alone, which starts no eval; name it in the command"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
+def test_options_of_addopts_hold_for_an_eval_that_the_command_names(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    plain_workspace.ini("addopts = --osmosis-n=2")
+
+    plain_workspace.run(CONFIG).assert_outcomes(passed=6)
+
+
+def test_max_in_flight_caps_every_eval(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with ChatServer(slow(0.05, reply("42"))) as server:
+        workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
+
+        result = workspace.run(CONFIG, "--osmosis-max-in-flight=2", "--osmosis-no-probe")
+
+        result.assert_outcomes(passed=12)
+        result.stdout.fnmatch_lines(["  overridden: batch_size = 2 (--osmosis-max-in-flight)"])
+        assert server.max_in_flight == 2
+
+
+def test_a_dry_run_checks_and_shows_and_does_nothing(workspace: Workspace) -> None:
+    workspace.eval(secrets={"required": ["MISSING_TOKEN"]}, scoring={"eval_fns": ["nowhere:score"]})
+    workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
+
+    result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "  3 rows x 2 runs = 6 rollouts*",
+            "osmosis: dry run: no code was loaded, no model asked, no test run, nothing written",
+            "*= 7 not run (dry run) in *",
+        ]
+    )
+    assert not (workspace.root / ".osmosis").exists()
+    assert not (workspace.root / "ran").exists()
+
+
+def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(evaluation={"n": 0})
+
+    assert plain_workspace.run(CONFIG, "--osmosis-dry-run").ret == 4
+
+
+# -- osmosis_collect ---------------------------------------------------------------------------------------
+
+
+def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> None:
+    workspace.eval("x", rows=1)
+    workspace.eval("y", rows=2)
+    workspace.write("tests/test_python.py", "def test_python(): pass\n")
+    workspace.write("configs/eval/endpoints.toml", "")
+    workspace.write("configs/other.toml", "")
+    workspace.ini("osmosis_collect = run")
+
+    workspace.run().assert_outcomes(passed=4)
+    workspace.run("tests").assert_outcomes(passed=1)
+    workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
+
+
+def test_collect_list_shows_evals_and_runs_none(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval("x", rows=1)
+    workspace.eval("broken", rows=1, evaluation={"n": 0})
+    workspace.write("tests/test_python.py", "def test_python(): pass\n")
+    workspace.ini("osmosis_collect = list")
+
+    listed = workspace.run("--co")
+    workspace.run().assert_outcomes(passed=1)
+    workspace.run("configs/eval/x.toml::x[row0-run0]").assert_outcomes(passed=1)
+
+    listed.stdout.fnmatch_lines(["osmosis: not listed: configs/eval/broken.toml:*: *n: must be*", "*x?row0-run0?*"])
+    assert listed.ret == 0
+    assert len(workspace.run_dirs("x")) == 1
+
+
+def test_collect_knows_three_words(plain_workspace: Workspace) -> None:
+    plain_workspace.ini("osmosis_collect = always")
+
+    result = plain_workspace.run()
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

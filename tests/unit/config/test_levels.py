@@ -1,0 +1,236 @@
+"""Levels of precedence: command, variables, the TOML, pyproject.toml, ini; keys inside a value; no TOML at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
+from pytest_osmosis.config.options import Setting, setting
+from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.errors import ConfigError, Problem
+
+Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def project(workspace: Path) -> Callable[[str], None]:
+    """Writes the workspace's pyproject.toml."""
+
+    def project(text: str) -> None:
+        (workspace / "pyproject.toml").write_text(text, encoding="utf-8")
+
+    return project
+
+
+SIX = [
+    ("ini", "n = 1 (ini osmosis_set evaluation.n)"),
+    ("project", "n = 2 (pyproject.toml:2)"),
+    ("own", "n = 3 (pyproject.toml:4)"),
+    ("file", None),
+    ("environment", "n = 5 (PYTEST_OSMOSIS_N)"),
+    ("command", "n = 6 (--osmosis-n)"),
+]
+
+
+@pytest.mark.parametrize("highest", range(6))
+def test_of_each_level_the_highest_that_gives_a_key_holds_and_is_said(
+    load_table: Load, project: Callable[[str], None], highest: int
+) -> None:
+    given = [level for level, _ in SIX[: highest + 1]]
+    shared = "n = 2" if "project" in given else ""
+    own = "n = 3" if "own" in given else ""
+    project(f"[tool.pytest-osmosis]\n{shared}\n[tool.pytest-osmosis.eval.x]\n{own}\n")
+    overrides = [
+        Override("evaluation", "n", "1", "ini osmosis_set evaluation.n", level="ini"),
+        Override("evaluation", "n", "5", "PYTEST_OSMOSIS_N", level="environment"),
+        Override("evaluation", "n", "6", "--osmosis-n"),
+    ]
+
+    config = load_table(
+        "evaluation", "n = 4" if "file" in given else "", *(one for one in overrides if one.level in given)
+    )
+
+    assert config.evaluation.n == highest + 1
+    assert [*config.overridden, *config.preset] == [said for _, said in SIX[highest : highest + 1] if said]
+
+
+def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
+    load_table: Load, project: Callable[[str], None]
+) -> None:
+    project(
+        '[tool.other]\nx = 1\n[tool.pytest-osmosis]\nmax_turns = 3\neval_fn = ["a:b"]\n'
+        '[tool.pytest-osmosis.model]\nbase_url = "http://localhost:1/v1"\n[tool.pytest-osmosis.eval.y]\nn = 0\n'
+    )
+
+    config = load_table("experiment", "")
+
+    assert (config.agent.max_turns, config.model.base_url) == (3, "http://localhost:1/v1")
+    assert config.scoring.eval_fns == ("rewards:exact", "rewards:close")
+    assert config.preset == (
+        "max_turns = 3 (pyproject.toml:4)",
+        'base_url = "http://localhost:1/v1" (pyproject.toml:7)',
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[tool.pytest-osmosis]\nn = 0", "pyproject.toml:2: n: must be an integer of at least 1, got 0"),
+        (
+            "[tool.pytest-osmosis]\nbatchsize = 2",
+            'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: agent, dataset, eval_fn, '
+            "model, base_url, api_key_env, n, pass_threshold, batch_size, limit, offset, max_turns, temperature, "
+            "max_tokens)",
+        ),
+        (
+            "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
+            'pyproject.toml:3: [model] base_ulr: unknown key, did you mean "base_url"? (valid: base_url, api_key_env, '
+            "client, headers, max_retries, timeout_s)",
+        ),
+        (
+            "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
+            'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
+        ),
+        ("[tool.pytest-osmosis]\neval = 3", "pyproject.toml:2: [tool.pytest-osmosis.eval]: must be a table, got 3"),
+        (
+            "[tool.pytest-osmosis]\ndataset = 'none.csv'",
+            'pyproject.toml:2: dataset: must be an existing file, got "none.csv" (looked for none.csv)',
+        ),
+    ],
+)
+def test_problems_of_pyproject_are_told_with_their_line(
+    table_problems: Problems, project: Callable[[str], None], text: str, expected: str
+) -> None:
+    project(text + "\n")
+    assert table_problems("experiment", "") == [expected]
+
+
+def test_the_highest_level_that_selects_gives_the_whole_selection(
+    load_table: Load, project: Callable[[str], None]
+) -> None:
+    project("[tool.pytest-osmosis]\nlimit = 3\noffset = 4\n")
+    assert load_table("evaluation", "").selection == Selection(offset=4, limit=3)
+    config = load_table("evaluation", "limit = 5")
+    assert (config.selection, config.preset) == (Selection(limit=5), ())
+    variable = Override("data", "offset", "2", "PYTEST_OSMOSIS_OFFSET", level="environment")
+    assert load_table("evaluation", "limit = 5", variable).selection == Selection(offset=2, limit="all")
+
+
+# -- table.key=value ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("evaluation.n=5", Setting("evaluation", "n", (), "5")),
+        ('gate."rewards:f".pass_rate=>= 0.5', Setting("gate", "rewards:f", ("pass_rate",), ">= 0.5")),
+        ('scoring.thresholds."a=b:c"=0.5', Setting("scoring", "thresholds", ("a=b:c",), "0.5")),
+        (" data . rows = 1,2", Setting("data", "rows", (), "1,2")),
+        ("n=5", Problem("here", 'must be table.key=value, got "n=5", did you mean "evaluation.n=5"?')),
+        ("x=5", Problem("here", 'must be table.key=value, got "x=5"')),
+        ("evaluation.n", Problem("here", 'must be table.key=value, got "evaluation.n"')),
+        ("=5", Problem("here", 'must be table.key=value, got "=5"')),
+    ],
+)
+def test_table_key_value(text: str, expected: Setting | Problem) -> None:
+    assert setting(text, "here") == expected
+
+
+def given(text: str) -> Override:
+    said = setting(text, "--osmosis-set")
+    assert isinstance(said, Setting)
+    return Override(said.table, said.key, said.value, f"--osmosis-set {said.path}", said.below, as_toml=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "key", "expected"),
+    [
+        ("experiment.model_path=openai/x", "experiment", "model_path", "openai/x"),
+        ("experiment.model_path=5", "experiment", "model_path", "5"),
+        ("experiment.model_path='q'", "experiment", "model_path", "q"),
+        ("model.max_retries=0", "model", "max_retries", 0),
+        ("scoring.eval_fns=a:b", "scoring", "eval_fns", ("a:b",)),
+        ('scoring.eval_fns=["a:b", "c:d"]', "scoring", "eval_fns", ("a:b", "c:d")),
+        ("limits.max_errors=5%", "limits", "max_errors", 0.05),
+        ("sampling.extra_body={a = 1}", "sampling", "extra_body", {"a": 1}),
+    ],
+)
+def test_a_set_value_is_toml_where_that_fits_else_text(
+    load_table: Load, text: str, table: str, key: str, expected: object
+) -> None:
+    assert getattr(getattr(load_table("output", "", given(text)), table), key) == expected
+
+
+def test_a_key_inside_a_value_leaves_the_others_of_the_file(load_table: Load) -> None:
+    config = load_table(
+        "sampling",
+        "extra_body = {accuracy = 0.5, deep = {a = 1, b = 2}}",
+        given("sampling.extra_body.accuracy=1.0"),
+        given("sampling.extra_body.deep.b=word"),
+    )
+    assert config.sampling.extra_body == {"accuracy": 1.0, "deep": {"a": 1, "b": "word"}}
+    assert config.overridden == (
+        "extra_body.accuracy = 1.0 (--osmosis-set sampling.extra_body.accuracy)",
+        'extra_body.deep.b = "word" (--osmosis-set sampling.extra_body.deep.b)',
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("evaluation.n=x", '--osmosis-set evaluation.n: must be an integer of at least 1, got "x"'),
+        (
+            "evaluation.m=1",
+            "--osmosis-set evaluation.m: [evaluation] m: unknown key (valid: limit, n, batch_size, pass_threshold, "
+            "agent_workflow_timeout_s, grader_timeout_s)",
+        ),
+        (
+            'scoring.thresholds."rewards:exac"=1',
+            '--osmosis-set scoring.thresholds."rewards:exac": "rewards:exac": unknown function, did you mean '
+            '"rewards:exact"? (valid: "rewards:exact", "rewards:close")',
+        ),
+        (
+            "scoring.eval_fns=rewards.exact",
+            '--osmosis-set scoring.eval_fns: each must be "module:function", got "rewards.exact"; did you mean '
+            '"rewards:exact"?',
+        ),
+    ],
+)
+def test_a_set_key_that_is_wrong_is_told(table_problems: Problems, text: str, expected: str) -> None:
+    assert table_problems("output", "", given(text)) == [expected]
+
+
+# -- without a TOML ----------------------------------------------------------------------------------------
+
+AGENT = Override("agent", "agent", "server:agent_loop", "--osmosis-agent")
+DATASET = Override("data", "path", "data/multiply.jsonl", "--osmosis-dataset")
+SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
+MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
+
+
+def test_an_eval_without_a_toml_is_named_after_its_dataset_and_takes_all_rows(workspace: Path) -> None:
+    config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
+    assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
+    assert (config.selection, config.secrets, config.text) == (Selection(rows="all"), (), None)
+    assert config.agent.agent == "server:agent_loop"
+
+
+def test_an_eval_without_a_toml_hears_pyproject(workspace: Path, project: Callable[[str], None]) -> None:
+    project('[tool.pytest-osmosis]\nmodel = "m"\n[tool.pytest-osmosis.eval.multiply]\nlimit = 2\n')
+    config = typed_eval_config(workspace, [AGENT, DATASET, SCORER])
+    assert (config.experiment.model_path, config.selection) == ("m", Selection(limit=2))
+    assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
+
+
+def test_what_an_eval_without_a_toml_lacks_is_told_by_option(workspace: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        typed_eval_config(workspace, [AGENT])
+    assert sorted(str(problem) for problem in caught.value.problems) == [
+        "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
+        "--osmosis-eval-fn: missing; name what scores, like --osmosis-eval-fn=rewards:compute_reward",
+        "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
+    ]
