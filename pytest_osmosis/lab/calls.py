@@ -79,7 +79,7 @@ class Input:
         return f"{target.name}({written})"
 
 
-Kind = Literal["score", "raised", "refused", "not_a_score", "slow", "died"]
+Kind = Literal["score", "raised", "refused", "not_a_score", "slow", "died", "not_called"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,9 @@ class Outcome:
 
     `score`: a finite number. `refused`: the function raised ValueError, or another exception with a `raise` of its own.
     `raised`: any other exception. `not_a_score`: it returned something else. `slow`: it was cut off. `died`: its
-    process ended. `text` says it in a line, `where` the user's line. `mutated` names the argument that it changed.
-    `caught` are exceptions that its own code swallowed, where that was watched.
+    process ended. `not_called`: there was no time left, or its process had ended too often. `text` says it in a line,
+    `where` the user's line. `mutated` names the argument that it changed. `caught` are exceptions that its own code
+    swallowed, where that was watched.
     """
 
     kind: Kind

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.cases import Case
+from pytest_osmosis.lab.bench import NAMES, Bench, examine
+from pytest_osmosis.lab.cases import Case, References
 from pytest_osmosis.lab.findings import Verdict
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.lab.written import Written, written_of
@@ -90,6 +91,13 @@ def _items(module: pytest.Module, target: Target, written: Written) -> Iterator[
     yield _item(ContractItem, module, target, "contract", cases=written.cases)
     for case in written.cases:
         yield _item(CaseItem, module, target, f"cases-{case.id}", case=case)
+    if written.references is not None:
+        yield _item(RowsItem, module, target, "rows", references=written.references)
+    if target.mode is not None and reward_options.lab(module.config):
+        bench = Bench(target, [case.input for case in written.cases if case.expect is not None])
+        module.config.add_cleanup(bench.close)
+        for name in NAMES:
+            yield _item(LabItem, module, target, f"lab-{name}", bench=bench, probe=name)
 
 
 def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: str, **options: Any) -> pytest.Item:
@@ -175,3 +183,30 @@ class CaseItem(RewardItem):
         if own is not None:
             excinfo.traceback = type(excinfo.traceback)(frames[own:])
         return super().repr_failure(excinfo, style)
+
+
+class RowsItem(RewardItem):
+    """The function tells the reference solutions of a dataset apart."""
+
+    def __init__(self, *, references: References, **options: Any) -> None:
+        super().__init__(**options)
+        self._references = references
+
+    def runtest(self) -> None:
+        """Score every reference, and one of another row."""
+        from pytest_osmosis.lab.rows import check
+
+        self.judge(check(self.target, self._references))
+
+
+class LabItem(RewardItem):
+    """One probe of the lab."""
+
+    def __init__(self, *, bench: Bench, probe: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._bench = bench
+        self._probe = probe
+
+    def runtest(self) -> None:
+        """Look for one kind of bug, in a child process."""
+        self.judge(examine(self._bench, self._probe))

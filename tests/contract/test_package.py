@@ -91,7 +91,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "jsonschema",
         "tomli",
     }
-    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm"}
+    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab"}
 
 
 def test_the_version_is_said_once_and_the_same(project: dict[str, Any]) -> None:

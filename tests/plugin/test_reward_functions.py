@@ -196,3 +196,65 @@ def test_a_finding_that_is_meant_to_be_so_can_be_allowed(plain_workspace: Worksp
     refused.assert_outcomes(failed=1)
     refused.stdout.fnmatch_lines(["it gives no finite number (not-a-number)", "  exact(solution_str='42', *got nan"])
     allowed.assert_outcomes(passed=1)
+
+
+LEAKY = """
+from pytest_osmosis import osmosis_reward
+
+@osmosis_reward
+def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    return float(bool(ground_truth) and ground_truth in solution_str)
+"""
+
+
+def test_the_lab_is_on_by_option_and_by_ini(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", LEAKY)
+    probes = ["determinism", "range", "mutation", "robustness", "fuzz", "speed", "leaks", "swallowed", "case"]
+    in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
+
+    off = collected(plain_workspace, "rewards.py")
+    by_option = collected(plain_workspace, "rewards.py", "--osmosis-lab")
+    plain_workspace.ini("osmosis_lab = true")
+    by_ini = collected(plain_workspace, "rewards.py")
+
+    assert off == in_lab[:1]
+    assert by_option == by_ini == in_lab
+
+
+def test_what_the_lab_finds_fails_its_test_with_the_call_and_a_fix(workspace: Workspace) -> None:
+    workspace.write("rewards.py", LEAKY)
+
+    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-leaks or lab-mutation")
+
+    assert {kind: n for kind, n in result.parseoutcomes().items() if kind in ("passed", "failed")} == {
+        "passed": 1,
+        "failed": 1,
+    }
+    result.stdout.fnmatch_lines(
+        [
+            "an answer that lists several possibilities scores as the right one (leak-listed)",
+            "  contained(solution_str='41, 42, 43', ground_truth='42') = 1.0",
+            "  fix: *",
+        ]
+    )
+
+
+def test_without_hypothesis_the_fuzz_is_skipped_with_what_to_install(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", LEAKY)
+    plain_workspace.write("conftest.py", "import sys\nsys.modules['hypothesis'] = None\n")
+
+    result = plain_workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-fuzz", "-rs")
+
+    result.assert_outcomes(skipped=1, deselected=9)
+    assert 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"' in result.stdout.str()
+
+
+def test_reference_solutions_are_a_test(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
+    rows = [{"user_prompt": "?", "ground_truth": truth, "solution_str": f"not 1, but {truth}"} for truth in ("1", "2")]
+    plain_workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
+
+    result = plain_workspace.run("rewards.py::contained[rows]")
+
+    result.assert_outcomes(failed=1)
+    assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()

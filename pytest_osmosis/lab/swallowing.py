@@ -1,0 +1,112 @@
+"""Which exceptions a reward function swallows in a handler for all of them, and where.
+
+A call is watched with `sys.settrace`: an exception that passes a line of the function's own file is matched with the
+handlers around that line in the source. Handlers that raise again swallow nothing, those that name what they catch
+mean it; what is told of are `except:`, `except Exception` and `except BaseException`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from pytest_osmosis.lab.calls import Caught, Input, Outcome, call, quoted_text
+from pytest_osmosis.lab.target import Target
+
+BROAD = ("Exception", "BaseException")
+
+
+def watched(target: Target, given: Input) -> Outcome:
+    """The outcome of a call, with the exceptions that it swallowed."""
+    path = str(target.path)
+    caught: dict[int, Caught] = {}
+
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "exception":
+            kind, error, _ = argument
+            handler = _handler(path, frame, kind)
+            if handler is not None and id(error) not in caught:
+                line = _raised_at(error, path) or frame.f_lineno
+                caught[id(error)] = Caught(_named(kind, error), quoted_text(str(error)), line, handler[0], handler[1])
+        return local
+
+    def begin(frame: FrameType, event: str, argument: Any) -> Any:
+        return local if frame.f_code.co_filename == path else None
+
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        outcome = call(target, given)
+    finally:
+        sys.settrace(before)
+    return replace(outcome, caught=tuple(caught.values()))
+
+
+def _named(kind: type[BaseException], error: object) -> str:
+    """The exception's name; "AttributeError of None" where a value was None, as a match that was none."""
+    if issubclass(kind, AttributeError) and getattr(error, "obj", error) is None:
+        return "AttributeError of None"
+    return kind.__name__
+
+
+def _raised_at(error: object, path: str) -> int | None:
+    trace = getattr(error, "__traceback__", None)
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _handler(path: str, frame: FrameType, kind: type[BaseException]) -> tuple[int, str] | None:
+    """The line and the text of the handler for all exceptions that catches it in this frame, None where none does."""
+    tries = [found for found in _tries(path) if _spans(found.body, frame.f_lineno)]
+    own = [found for found in tries if found.lineno >= frame.f_code.co_firstlineno]
+    for found in sorted(own, key=lambda found: found.lineno, reverse=True):  # the innermost first
+        for handler in found.handlers:
+            if handler.type is None or _names(handler.type) & {*BROAD}:
+                if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+                    return None
+                text = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
+                return handler.lineno, text
+            if _catches(handler.type, frame, kind):
+                return None
+    return None
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _catches(node: ast.expr, frame: FrameType, kind: type[BaseException]) -> bool:
+    try:
+        named = eval(compile(ast.Expression(node), "<handler>", "eval"), frame.f_globals, frame.f_locals)
+        return issubclass(kind, named)
+    except Exception:
+        return True  # not ours to say
+
+
+def _spans(body: list[ast.stmt], line: int) -> bool:
+    return body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+@functools.cache
+def _tries(path: str) -> tuple[ast.Try, ...]:
+    return tuple(_walk_tries(path))
+
+
+def _walk_tries(path: str) -> Iterator[ast.Try]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (as Python reads it)
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            yield node

@@ -1,0 +1,106 @@
+"""Reward functions with one bug each, which the lab must find: a docstring says what it is, PLANTED what finds it."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import Any
+
+from pytest_osmosis import osmosis_reward
+
+Info = dict[str, Any] | None
+SEEN: set[str] = set()
+
+
+@osmosis_reward
+def set_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Looks at any one of the words, as a set has no order."""
+    words = set(re.findall(r"\w+", solution_str))
+    return float(bool(words) and next(iter(words)) == ground_truth)
+
+
+@osmosis_reward
+def by_time(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays less as the years go by."""
+    right = solution_str.strip() == ground_truth
+    return float(right) / (1 + time.time() // 31_536_000)
+
+
+@osmosis_reward
+def global_state(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays for an answer once."""
+    if solution_str in SEEN:
+        return 0.0
+    SEEN.add(solution_str)
+    return float(solution_str.strip() == ground_truth)
+
+
+@osmosis_reward
+def nan_on_empty(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """The share of right words is no number where there are no words."""
+    words = solution_str.split()
+    right = sum(word == ground_truth for word in words)
+    return right / len(words) if words else math.nan
+
+
+@osmosis_reward
+def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """The distance of a huge number is more than exp can take."""
+    found = re.findall(r"-?\d+", solution_str)
+    if not found:
+        return 0.0
+    distance = abs(int(found[-1][:400]) - int(ground_truth))
+    return 2 / (1 + math.exp(distance))
+
+
+@osmosis_reward
+def mutation(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Leaves a note in the row."""
+    score = float(solution_str.strip() == ground_truth)
+    if extra_info is not None:
+        extra_info.setdefault("scores", []).append(score)
+    return score
+
+
+@osmosis_reward
+def contained_anywhere(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays for the ground truth wherever it stands."""
+    return 1.0 if ground_truth.lower() in solution_str.lower() else 0.0
+
+
+@osmosis_reward
+def one_sided_case(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Folds the answer and not the ground truth, so that Paris is never right."""
+    return float(solution_str.strip().lower() == ground_truth)
+
+
+@osmosis_reward
+def regex_catastrophe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks for ever where a long number is followed by something else."""
+    found = re.match(r"^(\d+,?)+$", solution_str.strip())
+    return float(found is not None and solution_str.strip().replace(",", "") == ground_truth)
+
+
+@osmosis_reward
+def swallowed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """A method that is not there, and nobody hears of it."""
+    try:
+        return 1.0 if solution_str.stripped() == ground_truth else 0.0  # type: ignore[attr-defined]
+    except Exception:
+        return 0.0
+
+
+PLANTED = {
+    "set_order": ("determinism", "hash-dependent"),
+    "by_time": ("determinism", "time-dependent"),
+    "global_state": ("determinism", "not-repeatable"),
+    "nan_on_empty": ("range", "not-a-number"),
+    "overflow": ("robustness", "crash"),
+    "mutation": ("mutation", "mutation"),
+    "contained_anywhere": ("leaks", "leak-listed"),
+    "one_sided_case": ("case", "case-one-sided"),
+    "regex_catastrophe": ("speed", "explodes"),
+    "swallowed": ("swallowed", "swallowed"),
+}
+"""The probe that finds it, and the finding's code."""

@@ -1,0 +1,64 @@
+"""The lab finds every planted bug, and has nothing to say of functions that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.lab.bench import NAMES, Bench, examine, probes
+from pytest_osmosis.lab.target import Target, targets_in
+from tests.unit.lab import planted, planted_more, realistic, right
+
+RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__))}
+REALISTIC = {target.name: target for target in targets_in(realistic, Path(realistic.__file__), plain=True)}
+MORE = {target.name: target for target in targets_in(planted_more, Path(planted_more.__file__))}
+PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
+
+
+@pytest.fixture
+def bench(target: Target) -> Iterator[Bench]:
+    bench = Bench(target)
+    yield bench
+    bench.close()
+
+
+def test_every_probe_has_its_name() -> None:
+    assert tuple(probes()) == NAMES
+    assert len(RIGHT) == 5
+    assert {*PLANTED} == {*planted.PLANTED}
+    assert len(PLANTED) == 10
+
+
+@pytest.mark.parametrize("target", RIGHT.values(), ids=RIGHT)
+def test_nothing_is_said_of_a_right_function(bench: Bench, target: Target) -> None:
+    verdicts = {name: examine(bench, name).allowing(tuple(target.declaration.allow)) for name in NAMES}
+
+    assert {name: [*map(str, verdict.findings)] for name, verdict in verdicts.items() if verdict.findings} == {}
+    assert {name: verdict.unmeasured for name, verdict in verdicts.items() if verdict.unmeasured} == {}
+
+
+@pytest.mark.parametrize("target", PLANTED.values(), ids=PLANTED)
+def test_a_planted_bug_is_found(bench: Bench, target: Target) -> None:
+    name, code = planted.PLANTED[target.name]
+
+    verdict = examine(bench, name)
+
+    assert code in {finding.code for finding in verdict.failures()}, verdict
+
+
+@pytest.mark.parametrize("target", MORE.values(), ids=MORE)
+def test_rarer_bugs_are_found(bench: Bench, target: Target) -> None:
+    name, code, level = planted_more.PLANTED[target.name]
+
+    verdict = examine(bench, name)
+
+    assert (code, level) in {(finding.code, finding.level) for finding in verdict.findings}, verdict
+
+
+@pytest.mark.parametrize("target", REALISTIC.values(), ids=REALISTIC)
+def test_functions_as_they_are_in_the_wild_fail_nothing(bench: Bench, target: Target) -> None:
+    verdicts = {name: examine(bench, name) for name in NAMES}
+
+    assert {name: [*map(str, verdict.failures())] for name, verdict in verdicts.items() if verdict.failures()} == {}

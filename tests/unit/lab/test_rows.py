@@ -1,0 +1,80 @@
+"""Reference solutions: right for their own rows, and for no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.lab.cases import References
+from pytest_osmosis.lab.findings import Verdict
+from pytest_osmosis.lab.rows import check
+from pytest_osmosis.lab.target import target_of
+from tests.unit.lab import planted, right
+
+ROWS = [
+    {"user_prompt": "2 + 2?", "ground_truth": "4", "solution_str": "2 + 2 = 4\n#### 4"},
+    {"user_prompt": "What?", "ground_truth": "9"},
+    {"user_prompt": "5 - 1?", "ground_truth": "4", "solution_str": "#### 4"},
+    {"user_prompt": "2 * 3?", "ground_truth": "6", "solution_str": "2 * 3 = 6, not 4\n#### 6"},
+]
+
+
+def verdict(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: float = 1.0) -> Verdict:
+    (folder / "references.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    target = target_of(function.__name__, function, function.__module__, folder / "rewards.py")
+    assert target is not None
+    return check(target, References("references.jsonl", threshold, "rewards.py:1"))
+
+
+def test_references_that_fit_their_own_rows_pass_also_where_rows_share_a_ground_truth(tmp_path: Path) -> None:
+    assert verdict(tmp_path, right.gsm8k, ROWS) == Verdict()
+
+
+def test_a_reference_that_its_function_does_not_pay_for_is_found(tmp_path: Path) -> None:
+    rows = [*ROWS, {"user_prompt": "3 * 3?", "ground_truth": "9", "solution_str": "nine"}]
+
+    (finding,) = verdict(tmp_path, right.gsm8k, rows).findings
+
+    assert finding.code == "reference-fails"
+    assert "references.jsonl:5 scores less than 1" in finding.what
+
+
+def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path) -> None:
+    found = verdict(tmp_path, planted.contained_anywhere, ROWS).findings
+
+    assert {finding.code for finding in found} == {"reference-of-another-row"}
+    assert "the solution of line 4 scores 1 or more too" in found[0].what
+
+
+def test_full_mode_gets_the_prompt_and_the_solution(tmp_path: Path) -> None:
+    rows = [
+        {"user_prompt": "Capital of France?", "ground_truth": "Paris", "solution_str": "Answer: Paris"},
+        {"user_prompt": "Of Germany?", "ground_truth": "Berlin", "solution_str": "Answer: Berlin."},
+    ]
+
+    assert verdict(tmp_path, right.partial_credit, rows, threshold=0.8) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"user_prompt": "2 + 2?", "ground_truth": "4"}], "no row holds a solution_str"),
+        ([{"prompt": "2 + 2?"}], "its dataset cannot be read"),
+    ],
+)
+def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
+    (finding,) = verdict(tmp_path, right.gsm8k, rows).findings
+
+    assert finding.what == said
+
+
+def test_many_findings_are_counted(tmp_path: Path) -> None:
+    rows = [{"user_prompt": str(n), "ground_truth": str(n), "solution_str": "?"} for n in range(20)]
+
+    found = verdict(tmp_path, right.gsm8k, rows).findings
+
+    assert len(found) == 6
+    assert found[-1].what == "and 15 more of 20 rows"
