@@ -91,7 +91,7 @@ def prepare(
     """
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     problems: list[Problem] = []
-    where = shown(config.path) if path else "--osmosis-model"
+    where = _model_named_at(config, overrides)
 
     def checked(step: Callable[[], Any]) -> Any:
         try:
@@ -112,6 +112,12 @@ def prepare(
     dataset, plan, notes = dataset_plan
     price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
     return Prepared(config, dataset, plan, target, values, notes, price)
+
+
+def _model_named_at(config: EvalConfig, overrides: Sequence[Override]) -> str:
+    """Where the model is named: the option or variable that holds, else the config."""
+    named = [one for one in overrides if (one.table, one.key) == ("experiment", "model_path") and one.level != "ini"]
+    return named[-1].origin if named else shown(config.path)
 
 
 def output_problems(prepared: Prepared) -> list[Problem]:

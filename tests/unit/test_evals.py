@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare, sampling_text
 from pytest_osmosis.journal import replay
@@ -140,6 +141,15 @@ def test_problems_of_dataset_model_and_secrets_come_at_once(workspace: Workspace
     assert "nobody" in text
     assert "MISSING_TOKEN" in text
     assert "data/x.jsonl:2" in text
+
+
+def test_a_typed_model_is_refused_where_it_was_typed(workspace: Workspace) -> None:
+    typed = Override("experiment", "model_path", "nobody/model", "--osmosis-model")
+
+    with pytest.raises(ProblemsError) as caught:
+        prepare(workspace.config, [typed], environ=os.environ)
+
+    assert str(caught.value).startswith("--osmosis-model: [experiment] model_path: ")
 
 
 def test_listing_needs_no_secrets(workspace: Workspace) -> None:
