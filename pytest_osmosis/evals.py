@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,6 +32,7 @@ from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
+from pytest_osmosis.history import LastRun, flips, last_run, plan_digest
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal, replay
@@ -52,6 +53,7 @@ class Prepared:
     """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only.
 
     `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
+    `row_digests` are those of the rows' content; `last` is the last whole run with the same `plan_digest`.
     """
 
     config: EvalConfig
@@ -61,6 +63,9 @@ class Prepared:
     secrets: Mapping[str, str]
     notes: tuple[str, ...] = ()
     price: Price | None = None
+    row_digests: Mapping[int, str] = field(default_factory=dict)
+    plan_digest: str = ""
+    last: LastRun | None = None
 
     @property
     def short_secrets(self) -> list[str]:
@@ -109,9 +114,24 @@ def prepare(
         problems.extend([extra] if extra is not None else [])
     if problems:
         raise ProblemsError(problems)
-    dataset, plan, notes = dataset_plan
+    dataset, plan, notes, digests = dataset_plan
     price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
-    return Prepared(config, dataset, plan, target, values, notes, price)
+    digest = plan_digest(_identity(config, plan, target, digests))
+    last = last_run(_runs_folder(config), digest)
+    return Prepared(config, dataset, plan, target, values, notes, price, digests, digest, last)
+
+
+def _identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mapping[int, str]) -> dict[str, Any]:
+    """What makes a plan the same, see `history`."""
+    return {
+        "eval": [os.path.relpath(config.path, config.workspace), config.name],
+        "rows": sorted(digests[row] for span in plan.spans for row in range(span.first, span.first + span.n_rows)),
+        "n": config.evaluation.n,
+        "model": [config.experiment.model_path, target.base_url],
+        "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent],
+        "scorers": [config.scoring.grader, *config.scoring.eval_fns],
+        "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
+    }
 
 
 def _model_named_at(config: EvalConfig, overrides: Sequence[Override]) -> str:
@@ -136,6 +156,7 @@ class _Planned(NamedTuple):
     dataset: Dataset
     plan: Plan
     notes: tuple[str, ...]
+    digests: Mapping[int, str]
 
 
 def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
@@ -143,7 +164,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
     dataset = open_dataset(path, config.data.columns, shown(path))
     selected = select(len(dataset), config.selection, config.data.seed)
     rows = [row for row in named_rows if row < len(dataset)]
-    notes = check_rows(dataset, sorted({*selected, *rows}))
+    notes, digests = check_rows(dataset, sorted({*selected, *rows}))
     plan = Plan(
         name=config.name,
         path=str(config.path),
@@ -152,7 +173,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
         n=config.evaluation.n,
         selection=selected.text,
     )
-    return _Planned(dataset, plan.with_named(rows, dataset.line), notes)
+    return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests)
 
 
 class EvalRun:
@@ -291,7 +312,7 @@ class EvalRun:
             verdicts = [gates.partial(rule, len(self.selected), n_planned) for rule in config.gates]
         else:
             verdicts = [gates.decide(rule, tally) for rule in config.gates]
-        return Results(
+        made = Results(
             subject=_subject(self.prepared),
             judging=judging,
             records=records,
@@ -304,7 +325,12 @@ class EvalRun:
             verdicts=verdicts,
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
             price=self.prepared.price,
+            row_digests=self.prepared.row_digests,
         )
+        last = self.prepared.last
+        if last is None or not made.whole:
+            return made
+        return replace(made, flips=flips(last, made.shares()))
 
     def _stopped(self) -> str | None:
         stopped = self.engine.stopped
@@ -397,9 +423,13 @@ def _provenance(prepared: Prepared, run_dir: Path, began_at: datetime) -> dict[s
     }
 
 
+def _runs_folder(config: EvalConfig) -> Path:
+    return config.workspace / config.output.dir if config.output.dir else config.workspace / ".osmosis" / "runs"
+
+
 def _make_run_dir(config: EvalConfig, now: datetime) -> Path:
     """A new run directory, in a folder that git ignores."""
-    runs = config.workspace / config.output.dir if config.output.dir else config.workspace / ".osmosis" / "runs"
+    runs = _runs_folder(config)
     runs.mkdir(parents=True, exist_ok=True)
     if not config.output.dir:
         ignore = config.workspace / ".osmosis" / ".gitignore"
@@ -426,6 +456,7 @@ def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
         "preset": list(config.preset),
         "plan": prepared.plan.to_json(),
         "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
+        "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "pid": os.getpid(),
     }

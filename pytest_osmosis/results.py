@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_osmosis import stats
 from pytest_osmosis.gates import Tally, Verdict
+from pytest_osmosis.history import Flips, Share
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.prices import Price
 from pytest_osmosis.records import INFRASTRUCTURE, Run, RunRecord
@@ -40,7 +41,8 @@ class Results:
 
     `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
-    `price` is the model's, None where it is unknown.
+    `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
+    of the rows since the last run of the same plan.
     """
 
     subject: Subject
@@ -55,6 +57,8 @@ class Results:
     verdicts: Sequence[Verdict] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
+    row_digests: Mapping[int, str] = field(default_factory=dict)
+    flips: Flips | None = None
 
     def count(self, status: str) -> int:
         """How many selected runs have this status."""
@@ -68,6 +72,11 @@ class Results:
             if boundary is not None:
                 counts[boundary] = counts.get(boundary, 0) + 1
         return counts
+
+    @property
+    def whole(self) -> bool:
+        """True where all that was planned ran, so that these results can be held against others of the same plan."""
+        return not self.partial and self.stopped is None and self.count("pending") == 0
 
     @property
     def measured(self) -> int:
@@ -87,6 +96,15 @@ class Results:
             for name, count in (record.usage or {}).items():
                 total[name] = total.get(name, 0) + count
         return total
+
+    def shares(self) -> list[Share]:
+        """How often each row with a measured run passed, in order."""
+        shares = []
+        for row, records in by_row(self.records).items():
+            passed = [self.judging.passed(record) for record in records if self.judging.measured(record)]
+            if passed:
+                shares.append(Share(self.row_digests[row], sum(passed) / len(passed)))
+        return shares
 
     def run_cost_usd(self, record: RunRecord) -> float | None:
         """What a run's rollout cost, None where nobody knows."""
@@ -141,8 +159,15 @@ class Results:
                 "cost_usd": self.cost_usd,
                 "cost_unknown": self.n_cost_unknown,
             },
+            "provenance": dict(self.provenance),
+            "last_run": None if self.flips is None else self.flips.to_json(),
             "rows": [
-                {"row_index": row, "runs": [self._run(record) for record in records]} for row, records in rows.items()
+                {
+                    "row_index": row,
+                    "row_digest": self.row_digests[row],
+                    "runs": [self._run(record) for record in records],
+                }
+                for row, records in rows.items()
             ],
             "pending": [
                 {"row_index": record.run.row, "run_index": record.run.run, "reason": record.skip_reason}
@@ -153,7 +178,6 @@ class Results:
                 {"gate": verdict.title, "state": verdict.state, "value": verdict.value, "finding": verdict.text}
                 for verdict in self.verdicts
             ],
-            "provenance": dict(self.provenance),
         }
 
     def _run(self, record: RunRecord) -> dict[str, Any]:

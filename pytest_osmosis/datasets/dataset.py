@@ -116,14 +116,22 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
     return Dataset(path, display, known, source, text_cells, stamp)
 
 
-def check_rows(dataset: Dataset, selected: Iterable[int]) -> tuple[str, ...]:
-    """Reads every selected row. Gives what to warn of in rows that are all right, a line each (`warnings.notes_of`).
+class Checked(NamedTuple):
+    """Rows that are all right: what to warn of, a line each (`warnings.notes_of`), and their digests by index."""
+
+    notes: tuple[str, ...]
+    digests: Mapping[int, str]
+
+
+def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
+    """Reads every selected row.
 
     Raises DatasetError with all problems, of which the first 20 are listed.
     """
     listed: list[Problem] = []
     n_problems = 0
     unseen = set(dataset.columns.mapped)
+    digests: dict[int, str] = {}
 
     def right_rows(file: BufferedReader) -> Iterator[Row]:
         nonlocal n_problems, unseen
@@ -135,6 +143,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> tuple[str, ...]:
                 listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
             else:
                 unseen -= row.record.keys()
+                digests[row_index] = row.digest
                 yield row
 
     with dataset.open() as file:
@@ -145,7 +154,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> tuple[str, ...]:
         listed = [_never_there(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
     if listed:
         raise DatasetError(listed)
-    return notes
+    return Checked(notes, digests)
 
 
 def _never_there(dataset: Dataset, ours: str) -> Problem:

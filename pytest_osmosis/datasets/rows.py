@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
@@ -25,6 +27,12 @@ class Row:
     ground_truth: object | None
     record: dict[str, Any]
     line: int
+
+    @property
+    def digest(self) -> str:
+        """What the row asks and what it holds for right, in 16 hexadecimal digits: the row, wherever it stands."""
+        content = json.dumps([self.messages, self.ground_truth], sort_keys=True, default=str)
+        return blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:

@@ -13,7 +13,7 @@ from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
 from pytest_osmosis.gates import title_of
 from pytest_osmosis.plugin.collect import run_of
-from pytest_osmosis.report.lines import summary_lines
+from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, plural
 
@@ -44,6 +44,8 @@ def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    if prepared.last is not None:
+        yield f"  {last_run_line(prepared.last)}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
     if config.text is None:

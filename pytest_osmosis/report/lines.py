@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.report.numbers import count, money, plural, score, seconds
+from pytest_osmosis.history import Flips, LastRun
+from pytest_osmosis.report.numbers import count, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results
 
@@ -23,6 +24,7 @@ def account_lines(results: Results) -> list[str]:
         _pass_rate(results),
         *_not_scored(results),
         f"{_tokens(results)}, {_cost(results)}, {seconds(results.duration_ms / 1000)}",
+        *([flips_line(results.flips)] if results.flips is not None else []),
     ]
 
 
@@ -101,3 +103,21 @@ def _unscored_aside(results: Results) -> dict[str, int]:
     aside = [name for name in results.judging.scorers if name not in results.judging.deciding]
     counts = {name: sum(name not in record.scores for record in finished) for name in aside}
     return {name: n for name, n in counts.items() if n}
+
+
+def last_run_line(last: LastRun) -> str:
+    """What the last run of the plan took, before the next one is paid for."""
+    cost = "cost unknown" if last.cost_usd is None else money(last.cost_usd)
+    took = f"{plural(last.n_runs, 'rollout')}, {plural(last.total_tokens, 'token')}, {cost}, {seconds(last.duration_s)}"
+    return f"last run ({moment(last.started_at)}): {took}"
+
+
+def flips_line(flips: Flips) -> str:
+    """What became of the rows since the last run."""
+    rows = plural(flips.n_rows, "row")
+    found = f"no row of {flips.n_rows:,} changed"
+    if flips.better or flips.worse:
+        verdict = "noise" if flips.is_noise else "better" if flips.difference > 0 else "worse"
+        found = f"+{count(flips.better)} -{count(flips.worse)} of {rows}, p {p_value(flips.p)} ({verdict})"
+    unmatched = f"; {plural(flips.n_unmatched, 'row')} not compared" if flips.n_unmatched else ""
+    return f"against the last run ({moment(flips.started_at)}): {found}{unmatched}"

@@ -57,6 +57,24 @@ def money(usd: float) -> str:
     return f"${usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
 
 
+def p_value(p: float) -> str:
+    """A p with its sign of equality.
+
+    >>> p_value(0.6636), p_value(0.05), p_value(0.0004), p_value(1.0)
+    ('= 0.66', '= 0.05', '< 0.001', '= 1')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
+def moment(iso: str) -> str:
+    """A time of ISO 8601 in UTC, to the minute.
+
+    >>> moment("2026-11-20T14:03:59.123+00:00")
+    '2026-11-20 14:03 UTC'
+    """
+    return f"{iso[:16].replace('T', ' ')} UTC"
+
+
 def seconds(value: float) -> str:
     """A duration.
 

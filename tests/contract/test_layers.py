@@ -16,7 +16,7 @@ PACKAGE = "pytest_osmosis"
 
 WORDS = {"report.numbers", "report.text"}
 """Leaves that say how numbers and strange text are written: there is one place for that, so every layer may ask."""
-CORE = {"config", "datasets", "errors", "models", "plan", "prices", "records", "stats", *WORDS}
+CORE = {"config", "datasets", "errors", "history", "models", "plan", "prices", "records", "stats", *WORDS}
 
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
@@ -25,6 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "report.numbers": set(),
     "report.text": set(),
     "config": {"errors"},
+    "history": {"stats"},
     "datasets": {"config", "errors"},
     "models": {"config", "errors"},
     "plan": {"config", "datasets", "errors", "records", "stats"},
@@ -37,8 +38,8 @@ LAYERS: dict[str, set[str]] = {
     "outcomes": {"records", *WORDS},
     "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records"},
     "gates": {"config", *WORDS},
-    "results": {"gates", "outcomes", "prices", "records", "stats"},
-    "report": {"gates", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
+    "results": {"gates", "history", "outcomes", "prices", "records", "stats"},
+    "report": {"gates", "history", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
     "evals": {*CORE, "engine", "gates", "host", "journal", "outcomes", "report", "results"},
     "inline": {"engine", "errors", "host", "models"},
     "plugin": {*CORE, "evals", "gates", "inline", "lab", "outcomes", "report", "results", "rewards"},

@@ -120,14 +120,15 @@ def test_the_schema_is_one() -> None:
 
 def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evaluate: Evaluate) -> None:
     whole = evaluate()
+    again = evaluate()
     partial = evaluate(runs=[Run(0, 0)])
     interrupted = evaluate(interrupt=True)
     stopped = evaluate(unreachable(CONFIG))
     removed = evaluate(removing(CONFIG))
 
-    kinds = [whole, partial, interrupted, stopped, removed]
+    kinds = [whole, again, partial, interrupted, stopped, removed]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False, True, False, False, False]
+    assert [results["partial"] for results in kinds] == [False, False, True, False, False, False]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -136,6 +137,7 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     assert {"agent", "reward", "provider"} == {name for results in kinds for name in results["summary"]["boundaries"]}
     assert stopped["status"] == "stopped"
     assert interrupted["pending"]
+    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True]
     assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_osmosis import gates, results
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.history import Flips
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.prices import Price
 from pytest_osmosis.records import Boundary, Run, RunRecord, ScorerError
@@ -63,6 +64,7 @@ def results_of(
     duration_ms: float = 3210.0,
     extra: Mapping[str, Any] | None = None,
     price: Price | None = None,
+    flips: Flips | None = None,
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate."""
     judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
@@ -81,4 +83,6 @@ def results_of(
         verdicts=[] if minimum is None else [gates.decide(GateRule("pass_rate", minimum), tally)],
         provenance={"python": "3.x"},
         price=price,
+        row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
+        flips=flips,
     )

@@ -110,7 +110,7 @@ def test_check_rows_warns_of_the_selected_rows(tmp_path: Path) -> None:
     lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
     (tmp_path / "x.jsonl").write_text("".join(lines))
     dataset = open_dataset(tmp_path / "x.jsonl")
-    assert check_rows(dataset, [0, 1, 3]) == (f"rows 1 and 3 hold the same prompt: {REPEATED}",)
+    assert check_rows(dataset, [0, 1, 3]).notes == (f"rows 1 and 3 hold the same prompt: {REPEATED}",)
 
 
 def test_rows_are_not_kept() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
 from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
-from pytest_osmosis.report.lines import summary_lines
+from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.statistics import NAME_COLUMNS
 from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results
@@ -180,6 +183,37 @@ def test_tokens_by_kind_and_what_they_cost() -> None:
 
 def test_what_is_free_costs_nothing_and_is_not_unknown() -> None:
     assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
+
+
+LAST = {"run": "x-1", "started_at": "2026-11-20T14:03:59.000+00:00", "test": "McNemar, exact"}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"better": 12, "worse": 9, "difference": 0.03, "p": 0.6636}, "+12 -9 of 100 rows, p = 0.66 (noise)"),
+        ({"better": 20, "worse": 4, "difference": 0.16, "p": 0.00154}, "+20 -4 of 100 rows, p = 0.0015 (better)"),
+        ({"better": 0, "worse": 40, "difference": -0.4, "p": 1e-12}, "+0 -40 of 100 rows, p < 0.001 (worse)"),
+        ({"better": 0, "worse": 0, "difference": 0.0, "p": 1.0}, "no row of 100 changed"),
+        (
+            {"better": 1, "worse": 0, "difference": 0.01, "p": 1.0, "n_unmatched": 2},
+            "+1 -0 of 100 rows, p = 1 (noise); 2 rows not compared",
+        ),
+    ],
+)
+def test_what_became_of_the_rows_since_the_last_run(found: dict[str, Any], said: str) -> None:
+    flips = Flips(**{**LAST, "n_rows": 100, "n_unmatched": 0, **found})
+
+    lines = summary_lines(results_of([finished({A: 1.0})], flips=flips))
+
+    assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {said}"
+
+
+@pytest.mark.parametrize(("cost", "said"), [(1.2, "$1.20"), (None, "cost unknown")])
+def test_what_the_last_run_took(cost: float | None, said: str) -> None:
+    last = LastRun(Path("x-1"), LAST["started_at"], 500, 625_000, cost, 230.5)
+
+    assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
 
 
 def test_runs_that_were_rolled_out_again_are_said() -> None:
