@@ -385,13 +385,15 @@ def _request_sampling(config: EvalConfig) -> dict[str, Any]:
     return {**{name: value for name, value in given.items() if value is not None}, **sampling.extra_body}
 
 
-def sampling_text(config: EvalConfig) -> str:
+def sampling_text(prepared: Prepared) -> str:
     """`[sampling]` in words, for the header: "temperature 1, seed 0", or "the model's defaults"."""
-    given = {
-        **_request_sampling(config),
-        **({"seed": config.sampling.seed} if config.sampling.seed is not None else {}),
-    }
-    return ", ".join(f"{name} {value}" for name, value in given.items()) or "the model's defaults"
+    config, target = prepared.config, prepared.target
+    given = [f"{name} {value}" for name, value in _request_sampling(config).items()]
+    if config.sampling.seed is not None:
+        aside = " (sent where the provider takes one)" if target.client == "litellm" else ""
+        aside = aside if target.seed_key is not None else " (not sent: this provider takes none)"
+        given.append(f"seed {config.sampling.seed}{aside}")
+    return ", ".join(given) or "the model's defaults"
 
 
 def _subject(prepared: Prepared) -> Subject:
@@ -405,7 +407,10 @@ def _subject(prepared: Prepared) -> Subject:
             "dataset": prepared.dataset.display,
             "selection": prepared.plan.selection,
             "batch_size": config.evaluation.batch_size,
-            "sampling": {**_request_sampling(config), "seed": config.sampling.seed},
+            "sampling": {
+                **_request_sampling(config),
+                "seed": config.sampling.seed if prepared.target.seed_key is not None else None,
+            },
             "overridden": [*config.overridden, *config.preset],
         },
     )

@@ -146,7 +146,7 @@ def _newest_first(runs: Path) -> list[Path]:
 
 def _head(path: Path) -> Mapping[str, Any]:
     """The results without their rows, where they are written as we write them; else the whole."""
-    lines = []
+    lines: list[str] = []
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.startswith(ROWS):

@@ -15,8 +15,10 @@ reads events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -63,7 +65,8 @@ class RunRecord:
     """The fold of a run's events, without its transcript.
 
     `duration_ms` is the rollout alone, `scoring_ms` the scoring alone; queue time is in neither. `usage` holds token
-    counts by name, None where the server sent none. `error` and `boundary` say how the rollout failed.
+    counts by name, None where the server sent none; `answer` is the digest of the last assistant message, None where
+    there is none. `error` and `boundary` say how the rollout failed.
     """
 
     run: Run
@@ -81,6 +84,7 @@ class RunRecord:
     usage: Mapping[str, int] | None = None
     retries: int = 0
     finish_reason: str | None = None
+    answer: str | None = None
     model: str | None = None
     skip_reason: str | None = None
 
@@ -162,8 +166,20 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         usage=event.get("usage"),
         retries=event.get("retries", 0),
         finish_reason=event.get("finish_reason"),
+        answer=_answer(event.get("messages", ())),
         model=event.get("model"),
     )
+
+
+def _answer(messages: Sequence[object]) -> str | None:
+    """The digest of what the last assistant message says: its content and its tool calls, without their ids."""
+    for message in reversed(messages):
+        if isinstance(message, Mapping) and message.get("role") == "assistant":
+            calls = message.get("tool_calls")
+            called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
+            said = json.dumps([message.get("content"), called], sort_keys=True)
+            return blake2b(said.encode(), digest_size=8).hexdigest()
+    return None
 
 
 def _score(record: RunRecord, event: Event) -> RunRecord:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.gates import Tally, Verdict
@@ -33,6 +33,13 @@ class Subject:
     model: str
     n: int
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EqualAnswers(NamedTuple):
+    """How many rows have several answers, and in how many of them all are equal, byte by byte."""
+
+    rows: int
+    equal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,21 @@ class Results:
     def measured(self) -> int:
         """How many runs count as an answer."""
         return sum(self.judging.measured(record) for record in self.records)
+
+    @property
+    def truncated(self) -> list[RunRecord]:
+        """Runs whose last answer was cut off at the bound on its tokens."""
+        return [record for record in self.records if record.rolled and record.finish_reason == "length"]
+
+    @property
+    def answered_rows(self) -> EqualAnswers:
+        """The rows with several answers."""
+        answers = [
+            [record.answer for record in records if record.status == "finished" and record.answer is not None]
+            for records in by_row(self.records).values()
+        ]
+        several = [row for row in answers if len(row) > 1]
+        return EqualAnswers(len(several), sum(len({*row}) == 1 for row in several))
 
     @property
     def total_tokens(self) -> int:
@@ -155,6 +177,8 @@ class Results:
                 "boundaries": self.boundaries(),
                 "retries": sum(record.retries for record in self.records),
                 "rolled_out_again": sum(record.attempt > 1 for record in self.records),
+                "truncated": len(self.truncated),
+                "rows_of_equal_answers": self.answered_rows.equal,
                 "usage": self.usage,
                 "cost_usd": self.cost_usd,
                 "cost_unknown": self.n_cost_unknown,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin import given
+from pytest_osmosis.plugin import github, given
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import RunItem, amend
@@ -148,8 +148,11 @@ class ControllerPlugin:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table of each eval."""
+        """The table of each eval; under GitHub Actions also what failed, on the lines of files."""
         summary(terminalreporter, self.evals)
+        reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+        for line in github.lines(self.config, reports, self.evals):
+            terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
         """Close the socket that workers asked on, and what runs in this process."""

@@ -36,7 +36,7 @@ def header(evals: EvalSession) -> list[str]:
 def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     config, plan = prepared.config, prepared.plan
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
-    yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config)}"
+    yield f"  model: {prepared.target.describe}; sampling: {sampling_text(prepared)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
     if inline:

@@ -9,11 +9,10 @@ from typing import Any
 from pytest_osmosis.models.base import text_of
 from pytest_osmosis.outcomes import Judging, Outcome, kind_of, reason_of, score_line
 from pytest_osmosis.records import RunRecord
-from pytest_osmosis.report.text import shortened, shown
+from pytest_osmosis.report.text import one_line, shortened, shown
 
 LAST_MESSAGES = 4
 MESSAGE_CHARS = 600
-LINE_CHARS = 400
 DETAILS_CHARS = 16_000
 
 
@@ -29,7 +28,7 @@ def outcome_of(
 ) -> Outcome:
     """The outcome of a run's test. `where` is its dataset line, `rerun` the command that repeats it."""
     kind = kind_of(record, judging)
-    reason = _line(reason_of(record, judging))
+    reason = one_line(reason_of(record, judging))
     text = ""
     if kind in ("failed", "error"):
         parts = [reason, *_scores(record, judging), *_details(details), *_conversation(messages)]
@@ -53,17 +52,12 @@ def _scores(record: RunRecord, judging: Judging) -> list[str]:
         if name in record.scores:
             lines.append(f"  {score_line(record.scores[name], judging.threshold(name), name)}{aside}")
         elif name in record.scorer_errors:
-            lines.append(f"  {name}: {_line(record.scorer_errors[name].message)}{aside}")
+            lines.append(f"  {name}: {one_line(record.scorer_errors[name].message)}{aside}")
     return lines
 
 
 def _details(details: str) -> list[str]:
     return [shown(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
-
-
-def _line(text: str) -> str:
-    """`text` on one line, not too long."""
-    return shown(shortened(" ".join(text.split()), LINE_CHARS))
 
 
 def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -82,14 +76,14 @@ def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 def _message(message: object) -> str:
     """A message, whatever an agent made of it."""
     if not isinstance(message, Mapping):
-        return _line(json.dumps(message))
+        return one_line(json.dumps(message))
     said = [text_of(message.get("content"))]
     if message.get("refusal"):
         said.append(f"(refused: {message['refusal']})")
     calls = message.get("tool_calls")
     said += [_call(call) for call in calls] if isinstance(calls, list) else []
     text = shown(shortened(" ".join(part for part in said if part) or "(no text)", MESSAGE_CHARS))
-    return f"{_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
+    return f"{one_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
 
 
 def _call(call: object) -> str:

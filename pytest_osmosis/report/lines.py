@@ -23,7 +23,9 @@ def account_lines(results: Results) -> list[str]:
     return [
         _pass_rate(results),
         *_not_scored(results),
-        f"{_tokens(results)}, {_cost(results)}, {seconds(results.duration_ms / 1000)}",
+        *_truncated(results),
+        *_equal_answers(results),
+        ", ".join([*_spent(results), seconds(results.duration_ms / 1000)]),
         *([flips_line(results.flips)] if results.flips is not None else []),
     ]
 
@@ -43,11 +45,18 @@ def _pass_rate(results: Results) -> str:
     return rate
 
 
+def _spent(results: Results) -> list[str]:
+    """Tokens and money, of which nothing is unknown where nothing was rolled out."""
+    if not any(record.rolled for record in results.records):
+        return ["0 tokens"]
+    return [_tokens(results), _cost(results)]
+
+
 def _tokens(results: Results) -> str:
     """The tokens that servers counted, and of how many rollouts they did not."""
     rolled = [record for record in results.records if record.rolled]
     unknown = sum(record.tokens is None for record in rolled)
-    if rolled and unknown == len(rolled):
+    if unknown == len(rolled):
         return "tokens unknown"
     usage = results.usage
     parts = [f"{count(usage[name])} {word}" for name, word in PARTS.items() if usage.get(name)]
@@ -95,6 +104,32 @@ def _not_scored(results: Results) -> list[str]:
 
 EFFECT = dict.fromkeys(("provider", "host", "reward"), "not measured, counted as 0")
 """What a run without a score does to the numbers, where it is nobody's answer."""
+
+
+def _truncated(results: Results) -> list[str]:
+    """Answers that were cut off: what looks like a weak model may be a short bound."""
+    cut = results.truncated
+    if not cut:
+        return []
+    lost = sum(not results.judging.passed(record) for record in cut)
+    bound = results.subject.extra.get("sampling", {}).get("max_tokens")
+    fix = "set [sampling] max_tokens" if bound is None else f"raise [sampling] max_tokens, which is {bound}"
+    return [f"{plural(len(cut), 'answer')} cut off (finish_reason length), {count(lost)} of them did not pass: {fix}"]
+
+
+def _equal_answers(results: Results) -> list[str]:
+    """Rows whose runs all say the same: n of them tell no more than one."""
+    found, n = results.answered_rows, results.subject.n
+    if found.rows < 2 or found.equal < MOST * found.rows or results.overall.pass_rate == 1:
+        return []
+    sampling = results.subject.extra.get("sampling", {})
+    cause = "the temperature is 0" if sampling.get("temperature") == 0 else "does the server sample, and heed the seed?"
+    rows = f"{count(found.equal)} of {plural(found.rows, 'row')}"
+    return [f"{rows} gave {n} equal answers, so pass@k says no more than pass@1: {cause}"]
+
+
+MOST = 0.9
+"""Rows of equal answers are told of from this share on; some are equal by chance, or because they are right."""
 
 
 def _unscored_aside(results: Results) -> dict[str, int]:

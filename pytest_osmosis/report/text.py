@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+LINE_CHARS = 400
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -25,6 +26,11 @@ def shortened(text: str, limit: int) -> str:
         return text
     half = (limit - 40) // 2
     return f"{text[:half]} [... {len(text) - 2 * half:,} characters left out ...] {text[-half:]}"
+
+
+def one_line(text: str, limit: int = LINE_CHARS) -> str:
+    """`text` on one line, not too long."""
+    return shown(shortened(" ".join(text.split()), limit))
 
 
 def width(text: str) -> int:

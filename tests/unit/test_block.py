@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import RunRecord, ScorerError
-from pytest_osmosis.report.block import DETAILS_CHARS, LINE_CHARS, MESSAGE_CHARS, outcome_of
+from pytest_osmosis.report.block import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
+from pytest_osmosis.report.text import LINE_CHARS
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
 ONE = Judging((A,))

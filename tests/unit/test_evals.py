@@ -168,9 +168,23 @@ def test_a_named_row_is_planned_beside_the_selection_and_one_beyond_the_end_is_n
 
 
 def test_sampling_in_words(workspace: Workspace) -> None:
-    assert sampling_text(workspace.prepare().config) == "the model's defaults"
+    assert sampling_text(workspace.prepare()) == "the model's defaults"
     workspace.configure(("[secrets]", "[sampling]\ntemperature = 0.5\nseed = 0\n[secrets]"))
-    assert sampling_text(workspace.prepare().config) == "temperature 0.5, seed 0"
+    assert sampling_text(workspace.prepare()) == "temperature 0.5, seed 0"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("openai/gpt-5-mini", "seed 7"),
+        ("anthropic/claude-sonnet-4-5", "seed 7 (not sent: this provider takes none)"),
+        ("litellm/a/b", "seed 7 (sent where the provider takes one)"),
+    ],
+)
+def test_a_seed_that_is_not_sent_is_told(workspace: Workspace, model: str, said: str) -> None:
+    workspace.configure(("[secrets]", "[sampling]\nseed = 7\n[secrets]"), ("demo/arithmetic", model))
+
+    assert sampling_text(workspace.prepare(listing=True)) == said
 
 
 # -- the run directory ------------------------------------------------------------------------------------

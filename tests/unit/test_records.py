@@ -185,3 +185,28 @@ def test_a_journal_replayed_in_two_sittings_gives_the_same_ledger(histories: lis
         ledger.apply(event)
 
     assert ledger == fold(events)
+
+
+def assistant(content: object, call_id: str | None = None, arguments: str = "{}") -> dict[str, object]:
+    function = {"name": "f", "arguments": arguments}
+    calls = {} if call_id is None else {"tool_calls": [{"id": call_id, "function": function}]}
+    return {"role": "assistant", "content": content, **calls}
+
+
+def answer(*messages: object) -> str | None:
+    event = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": list(messages)}
+    return fold([event]).records[Run(0, 0)].answer
+
+
+def test_the_answer_is_what_the_last_assistant_message_says() -> None:
+    assert answer(assistant("a"), {"role": "user", "content": "b"}) == answer(assistant("a"))
+    assert answer(assistant("b"), assistant("a")) == answer(assistant("a")) != answer(assistant("b"))
+    assert answer(assistant("\ud800")) is not None
+
+
+def test_calls_of_tools_are_a_part_of_the_answer_and_their_ids_are_not() -> None:
+    assert answer(assistant(None, "1")) == answer(assistant(None, "2")) != answer(assistant(None, "1", "[]"))
+
+
+def test_without_an_assistant_message_there_is_no_answer() -> None:
+    assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None

@@ -168,7 +168,7 @@ def test_no_runs_at_all() -> None:
         "rewards:a           >= 1     -             -          -             -",
         "",
         "pass rate -: no run was measured",
-        "0 tokens, cost unknown, 3.2 s",
+        "0 tokens, 3.2 s",
     ]
 
 
@@ -183,6 +183,40 @@ def test_tokens_by_kind_and_what_they_cost() -> None:
 
 def test_what_is_free_costs_nothing_and_is_not_unknown() -> None:
     assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
+
+
+def test_answers_that_were_cut_off_are_told_with_what_helps() -> None:
+    cut = [finished({A: float(row == 0)}, row, finish_reason="length") for row in range(3)]
+    whole = finished({A: 1.0}, 3, finish_reason="stop")
+    told = "3 answers cut off (finish_reason length), 2 of them did not pass: "
+
+    assert f"{told}set [sampling] max_tokens" in summary_lines(results_of([*cut, whole]))
+    bounded = results_of([*cut, whole], extra={"sampling": {"max_tokens": 256}})
+    assert f"{told}raise [sampling] max_tokens, which is 256" in summary_lines(bounded)
+    assert "cut off" not in summary(results_of([whole]))
+
+
+def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, Any] | None = None) -> str:
+    """The summary of rows with two runs each, in `equal` of which both answers are the same; so many rows pass."""
+    records = [
+        finished({A: float(row < passes)}, row, run, answer="same" if row < equal else f"{run}")
+        for row in range(rows)
+        for run in range(2)
+    ]
+    return summary(results_of(records, n=2, extra=extra))
+
+
+def test_equal_answers_in_most_rows_are_told() -> None:
+    told = "9 of 10 rows gave 2 equal answers, so pass@k says no more than pass@1: "
+
+    assert f"{told}does the server sample, and heed the seed?" in answered(9)
+    assert f"{told}the temperature is 0" in answered(9, extra={"sampling": {"temperature": 0.0}})
+
+
+def test_some_equal_answers_or_nothing_but_right_ones_are_no_news() -> None:
+    assert "equal answers" not in answered(8)
+    assert "equal answers" not in answered(10, passes=10)
+    assert "equal answers" not in answered(1, rows=1, passes=0)
 
 
 LAST = {"run": "x-1", "started_at": "2026-11-20T14:03:59.000+00:00", "test": "McNemar, exact"}

@@ -1,0 +1,56 @@
+"""Under GitHub Actions what failed is annotated on the lines of files, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+NAMED = "--osmosis-config=configs/eval/x.toml"
+ROWS: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
+
+
+@pytest.fixture
+def on_github(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The workspace in a checkout on a runner of GitHub Actions."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace.root))
+    return workspace
+
+
+def annotated(result: pytest.RunResult) -> list[str]:
+    return sorted(line for line in result.outlines if line.startswith("::"))
+
+
+def test_failed_runs_stand_on_their_dataset_lines(on_github: Workspace) -> None:
+    on_github.eval(rows=ROWS, limits={"max_errors": 1})
+
+    assert annotated(on_github.run(NAMED)) == [
+        "::error file=data/x.jsonl,line=2,title=x[row1-run0]::score 0.25 < 1",
+        "::error file=data/x.jsonl,line=3,title=x[row2-run0]::scorer error: rewards:score: "
+        "ZeroDivisionError: the reward function broke",
+    ]
+
+
+def test_a_gate_stands_on_its_line_of_the_config_and_xfailed_runs_nowhere(on_github: Workspace) -> None:
+    on_github.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.9"})
+    toml = (on_github.root / "configs/eval/x.toml").read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(toml, start=1) if text.startswith("pass_rate"))
+
+    found = annotated(on_github.run(NAMED))
+
+    assert len(found) == 1
+    assert found[0].startswith(f"::error file=configs/eval/x.toml,line={line},title=x[gate pass_rate >= 0.9]::gate")
+
+
+def test_elsewhere_and_beside_a_plugin_that_annotates_there_is_nothing(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_workspace.eval(rows=ROWS)
+    plain_workspace.write("pytest_github_actions_annotate_failures.py", "")
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    elsewhere = plain_workspace.run(NAMED)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    beside = plain_workspace.run(NAMED, "-p", "pytest_github_actions_annotate_failures")
+
+    assert annotated(elsewhere) == annotated(beside) == []
