@@ -24,7 +24,7 @@ html_title = f"pytest-osmosis {version}"
 html_copy_source = False
 html_show_sourcelink = False
 
-SECTION = re.compile(r"^## (?P<title>.+)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^## (?P<title>[^\n]+)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"^- \[[^\]]+\]\((?P<page>[\w/-]+)\.md\)", re.MULTILINE)
 
 

@@ -13,6 +13,8 @@ from tests.docs.blocks import REPOSITORY
 
 OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 OURS = re.compile(r"\b(pytest|pytest_osmosis)\b")
+UNLISTED = frozenset({"--junitxml"})
+"""Options that exist under this name too, which --help does not say."""
 
 
 def commands(text: str) -> list[list[str]]:
@@ -63,7 +65,7 @@ def options_of(module: str) -> frozenset[str]:
     words = [sys.executable, "-m", module, "--help"]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
-    return frozenset(option for names in listed for option in OPTION.findall(names))
+    return UNLISTED.union(option for names in listed for option in OPTION.findall(names))
 
 
 def unknown_options(module: str, words: list[str]) -> list[str]:

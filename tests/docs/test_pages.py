@@ -34,3 +34,13 @@ def test_every_page_of_the_house_is_walked() -> None:
     walked = {_name(page) for page in WITH_BLOCKS}
 
     assert {"README.md", "docs/tutorial/first-eval.md", "docs/zh/README.md"} <= walked
+
+
+def test_the_chinese_readme_shows_the_code_of_the_english_one() -> None:
+    code = [(block.language, block.text) for block in blocks_of(REPOSITORY / "README.md")]
+    translated = [
+        block for block in blocks_of(REPOSITORY / "docs/zh/README.md") if block.way in ("file", "list", "check")
+    ]
+
+    assert len(translated) >= 5
+    assert [block.where for block in translated if (block.language, block.text) not in code] == []

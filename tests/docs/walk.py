@@ -48,11 +48,12 @@ TESTPATHS = ("tests", "pytest_osmosis")
 LEFT_BEHIND = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
 
 LISTING = """
-import json, sys, pytest
-for words in json.loads(sys.argv[1]):
-    status = pytest.main([*words, "--co", "-qq", "-p", "no:cacheprovider"])
-    if status:
-        sys.exit(f"exit {int(status)}: {words}")
+import json, sys, tempfile, pytest
+with tempfile.TemporaryDirectory() as cache:
+    for words in json.loads(sys.argv[1]):
+        status = pytest.main([*words, "--co", "-qq", "-o", f"cache_dir={cache}"])
+        if status:
+            sys.exit(f"exit {int(status)}: {words}")
 """
 
 
@@ -114,7 +115,7 @@ class Page:
             case ("toml", "pyproject"):
                 return _parsing_problem(tomllib.loads, block.text)
             case ("python", _):
-                return _python_problem(block)
+                return self._python_problem(block)
             case ("json", _):
                 return _json_problem(block.text)
             case ("console", "run"):
@@ -139,7 +140,7 @@ class Page:
             case "toml":
                 return self._loading_problem(name)
             case "python":
-                return _python_problem(block)
+                return self._python_problem(block)
             case "yaml":
                 return _ci_problem(block.text)
             case _:
@@ -164,6 +165,21 @@ class Page:
             load_eval_config(path, ())
         except Exception as error:
             return f"it does not load: {error}"
+        return None
+
+    def _python_problem(self, block: Block) -> str | None:
+        """Why the code does not run here, where it may import what the page wrote before."""
+        loaded = set(sys.modules)
+        sys.path.insert(0, str(self.folder))
+        try:
+            exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            sys.path.remove(str(self.folder))
+            for name in set(sys.modules) - loaded:
+                if str(getattr(sys.modules[name], "__file__", None)).startswith(str(self.folder)):
+                    del sys.modules[name]
         return None
 
     # -- commands ----------------------------------------------------------------------------------------
@@ -256,14 +272,6 @@ def loading_problem(text: str, workspace: Path) -> str | None:
         load_eval_config(path, ())
     except Exception as error:
         return f"it does not load: {error}"
-    return None
-
-
-def _python_problem(block: Block) -> str | None:
-    try:
-        exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
     return None
 
 
