@@ -50,6 +50,7 @@ def named_evals(config: pytest.Config) -> Naming:
     listing = config.getini(options.COLLECT) == "list"
     if not named and not found:
         _refuse_stray(typed)
+        _refuse_rows_alone(typed)
     if named:
         if config.args_source is not config.ArgsSource.ARGS:  # testpaths, or nothing typed
             config.args.clear()
@@ -92,6 +93,12 @@ def named_rows(config: pytest.Config, path: Path | None) -> list[int]:
     return [int(found[1]) for arg in ids if (found := _RUN_OF_A_ROW.search(arg))]
 
 
+def typed_dataset(config: pytest.Config) -> str | None:
+    """The dataset among the arguments, with or without a node id, None where there is none."""
+    paths = [arg.split("::", 1)[0] for arg in config.args]
+    return next((path for path in paths if path.lower().endswith(options.DATASETS)), None)
+
+
 def _concerns(config: pytest.Config, arg: str, path: Path | None) -> bool:
     file = arg.split("::", 1)[0]
     return file.lower().endswith(options.DATASETS) if path is None else _path(config, file) == path
@@ -109,6 +116,12 @@ def _refuse_stray(typed: Any) -> None:
     stray = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest)]
     if stray:
         raise pytest.UsageError(f"{', '.join(stray)}: no eval is named; {_HOW}")
+
+
+def _refuse_rows_alone(typed: Any) -> None:
+    rows = [arg for arg in typed.file_or_dir if options.names_a_row(arg)]
+    if rows:
+        raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=..., and its other options")
 
 
 def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, ...]:

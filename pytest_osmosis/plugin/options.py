@@ -143,9 +143,15 @@ def may_concern(config: pytest.Config) -> bool:
     """True where this run has anything to do with evals; every other run pays for no more than this look."""
     return (
         any(config.getoption(option.dest) for option in ALL)
-        or any(_is_toml(arg) for arg in config.args)
+        or any(_is_toml(arg) or names_a_row(arg) for arg in config.args)
         or config.getini(COLLECT) != "never"
     )
+
+
+def names_a_row(arg: str) -> bool:
+    """True for the node id of a run of an eval without a TOML."""
+    path, _, name = arg.partition("::")
+    return "[row" in name and path.lower().endswith(DATASETS)
 
 
 def _is_toml(arg: str) -> bool:

@@ -10,14 +10,15 @@ import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, StopReason, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
@@ -90,7 +91,7 @@ class EvalSession:
     def _prepared(self, path: Path | None) -> Prepared:
         prepared = prepare(
             path,
-            self.options.overrides,
+            self._overrides(path),
             folder=self.config.invocation_params.dir,
             environ=os.environ,
             secrets_file=self.options.secrets_file,
@@ -99,6 +100,14 @@ class EvalSession:
             named_rows=naming.named_rows(self.config, path),
         )
         return replace(prepared, config=self._capped(prepared.config))
+
+    def _overrides(self, path: Path | None) -> Sequence[Override]:
+        """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""
+        table, key = OPTIONS["dataset"]
+        given, dataset = self.options.overrides, naming.typed_dataset(self.config)
+        if path is not None or dataset is None or any((one.table, one.key) == (table, key) for one in given):
+            return given
+        return (*given, Override(table, key, dataset, dataset))
 
     def _capped(self, config: EvalConfig) -> EvalConfig:
         """`--osmosis-max-in-flight` bounds what an eval has in flight."""

@@ -80,6 +80,19 @@ def test_a_rerun_hint_is_a_command_that_works(workspace: Workspace) -> None:
     again.assert_outcomes(failed=1)
 
 
+def test_a_dataset_that_is_an_argument_needs_no_option(plain_workspace: Workspace) -> None:
+    fill(plain_workspace)
+    others = [word for word in COMMAND if "dataset" not in word]
+
+    plain_workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
+    alone = plain_workspace.run("test_data.jsonl::test_data[row3-run0]")
+
+    assert alone.ret == 4
+    alone.stderr.fnmatch_lines(
+        ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
+    )
+
+
 def test_ids_select_again(workspace: Workspace) -> None:
     fill(workspace, wrong=1)
     workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)
