@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.fields import closest
-from pytest_osmosis.config.kinds import faults_of, integer, toml, typed_integer
+from pytest_osmosis.config.kinds import faults_of, integer, number, toml, typed_integer
 from pytest_osmosis.config.options import OPTIONS, Setting, setting
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin import options
@@ -47,6 +47,7 @@ class Options(NamedTuple):
     markdown: Path | None
     probe: bool
     max_in_flight: Cap | None
+    confirm_above: float | None
     dry_run: bool
     not_measured_exit: int
     inline: bool
@@ -59,6 +60,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     session = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
     cap = _cap(session["max-in-flight"], problems)
     no_probe, dry_run, inline = (_flag(session[name], problems) for name in ("no-probe", "dry-run", "inline"))
+    usd = _usd(session["confirm-above"], problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
     return Options(
@@ -68,6 +70,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         markdown=_path(config, session["markdown"].text),
         probe=not no_probe,
         max_in_flight=cap,
+        confirm_above=usd,
         dry_run=dry_run,
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, session["inline"].origin if inline else None),
@@ -190,6 +193,15 @@ def _cap(said: _Said, problems: list[Problem]) -> Cap | None:
     value = typed_integer(said.text)
     problems += [Problem(said.origin, f"{fault.text}, got {toml(said.text)}") for fault in faults_of(integer(1), value)]
     return Cap(value, said.origin) if isinstance(value, int) else None
+
+
+def _usd(said: _Said, problems: list[Problem]) -> float | None:
+    if said.text is None:
+        return None
+    kind = number(" of at least 0", lambda value: value >= 0)
+    value = kind.typed(said.text)
+    problems += [Problem(said.origin, f"{fault.text}, got {toml(said.text)}") for fault in faults_of(kind, value)]
+    return value if isinstance(value, float) else None
 
 
 def _flag(said: _Said, problems: list[Problem]) -> bool:

@@ -92,6 +92,12 @@ OF_SESSION = (
     ),
     Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
     Option("max-in-flight", "N", "Keep at most N rollouts in flight, whatever batch_size says (default: no cap)."),
+    Option(
+        "confirm-above",
+        "USD",
+        "Ask before a run that may cost more, by the last run of its plan, or whose cost is unknown; "
+        "without a terminal, refuse it (default: never).",
+    ),
     Option("no-probe", None, "Do not ask the model one question before the first rollout."),
     Option(
         "inline",
@@ -109,7 +115,7 @@ OF_AN_EVAL = (*OF_CONFIG, SET, *BASELINE, *OF_SESSION)
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
-INI_OF_SESSION = ("max-in-flight", "secrets-file")
+INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above")
 """Options of the session that may stand in ini: `osmosis_max_in_flight`."""
 
 

@@ -23,7 +23,7 @@ from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, StopReason, output_problems, prepare
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import cache, given, naming, verdicts
+from pytest_osmosis.plugin import cache, confirm, given, naming, verdicts
 from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.records import Run
@@ -165,7 +165,11 @@ class EvalSession:
         return sum(len(run.selected) for run in self.runs.values())
 
     def start(self) -> None:
-        """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load."""
+        """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load.
+
+        Before that, ask where the cost asks for it.
+        """
+        self._confirm()
         for key, run in self.runs.items():
             run.engine.start()
             if self.inline is not None:
@@ -177,6 +181,26 @@ class EvalSession:
         if self.inline is None:
             for first in list(self.runs.values())[:1]:
                 first.go()
+
+    def _confirm(self) -> None:
+        """Begin nothing that costs more than was said, unless someone wants it."""
+        usd = self.options.confirm_above
+        if usd is None:
+            return
+        costs = {
+            run.prepared.config.name: confirm.estimate(run.prepared, len(run.selected)) for run in self.runs.values()
+        }
+        said = confirm.above(costs, usd)
+        wanted = said is None or confirm.ask(self.config, said)
+        if wanted:
+            return
+        self._discard()
+        if wanted is None:
+            fix = (
+                "there is no terminal to ask on: leave the option out, or give a higher amount where the cost is known"
+            )
+            raise pytest.UsageError(f"--osmosis-confirm-above={usd:g}: {said}; {fix}")
+        pytest.exit(f"not begun: {said}", returncode=pytest.ExitCode.INTERRUPTED)
 
     def _load_error(self, run: EvalRun) -> str:
         try:

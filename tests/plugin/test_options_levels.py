@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.plugin import options
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -140,6 +143,57 @@ def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> N
     plain_workspace.eval(evaluation={"n": 0})
 
     assert plain_workspace.run(CONFIG, "--osmosis-dry-run").ret == 4
+
+
+# -- --osmosis-confirm-above -------------------------------------------------------------------------------
+
+
+def priced(workspace: Workspace, server: ChatServer) -> None:
+    """An eval of 4 runs on a model that has its price."""
+    rates = {"m": {"input": 1000.0, "output": 1000.0}}
+    model = {"base_url": server.base_url}
+    workspace.eval(rows=4, experiment={"model_path": "m"}, model=model, prices=rates)
+
+
+def test_without_a_terminal_what_costs_more_or_is_unknown_is_refused(workspace: Workspace) -> None:
+    with ChatServer(reply("42")) as server:
+        priced(workspace, server)
+        unknown = workspace.run(CONFIG, "--osmosis-confirm-above=1000")
+        workspace.run(CONFIG, "--osmosis-no-probe").assert_outcomes(passed=4)
+        asked = len(server.requests)
+
+        cost = workspace.results()["summary"]["cost_usd"]
+        below = workspace.run(CONFIG, f"--osmosis-confirm-above={cost * 0.9}", "-k", "row1-")
+        refused = workspace.run(CONFIG, f"--osmosis-confirm-above={cost * 0.9}")
+
+    assert asked == 4
+    assert (unknown.ret, refused.ret, below.ret) == (4, 4, 0)
+    said = "ERROR: --osmosis-confirm-above=*: {}; there is no terminal to ask on*"
+    unknown.stderr.fnmatch_lines([said.format("the cost of x is unknown, as no earlier run of it has one")])
+    refused.stderr.fnmatch_lines([said.format("about $*, above $*")])
+    assert len(workspace.run_dirs()) == 2
+
+
+@pytest.mark.parametrize(("answer", "status", "runs"), [("y", 0, 1), ("n", 2, 0)])
+def test_on_a_terminal_it_is_asked(plain_workspace: Workspace, answer: str, status: int, runs: int) -> None:
+    workspace = plain_workspace
+    with ChatServer(reply("42")) as server:
+        priced(workspace, server)
+        ours, theirs = os.openpty()
+        words = [*PYTEST, CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe"]
+        with subprocess.Popen(words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.write(ours, f"{answer}\n".encode())
+
+            assert process.wait(DEADLINE_S) == status
+        os.close(theirs)
+        os.close(ours)
+    assert len(workspace.run_dirs()) == runs
+
+
+def test_what_is_free_is_not_asked_about(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+
+    plain_workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
 
 
 # -- osmosis_collect ---------------------------------------------------------------------------------------
