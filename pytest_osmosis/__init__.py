@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_osmosis.gates import Verdict as Verdict
     from pytest_osmosis.models.base import ChatReply as ChatReply
+    from pytest_osmosis.records import RunRecord as RunRecord
+    from pytest_osmosis.results import Results as Results
     from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
     from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
@@ -29,8 +32,11 @@ HOMES = {
     "ChatReply": "pytest_osmosis.models.base",
     "Grader": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
+    "Results": "pytest_osmosis.results",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
     "RolloutSample": "pytest_osmosis.rewards.graders",
+    "RunRecord": "pytest_osmosis.records",
+    "Verdict": "pytest_osmosis.gates",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
 }
 
@@ -42,8 +48,11 @@ __all__ = [
     "ChatReply",
     "Grader",
     "GraderContext",
+    "Results",
     "RewardWarning",
     "RolloutSample",
+    "RunRecord",
+    "Verdict",
     "__version__",
     "osmosis_reward",
 ]

@@ -32,6 +32,7 @@ from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
+from pytest_osmosis.gates import Verdict
 from pytest_osmosis.history import LastRun, flips, last_run, plan_digest
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
@@ -181,7 +182,8 @@ class EvalRun:
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
     is done, from the engine's thread. `inline` makes hosts for debuggers: they get one run at a time,
-    without deadlines.
+    without deadlines. With `keep_conversations` those of runs that are done are in `conversations`, for whoever takes
+    them out.
     """
 
     def __init__(
@@ -195,12 +197,15 @@ class EvalRun:
         pythonpath: Sequence[str] = (),
         probe: bool = True,
         inline: Spawn | None = None,
+        keep_conversations: bool = False,
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
         self.partial = not set(selected).issuperset(prepared.plan.runs())
+        self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
+        self._keep_conversations = keep_conversations
         self._rerun = rerun
         self._began = time.monotonic()
         self._began_at = datetime.now(UTC)
@@ -254,6 +259,11 @@ class EvalRun:
             self.results = self._results(took_ms)
         return self.results
 
+    def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
+        """Add what others decided on the results."""
+        assert self.results is not None
+        self.results = replace(self.results, verdicts=[*self.results.verdicts, *verdicts])
+
     def write_results(self) -> None:
         """Write results.json into the run directory, and where the config asks for it: the paths are in `written`."""
         assert self.results is not None
@@ -283,6 +293,8 @@ class EvalRun:
         )
 
     def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+        if self._keep_conversations:
+            self.conversations[record.run] = transcript.messages
         return outcome_of(
             record,
             judging,

@@ -17,6 +17,13 @@ DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 """Modules without which no function can have been decorated."""
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks that other plugins may implement."""
+    from pytest_osmosis.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the `--osmosis-*` options and their ini keys."""
     options.add(parser)

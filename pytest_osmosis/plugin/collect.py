@@ -24,19 +24,22 @@ _RUN = re.compile(r"row(\d+)-run(\d+)\]")
 
 
 class EvalFile(pytest.File):
-    """The evals of one file."""
+    """The evals of one file; `inline` where user code runs in this process."""
 
     plans: Sequence[Plan]
     fetch: Fetch
+    inline = False
 
     @functools.cached_property
     def item_hooks(self) -> Any:
         """The hooks of its items, made once for all of them.
 
-        Without pytest's capture of output and logs: nothing of a run happens in this process, and capture is a third
-        of what a test costs.
+        Without pytest's capture of output and logs: nothing of a run happens in this process, unless that was asked
+        for, and capture is a third of what a test costs.
         """
         manager, relay = self.config.pluginmanager, self.ihook
+        if self.inline:
+            return relay
         if relay is not self.config.hook:  # a conftest elsewhere does not apply here, which only pytest can sort out
             return relay
         return QuietHooks(manager, [manager.get_plugin(name) for name in ("capturemanager", "logging-plugin")])
@@ -76,10 +79,12 @@ class QuietHooks:
         return caller
 
 
-def eval_file(parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch) -> EvalFile:
+def eval_file(
+    parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch, *, inline: bool = False
+) -> EvalFile:
     """The File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch = plans, fetch
+    file.plans, file.fetch, file.inline = plans, fetch, inline
     return file
 
 

@@ -57,7 +57,8 @@ class ControllerPlugin:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named file holds evals."""
         plans = self.evals.plans.get(file_path)
-        return eval_file(parent, file_path, plans, self.evals.fetch) if plans else None
+        inline = self.evals.inline is not None
+        return eval_file(parent, file_path, plans, self.evals.fetch, inline=inline) if plans else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In one process: the selection is known."""
@@ -115,6 +116,7 @@ class ControllerPlugin:
             self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")
             if self.distributed:  # xdist waits for the tests that its workers are at
                 self.evals.end_early()
+        self.evals.listeners.tell(self.evals.runs)
         self.progress.update()
         return result
 

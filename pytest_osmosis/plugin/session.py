@@ -26,6 +26,7 @@ from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import cache, confirm, given, naming, verdicts
 from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
+from pytest_osmosis.plugin.listeners import Listeners
 from pytest_osmosis.records import Run
 from pytest_osmosis.report.markdown import markdown
 
@@ -53,6 +54,7 @@ class EvalSession:
         self._named = named
         self.not_listed: list[str] = []
         self._read_stdin = functools.cache(lambda: given.read_stdin(config))  # once, for all evals
+        self.listeners = Listeners(config)
         self._replays: Inline | None = None
         self._failures = 0
         self._stopped = False
@@ -157,6 +159,7 @@ class EvalSession:
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
                 inline=self.inline.host(key).spawn if self.inline else None,
+                keep_conversations=self.listeners.want_rollouts,
             )
 
     @property
@@ -234,6 +237,8 @@ class EvalSession:
         """Hears of each run that is done, in the engine's thread; after an eval's last one the next eval goes."""
 
         def completed(run: Run, outcome: Outcome) -> None:
+            if self.listeners.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
+                self.listeners.finished(key, run)
             with self._done:
                 self._outcomes[key, run] = outcome
                 self._done.notify_all()
@@ -282,8 +287,11 @@ class EvalSession:
 
     def gated(self, eval_id: str) -> bool:
         """True where a gate decides, and not the single runs."""
-        gates = self.prepared[eval_id].config.gates
-        return bool(gates) and not self.config.option.runxfail and not self.runs[eval_id].partial
+        return bool(self.prepared[eval_id].config.gates) and self._decides(eval_id)
+
+    def _decides(self, eval_id: str) -> bool:
+        """True where gates are decided, if there are any."""
+        return not self.config.option.runxfail and not self.runs[eval_id].partial
 
     def tell(self, report: pytest.TestReport) -> None:
         """Put a run's properties into its last report, which is where JUnit XML and json-report take them from."""
@@ -341,18 +349,30 @@ class EvalSession:
             run.finish(grace_s)
 
     def report_verdicts(self, session: pytest.Session) -> None:
-        """Report stops, limits and gates as tests of their own."""
+        """Report stops, limits and gates as tests of their own, then write results; others are asked and told."""
         self._finish_runs(0.0)
+        self.listeners.tell(self.runs)
         for key, run in self.runs.items():
-            verdicts.report(session, key, run, gated=self.gated(key))
+            if run.results is not None and not run.partial:
+                run.add_verdicts(self.listeners.verdicts(key, run.results))
+            verdicts.report(session, key, run, gated=self._decides(key))
+        self._write_results()
+        verdicts.report_hook_errors(session, self.listeners.take_errors())
+
+    def _write_results(self) -> None:
+        for key, run in self.runs.items():
+            if not run.written:
+                run.write_results()
+                assert run.results is not None
+                self.listeners.written(key, run.results, run.written[0])
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured."""
         self._finish_runs(0.0)
-        for run in self.runs.values():
-            run.write_results()
+        self.listeners.tell(self.runs)
+        self._write_results()
         self._write_markdown()
-        unmeasured = any(verdicts.not_measured(run, gated=self.gated(key)) for key, run in self.runs.items())
+        unmeasured = any(verdicts.not_measured(run, gated=self._decides(key)) for key, run in self.runs.items())
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
 

@@ -175,3 +175,5 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
         terminal.write_line(f"results: {shown(run.written[-1])}")
         if (log := run.run_dir / "host.log").exists():
             terminal.write_line(f"user code also wrote to {shown(log)}")
+    for error in evals.listeners.take_errors():  # after Ctrl-C they have no report
+        terminal.write_line(str(error))

@@ -6,7 +6,7 @@ the exit status say the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import pytest
@@ -16,6 +16,7 @@ from pytest_osmosis.gates import State
 from pytest_osmosis.outcomes import Kind
 from pytest_osmosis.plugin.collect import node_id
 from pytest_osmosis.plugin.items import skip_at
+from pytest_osmosis.plugin.listeners import HookError
 
 SYSTEMIC = ("systemic", "journal")
 STRONGER = (2, 3, 4)
@@ -38,6 +39,13 @@ def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
     for verdict in run.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         yield f"gate {verdict.title}", _kind(verdict.state, gated), text
+
+
+def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
+    """Report what hooks of ours raised in others' plugins."""
+    for error in errors:
+        file = error.eval_id.partition("::")[0]
+        _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
 
 
 def not_measured(run: EvalRun, *, gated: bool) -> bool:

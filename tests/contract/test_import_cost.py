@@ -25,6 +25,7 @@ HEAVY = {
 OURS = {
     "pytest_osmosis",
     "pytest_osmosis.plugin",
+    "pytest_osmosis.plugin.hookspecs",
     "pytest_osmosis.plugin.options",
     "pytest_osmosis.plugin.reward_options",
 }

@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "demo": {"demo_messages", "errors", "models"},
     "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", *WORDS},
     "__main__": {"cli"},
-    "": {"models", "rewards", "rollouts"},
+    "": {"gates", "models", "records", "results", "rewards", "rollouts"},
 }
 """What each part may import beside itself. "" is the package's own `__init__`, which only type checkers see import."""
 

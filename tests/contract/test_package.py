@@ -25,8 +25,11 @@ PUBLIC = [
     "ChatReply",
     "Grader",
     "GraderContext",
+    "Results",
     "RewardWarning",
     "RolloutSample",
+    "RunRecord",
+    "Verdict",
     "__version__",
     "osmosis_reward",
 ]

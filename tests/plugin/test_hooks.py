@@ -1,0 +1,160 @@
+"""The hooks that other plugins and conftest.py may implement; the examples of their docstrings are run here."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any
+
+from pytest_osmosis.plugin import hookspecs
+from tests.plugin.workspaces import Workspace, wait_until
+from tests.servers import ChatServer, held, reply
+
+CUT_OFF = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def example(hook: Callable[..., object]) -> str:
+    """The conftest.py in a hook's docstring: what stands indented at its end."""
+    lines = (inspect.getdoc(hook) or "").splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("    "))
+    return dedent("\n".join(lines[first:])) + "\n"
+
+
+def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines."""
+    return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_each_finished_rollout_is_told_of_once(workspace: Workspace) -> None:
+    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_rollout_finished))
+    workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})
+    workspace.eval("y", rows=[{"score": 0.0}])
+
+    workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=1, failed=3, errors=1)
+
+    told = {line["id"]: line for line in lines_of(workspace, "failed.jsonl")}
+    assert told.keys() == {"configs/eval/x.toml::x[row1-run0]", "configs/eval/x.toml::x[row3-run0]"} | {
+        "configs/eval/y.toml::y[row0-run0]"
+    }
+    assert len(lines_of(workspace, "failed.jsonl")) == 3
+    assert told["configs/eval/x.toml::x[row1-run0]"]["scores"] == {"rewards:score": 0.25}
+    assert [message["role"] for message in told["configs/eval/x.toml::x[row1-run0]"]["messages"]] == [
+        "user",
+        "assistant",
+    ]
+
+
+def test_a_gate_of_ones_own_is_a_test_and_decides_the_exit_status(workspace: Workspace) -> None:
+    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_gate))
+    with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
+        workspace.eval(rows=2, model={"base_url": server.base_url})
+
+        fails = workspace.run(CONFIG, "--osmosis-no-probe")
+        holds = workspace.run(CONFIG, "--osmosis-no-probe")
+
+        partial = workspace.run(CONFIG, "--osmosis-no-probe", "-k", "row1-")
+
+    assert fails.ret == 1
+    fails.assert_outcomes(passed=2, failed=1)
+    fails.stdout.fnmatch_lines(["gate whole answers: fails: 1 were cut off"])
+    holds.assert_outcomes(passed=3)
+    assert holds.ret == partial.ret == 0
+    assert read_gates(workspace) == []
+
+
+def read_gates(workspace: Workspace) -> list[dict[str, Any]]:
+    """The gates in the last results."""
+    gates: list[dict[str, Any]] = workspace.results()["gates"]
+    return gates
+
+
+def test_results_are_handed_on_once_for_each_eval(workspace: Workspace) -> None:
+    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_results))
+    workspace.eval("x", rows=[{}, {"score": 0.0}])
+    workspace.eval("y", rows=1)
+
+    workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+    assert lines_of(workspace, "tracker.jsonl") == [
+        {"eval": f"configs/eval/{name}.toml::{name}", "pass_rate": rate, "run": workspace.run_dirs(name)[-1].name}
+        for name, rate in (("x", 0.5), ("y", 1.0))
+    ]
+
+
+RAISING = """
+import pytest
+
+def pytest_osmosis_rollout_finished(record):
+    if record.run.row == 1:
+        raise ZeroDivisionError("first")
+
+def pytest_osmosis_gate(results):
+    return "yes"
+
+def pytest_osmosis_results(path):
+    assert path.exists()
+    raise ZeroDivisionError("third")
+"""
+SOUND = """
+import pathlib
+from pytest_osmosis import Verdict
+
+def pytest_osmosis_rollout_finished(record):
+    pathlib.Path(f"heard-{record.run}").touch()
+
+def pytest_osmosis_gate(results):
+    yield Verdict("one", "holds", "as it should", 1.0)
+    yield Verdict("two", "holds", "too")
+
+def pytest_osmosis_results(results):
+    pathlib.Path(f"gates-{len(results.verdicts)}").touch()
+"""
+
+
+def test_one_that_raises_is_reported_and_harms_no_other(workspace: Workspace) -> None:
+    workspace.write("conftest.py", RAISING)
+    workspace.write("sound.py", SOUND)
+    workspace.ini("pythonpath = .")
+    workspace.eval(rows=3)
+
+    done = workspace.run(CONFIG, "-p", "sound")
+
+    assert done.ret == 9
+    done.assert_outcomes(passed=5, errors=4)
+    text = done.stdout.str()
+    assert "pytest_osmosis_rollout_finished of conftest.py raised ZeroDivisionError: first" in text
+    assert 'raise ZeroDivisionError("third")' in text
+    assert (
+        "must return a Verdict or several, each with a state of ('holds', 'fails', 'not measured'), got 'yes'" in text
+    )
+    assert "_multicall" not in text
+    assert len(list(workspace.root.glob("heard-*"))) == 3
+    assert (workspace.root / "gates-3").exists()
+    assert [gate["state"] for gate in read_gates(workspace)].count("not measured") == 1
+    assert workspace.results()["summary"]["total_runs"] == 3
+
+
+def test_after_ctrl_c_what_is_done_is_told_and_no_gate_is_asked(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write(
+        "conftest.py", RAISING.replace("row == 1", "row == 0").replace('return "yes"', "open('asked', 'w')")
+    )
+    workspace.write("sound.py", SOUND.replace("pytest_osmosis_gate", "unused"))
+    workspace.ini("pythonpath = .")
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.eval(rows=3, model={"base_url": server.base_url})
+        session = workspace.start(CONFIG, "--osmosis-no-probe", "-p", "sound")
+        wait_until(lambda: len(server.requests) == 2, "the second request")
+        wait_until((workspace.root / "heard-row0-run0").exists, "the first run to be told of")
+
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+    assert (workspace.root / "gates-0").exists()
+    assert not (workspace.root / "asked").exists()
+    assert "pytest_osmosis_rollout_finished of conftest.py raised ZeroDivisionError: first" in session.output
+    assert "pytest_osmosis_results of conftest.py raised ZeroDivisionError: third" in session.output
+    assert "INTERNALERROR" not in session.output
