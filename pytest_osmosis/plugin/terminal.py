@@ -132,6 +132,7 @@ class Progress:
             return
         if not self._standing and tw.width_of_current_line:
             tw.line()
+        _forget_line(terminal)
         terminal.rewrite(line, erase=True)
         self._standing = True
 
@@ -139,6 +140,8 @@ class Progress:
         """Take the line away before anything else is printed."""
         if self._standing and self._terminal is not None:
             self._terminal.rewrite("", erase=True)
+            self._terminal.write("\r")
+            _forget_line(self._terminal)
             self._standing = False
 
     def end(self) -> None:
@@ -161,6 +164,12 @@ class Progress:
         if terminal.isatty:
             return REWRITE_S
         return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
+
+
+def _forget_line(terminal: pytest.TerminalReporter) -> None:
+    """pytest takes all that it wrote since the last line break for one line; what was written over is none of it."""
+    if hasattr(terminal._tw, "_current_line"):
+        terminal._tw._current_line = ""
 
 
 def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:

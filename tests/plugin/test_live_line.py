@@ -56,6 +56,18 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end(plain_workspace
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
 
 
+def test_runs_that_fail_leave_no_trace_in_it(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=8)
+    plain_workspace.write("rewards.py", SLOW_REWARDS.replace("1.0", "0.0"))
+
+    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
+
+    collected, summary = written.index("collected"), written.index("FAILURES")
+    screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
+    assert len(live_lines(written)) > 2
+    assert [line.strip(" =") for line in screen.split("\r\n")] == ["collected 8 items", "", ""]
+
+
 def test_what_a_python_test_says_stays(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
