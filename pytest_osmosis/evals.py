@@ -181,9 +181,9 @@ class EvalRun:
     """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
-    is done, from the engine's thread. `inline` makes hosts for debuggers: they get one run at a time,
-    without deadlines. With `keep_conversations` those of runs that are done are in `conversations`, for whoever takes
-    them out.
+    is done, from the engine's thread; `hosts` processes roll out unless the config says how many. `inline` makes
+    hosts for debuggers: they get one run at a time, without deadlines. With `keep_conversations` those of runs that
+    are done are in `conversations`, for whoever takes them out.
     """
 
     def __init__(
@@ -196,6 +196,7 @@ class EvalRun:
         every: Callable[[Run, Outcome], None],
         pythonpath: Sequence[str] = (),
         probe: bool = True,
+        hosts: int = 1,
         inline: Spawn | None = None,
         keep_conversations: bool = False,
     ) -> None:
@@ -211,9 +212,9 @@ class EvalRun:
         self._began_at = datetime.now(UTC)
         self.run_dir = _make_run_dir(prepared.config, self._began_at)
         _write_manifest(self.run_dir, prepared)
-        job = self._job(environ, pythonpath, probe)
+        job = self._job(environ, pythonpath, probe, hosts)
         if inline is not None:
-            job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, spawn=inline)
+            job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, watchdog_s=math.inf, spawn=inline)
         self.engine = Engine(job, Journal(self.run_dir / "journal.jsonl"), every)
 
     def go(self, first: Sequence[Run] | None = None) -> None:
@@ -277,7 +278,7 @@ class EvalRun:
             except OSError as error:
                 self.engine.notices.append(f"{shown(path)} could not be written: {error.strerror}")
 
-    def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool) -> Job:
+    def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
         config, target = self.prepared.config, self.prepared.target
         return Job(
             setup=_setup(self.prepared, self.run_dir, pythonpath),
@@ -290,6 +291,8 @@ class EvalRun:
             max_errors=_max_errors(config.limits, len(self.selected)),
             seed=config.sampling.seed,
             probe=probe and target.provider != "demo" and bool(self.selected),
+            hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),
+            watchdog_s=config.execution.watchdog_s,
         )
 
     def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:

@@ -372,16 +372,23 @@ DATA = Table(
 EXECUTION = Table(
     "execution",
     "How the engine works.",
-    tuple(
-        Field(key, anything(), help, supported=False)
-        for key, help in (
-            ("hosts", "Engine hosts."),
-            ("granularity", "What one host is given at once."),
-            ("watchdog_s", "Seconds after which a rollout that blocks is interrupted."),
-            ("warnings", "What becomes of warnings."),
-            ("requests_per_minute", "Rate of requests."),
-            ("tokens_per_minute", "Rate of tokens."),
-        )
+    (
+        Field(
+            "hosts",
+            integer(1),
+            "Processes that roll out, and as many that score; batch_size holds for all together. "
+            "By default as many as xdist's -n, else 1.",
+        ),
+        Field(
+            "watchdog_s",
+            number(" above 0", lambda value: value > 0, exclusiveMinimum=0),
+            "After so many seconds without a finished run, what is waited for is named.",
+            default=120.0,
+        ),
+        Field("granularity", anything(), "What one test stands for.", supported=False),
+        Field("warnings", anything(), "What becomes of warnings.", supported=False),
+        Field("requests_per_minute", anything(), "Rate of requests.", supported=False),
+        Field("tokens_per_minute", anything(), "Rate of tokens.", supported=False),
     ),
 )
 

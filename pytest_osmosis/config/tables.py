@@ -105,6 +105,14 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
+class Execution:
+    """`[execution]`: how the engine works. `hosts` None leaves it to xdist's `-n`."""
+
+    hosts: int | None = None
+    watchdog_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
 class GateRule:
     """One condition of `[gate]` on the aggregate: `metric >= minimum`, by `rule`."""
 
@@ -171,6 +179,7 @@ class EvalConfig:
     scoring: Scoring = field(default_factory=Scoring)
     agent: Agent = field(default_factory=Agent)
     data: Data = field(default_factory=Data)
+    execution: Execution = field(default_factory=Execution)
     gates: tuple[GateRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
     output: Output = field(default_factory=Output)

@@ -19,6 +19,7 @@ from pytest_osmosis.engine.dispatch import Dispatch
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
 from pytest_osmosis.engine.line import Died, Heard
+from pytest_osmosis.engine.watchdog import Watchdog
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.journal import Journal
@@ -55,11 +56,15 @@ Message = Submit | Go | Stop | Pause | Resume | Close | Heard | Died
 
 
 class Engine:
-    """Runs one eval. Every public method may be called from any thread; `every` is called from the engine's own."""
+    """Runs one eval. Every public method may be called from any thread; `every` is called from the engine's own.
+
+    `notices` are for the summary; `alerts` are those of them that a user should see at once.
+    """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
         self.job = job
         self.notices: list[str] = []
+        self.alerts: list[str] = []
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._book = Book(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
@@ -72,6 +77,7 @@ class Engine:
         self._paused = False
         self._waits_to_go = False
         self._closing: float | None = None
+        self._watchdog = Watchdog(job.watchdog_s, time.monotonic())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-engine", daemon=True)
 
@@ -173,7 +179,15 @@ class Engine:
         if not self._paused:
             self._hosts.look_after(self._dispatch.busy)
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
+            self._watch()
         self._settle()
+
+    def _watch(self) -> None:
+        flights, queued = list(self._dispatch.flights.values()), len(self._dispatch.queue)
+        said = self._watchdog.look(time.monotonic(), self._book.n_done, flights, queued if self._dispatching else 0)
+        if said is not None:
+            self.notices.append(said)
+            self.alerts.append(said)
 
     def _arrived(self) -> list[Message]:
         try:
@@ -212,6 +226,7 @@ class Engine:
 
     def _resume(self) -> None:
         self._paused = False
+        self._watchdog.since = time.monotonic()
         for host in self._hosts:
             host.hand([{"op": "resume"}])
         if self._waits_to_go:
@@ -232,6 +247,9 @@ class Engine:
         self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
         self._hosts.close()
         self._settle()
+        if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
+            self.notices.append(wrong)
+            self._dispatch.stopped = Stop("systemic", wrong)
         try:
             self._book.close()
         except JournalError as error:

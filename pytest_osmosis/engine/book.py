@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ class Book:
         self._lines: list[bytes] = []
         self._told: list[tuple[Run, Outcome]] = []
         self._works = True
+        self._n_told = Counter[Run]()
 
     def loaded(self, scorers: tuple[str, ...], digest: str) -> None:
         """The user's code is loaded: what scores, and the digest of its source."""
@@ -57,6 +59,11 @@ class Book:
     def unmeasured(self) -> int:
         """How many runs were done and not measured."""
         return int(self._counts["unmeasured"])
+
+    @property
+    def n_done(self) -> int:
+        """How many runs were done."""
+        return int(self._counts["done"])
 
     def count(self, **added: float) -> None:
         """Add to counts of `progress`."""
@@ -101,7 +108,17 @@ class Book:
         finally:
             told, self._told = self._told, []
             for run, outcome in told:
+                self._n_told[run] += 1
                 self._every(run, outcome)
+
+    def discrepancy(self, submitted: Set[Run]) -> str | None:
+        """What does not add up, run by run: each that was submitted was told once, and none else was begun."""
+        lost = submitted - self._n_told.keys()
+        twice = [run for run, times in self._n_told.items() if times > 1]
+        strange = self.ledger.records.keys() - submitted
+        found = {"were never told": lost, "were told twice": twice, "were not asked for": strange}
+        texts = [f"{len(runs)} runs {what} ({min(runs)} is one)" for what, runs in found.items() if runs]
+        return f"the runs do not add up: {', '.join(texts)}; this is a bug in pytest-osmosis" if texts else None
 
     def close(self) -> None:
         """Close the journal. `JournalError` where the disk does not take it."""

@@ -7,8 +7,9 @@ scored when its host died.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from io import BufferedReader
 from typing import Any
@@ -62,6 +63,11 @@ class Dispatch:
         """Runs that wait for a retry."""
         return sum(flight.begun and not flight.rolled and flight.retrying > 0 for flight in self.flights.values())
 
+    @property
+    def known(self) -> Set[Run]:
+        """All that was submitted."""
+        return self._known
+
     def submit(self, runs: Sequence[Run]) -> None:
         """Queue what is new."""
         new = [run for run in runs if run not in self._known]
@@ -105,6 +111,7 @@ class Dispatch:
             if event["ev"] == "stalled":
                 host.line.kill()  # a task that a run left behind holds the loop
             return
+        flight.since = time.monotonic()
         match event["ev"]:
             case "start":
                 flight.begun = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,8 @@ class Flight:
 
     `begun`: that host has begun; `retrying`: so many of its requests wait for a retry; `rolled`: its rollout is in the
     journal; `judging` names the asynchronous function that runs there. `scorer` has the run for functions that block:
-    `running` names the one that runs, `accused` those that ran when a scorer ended.
+    `running` names the one that runs, `accused` those that ran when a scorer ended. `since` is when it came to where
+    it is now, on the monotonic clock.
     """
 
     run: Run
@@ -32,6 +34,7 @@ class Flight:
     scorer: Host | None = None
     running: str | None = None
     accused: set[str] = field(default_factory=set)
+    since: float = field(default_factory=time.monotonic)
     messages: Sequence[Mapping[str, Any]] = ()
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)

@@ -82,6 +82,7 @@ class Hosts:
         """Spawn those that roll out. `HostError` where a process cannot be had."""
         for _ in range(self._job.hosts):
             self.rolling.append(self._spawn("host"))
+        self._relimit()
 
     def start_scorers(self) -> None:
         """Spawn those that run blocking functions."""

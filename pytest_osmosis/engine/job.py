@@ -41,7 +41,7 @@ class Job:
     """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
 
     `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
-    their own unless said otherwise.
+    their own unless said otherwise. After `watchdog_s` without a finished run, what is waited for is named.
     """
 
     setup: Setup
@@ -55,6 +55,7 @@ class Job:
     seed: int | None = None
     probe: bool = True
     hosts: int = 1
+    watchdog_s: float = 120.0
     spawn: Spawn = PipeLine
 
 

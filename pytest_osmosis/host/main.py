@@ -8,6 +8,7 @@ that it started end at once.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import json
@@ -34,6 +35,9 @@ from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import Model
 from pytest_osmosis.models.targets import ModelTarget
 
+THREADS_S = 0.5
+"""Threads that user code left running are waited for so long when all is done."""
+
 
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
@@ -52,6 +56,20 @@ def main() -> None:
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
     Host(setup, code, model, events, redaction).serve(inbox)
+    _leave()
+
+
+def _leave() -> None:
+    """Let the interpreter end, and end the process soon if a thread of the user's keeps it from that."""
+    ending = threading.Event()
+    atexit.register(ending.set)  # the interpreter calls it once it has waited for the threads
+
+    def end() -> None:
+        if not ending.wait(THREADS_S):
+            atexit._run_exitfuncs()
+            os._exit(0)
+
+    threading.Thread(target=end, name="osmosis-end", daemon=True).start()
 
 
 def _own_pipes() -> tuple[BinaryIO, int]:

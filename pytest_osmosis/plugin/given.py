@@ -219,6 +219,12 @@ def _path(config: pytest.Config, text: str | None) -> Path | None:
     return None if text is None else config.invocation_params.dir / text
 
 
+def workers(config: pytest.Config) -> int:
+    """How many processes xdist was asked for, 1 where it was not."""
+    asked = config.getoption("numprocesses", None)
+    return asked if isinstance(asked, int) and asked > 0 else 1
+
+
 def _inline(config: pytest.Config, origin: str | None) -> bool:
     """Whether user code runs in this process. `pytest.UsageError` where there are workers."""
     said = origin or ("--trace" if config.getoption("trace") else None)

@@ -158,6 +158,7 @@ class EvalSession:
                 every=self._completion(key),
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
+                hosts=given.workers(self.config),
                 inline=self.inline.host(key).spawn if self.inline else None,
                 keep_conversations=self.listeners.want_rollouts,
             )

@@ -74,6 +74,7 @@ class Progress:
         self._evals = evals
         self._began_at = self._shown_at = time.monotonic()
         self._paces: dict[EvalRun, Pace] = {}
+        self._n_alerts: dict[EvalRun, int] = {}
         self._standing = self._begun = self._over = False
 
     @property
@@ -110,6 +111,7 @@ class Progress:
         terminal = self._terminal
         if terminal is None or not self._begun or self._over or self._config.get_verbosity() != 0:
             return
+        self._alert(terminal)
         now = time.monotonic()
         running = self._running()
         if running is None or now - self._shown_at < self._interval_s(now, terminal):
@@ -135,6 +137,15 @@ class Progress:
         _forget_line(terminal)
         terminal.rewrite(line, erase=True)
         self._standing = True
+
+    def _alert(self, terminal: pytest.TerminalReporter) -> None:
+        """Say at once what cannot wait for the summary."""
+        for run in self._evals.runs.values():
+            for text in run.engine.alerts[self._n_alerts.get(run, 0) :]:
+                self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
+                self.clear()
+                terminal.ensure_newline()
+                terminal.write_line(f"osmosis {run.prepared.config.name}: {text}")
 
     def clear(self) -> None:
         """Take the line away before anything else is printed."""

@@ -534,13 +534,13 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ),
     ],
     "execution": [
-        ("hosts = 1", ["2: [execution] hosts: not supported yet; leave it out"]),
+        ("hosts = 0", ["2: [execution] hosts: must be an integer of at least 1, got 0"]),
         ("granularity = 1", ["2: [execution] granularity: not supported yet; leave it out"]),
-        ("watchdog_s = 1", ["2: [execution] watchdog_s: not supported yet; leave it out"]),
+        ("watchdog_s = 0", ["2: [execution] watchdog_s: must be a finite number above 0, got 0"]),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),
         ("requests_per_minute = 1", ["2: [execution] requests_per_minute: not supported yet; leave it out"]),
         ("tokens_per_minute = 1", ["2: [execution] tokens_per_minute: not supported yet; leave it out"]),
-        ("host = 1", ['2: [execution] host: unknown key, did you mean "hosts"?']),
+        ("host = 1", ['2: [execution] host: unknown key, did you mean "hosts"? (valid: hosts, watchdog_s)']),
     ],
     "baseline": [
         ('model_path = "x"', ["1: [baseline]: not supported yet; leave it out"]),

@@ -1,0 +1,94 @@
+"""Several hosts for one eval: what they share, what a killed one costs, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+from pytest_osmosis.records import Run
+from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
+from tests.servers import ChatServer, held, reply
+
+TWO = {"hosts": 2}
+PIDS = """
+async def rollout(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, {"role": "user", "content": str(os.getpid())}, reply.message]
+"""
+
+
+def test_batch_size_holds_for_all_hosts_together(workspace: Workspace) -> None:
+    workspace.agent(PIDS)
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(9)])
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 3}, execution=TWO)) as live:
+            server.wait_for(lambda server: server.in_flight == 3)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 3)
+            server.release()
+            live.wait()
+        assert server.max_in_flight == 3
+        assert asked_rows(server) == dict.fromkeys(range(9), 1)
+    assert live.kinds() == ["passed"] * 9
+    assert len({event["messages"][1]["content"] for event in live.events("rollout")}) == 2
+
+
+def test_functions_that_block_are_spread_over_as_many_scorers(workspace: Workspace) -> None:
+    workspace.write(
+        "rewards.py",
+        """
+        import os, time
+        def exact(solution_str):
+            print(os.getpid())
+            time.sleep(0.1)
+            return 1.0
+        """,
+    )
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
+    live = evaluated(workspace.config(None, execution=TWO))
+    pids = Counter(event["output"]["stdout"] for event in live.events("score"))
+    assert len(pids) == 2
+    assert live.kinds() == ["passed"] * 8
+
+
+def test_a_killed_host_costs_only_what_it_had_begun(workspace: Workspace) -> None:
+    workspace.agent(PIDS)
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)) as live:
+            server.wait_for(lambda server: server.in_flight == 4)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+            os.killpg(live.host("host").pid, signal.SIGKILL)
+            live.host("quarantine")
+            server.release()
+            live.wait()
+        again = {row for row, times in asked_rows(server).items() if times == 2}
+        assert sorted(asked_rows(server).values()) == [1] * 6 + [2] * 2
+    assert {row for row in range(8) if live.record(row).attempt == 2} == again
+    assert live.kinds() == ["passed"] * 8
+
+
+def test_a_thread_that_never_ends_keeps_no_host_from_its_end(workspace: Workspace) -> None:
+    """What user code registered to run at exit runs; that it was killed in the end would show there."""
+    workspace.agent(
+        """
+        import atexit, threading
+        threading.Thread(target=threading.Event().wait).start()
+        atexit.register(lambda: open("ended", "w").close())
+        async def rollout(ctx):
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert (workspace.root / "ended").exists()
+
+
+def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
+    live = evaluated(workspace.config(None))
+    book, runs = live.run.engine._book, set(live.run.selected)
+    assert book.discrepancy(runs) is None
+    assert "1 runs were never told (row9-run0 is one)" in str(book.discrepancy(runs | {Run(9, 0)}))
+    assert "1 runs were not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {Run(0, 0)}))
+    book._n_told[Run(1, 0)] += 1
+    assert "1 runs were told twice (row1-run0 is one)" in str(book.discrepancy(runs))
