@@ -18,10 +18,10 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--osmosis-lab",
         action="store_true",
-        help="look for bugs in reward functions: nondeterminism, leaks, slow patterns, swallowed errors and more",
+        help="Look for bugs in reward functions: scores that change, answers paid for nothing, crashes, slow patterns.",
     )
-    parser.addini(LAB, "whether reward functions are always tested in the lab, as with --osmosis-lab", type="bool")
-    parser.addini(FILES, "files with reward functions, e.g. rewards.py reward_fn/*.py (from the rootdir)", type="args")
+    parser.addini(LAB, "Always look for bugs in reward functions, as --osmosis-lab does (default: false).", type="bool")
+    parser.addini(FILES, "Files whose reward functions are tests, like reward_fn/*.py, from the rootdir.", type="args")
 
 
 def lab(config: pytest.Config) -> bool:

@@ -182,3 +182,16 @@ def test_the_readme_shows_what_the_demo_prints(repository: Path) -> None:
 
     assert shown
     assert [line for line in shown if line.strip() and line.rstrip() not in printed] == []
+
+
+def test_the_reward_example_notices_when_a_function_breaks(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "examples/rewards", tmp_path / "rewards")
+    path = tmp_path / "rewards/rewards.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("found[-1]", "found[0]"), encoding="utf-8")
+
+    words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio", "-oosmosis_lab=false"]
+    done = subprocess.run(words, cwd=tmp_path / "rewards", capture_output=True, text=True, timeout=DEADLINE_S)
+
+    assert done.returncode == 1
+    assert "FAILED rewards.py::compute_reward[cases-last-answer-counts]" in done.stdout
+    assert "1 failed, 12 passed" in done.stdout
