@@ -258,3 +258,13 @@ def test_reference_solutions_are_a_test(plain_workspace: Workspace) -> None:
 
     result.assert_outcomes(failed=1)
     assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()
+
+
+def test_a_run_leaves_nothing_behind(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", LEAKY)
+
+    result = plain_workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or mutation", "-pno:cacheprovider")
+
+    result.assert_outcomes(passed=2, deselected=8)
+    left = {path.name for path in plain_workspace.root.iterdir()} - {"__pycache__", "stdout", "stderr"}
+    assert left == {"pytest.ini", "rewards.py"}

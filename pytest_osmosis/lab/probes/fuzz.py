@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import random
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from pytest_osmosis.lab.bench import NO_INPUT, Bench
@@ -12,6 +15,10 @@ from pytest_osmosis.lab.findings import Verdict
 from pytest_osmosis.lab.probes.robustness import faults
 
 EXAMPLES = 200
+DIGITS = "0123456789.,-+eE"
+PLAIN = "0a \n1A.,;:!?-+*/=_#$%&@|~^'`\"<>()[]{}\\9zZ\t\r"
+ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\ud800"
+"""What stands for all characters: accents, other digits, fractions, direction marks, emoji, half a surrogate pair."""
 INSTALL = 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"'
 
 
@@ -43,27 +50,36 @@ def _search(bench: Bench, fit: Input) -> Scored | None:
         derandomize=True,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
-    try:
-        answer = hypothesis.find(_answers(fit), goes_wrong, settings=settings, random=random.Random(0))
-    except NoSuchExample:
-        return None
+    with _elsewhere():
+        try:
+            answer = hypothesis.find(_answers(fit), goes_wrong, settings=settings, random=random.Random(0))
+        except NoSuchExample:
+            return None
     return bench.scored(fit.answering(answer))
 
 
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Keep what Hypothesis stores out of the project's folder."""
+    from hypothesis import configuration
+
+    home = configuration.storage_directory(intent_to_write=False).path
+    with tempfile.TemporaryDirectory() as folder:
+        configuration.set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            configuration.set_hypothesis_home_dir(home)
+
+
 def _answers(fit: Input) -> Any:
-    """Texts of any characters, numbers in many formats, and pieces of the right answer among them."""
+    """Texts of odd characters, numbers in many formats, and pieces of the right answer among them."""
     from hypothesis import strategies as st
 
-    right, truth = fit.text(), str(fit.ground_truth)
-    piece = st.one_of(
-        st.sampled_from(
-            [piece for piece in (right, truth, "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n") if piece]
-        ),
-        st.text(max_size=10),
-        st.integers().map(str),
-        st.floats().map(repr),
-        st.from_regex(r"[-+]?\d{0,3}[,.]?\d{0,3}[eE]?-?\d{0,3}", fullmatch=True),
+    known = (fit.text(), str(fit.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")
+    text = st.text(st.sampled_from(PLAIN + ODD), max_size=50)
+    digits = st.text(st.sampled_from(DIGITS), max_size=8)
+    pieces = st.lists(
+        st.one_of(st.sampled_from([piece for piece in known if piece]), digits, st.floats().map(repr), text), max_size=6
     )
-    return st.one_of(
-        st.text(max_size=50), st.lists(piece, max_size=6).map("".join), st.lists(piece, max_size=6).map(" ".join)
-    )
+    return st.one_of(text, pieces.map("".join), pieces.map(" ".join))
