@@ -16,6 +16,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/companions --group companions # seen by their tests alone
 	touch $(STAMP)
 
 demo: $(STAMP) ## run configs/eval/multiply.toml five times a row: 500 rollouts, offline

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_osmosis.plugin import github, given
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
+from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import RunItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
@@ -39,6 +40,7 @@ class ControllerPlugin:
         self.server: OutcomeServer | None = None
         self.progress = Progress(config, self.evals)
         config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
+        config.pluginmanager.register(Companions(), "osmosis-companions")
         if self.evals.options.dry_run:
             config.option.dist = "no"  # nothing runs: xdist's workers are not needed
             config.pluginmanager.register(DryRun(config), "osmosis-dry-run")

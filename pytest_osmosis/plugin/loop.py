@@ -59,7 +59,8 @@ class CompletionLoop:
         for index, item in enumerate(others):
             self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
         self._progress.begin(alone=not others)
-        for item, last in self._completed(session) if self._evals.inline is None else self._collected(session):
+        in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
+        for item, last in self._collected(session) if in_order else self._completed(session):
             self._run(session, item, None if last else sentinel)
         return True
 
@@ -71,9 +72,19 @@ class CompletionLoop:
             raise session.Interrupted(session.shouldstop)
 
     def _collected(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
-        """Our items as they were collected, and whether each is the last."""
+        """Our items as they were collected, and whether each is the last.
+
+        For `--stepwise`, which takes all before a failure for passed, and inline, where an item makes its own outcome.
+        """
         ours = [item for item in session.items if isinstance(item, RunItem)]
-        return ((item, item is ours[-1]) for item in ours)
+        done: set[tuple[str, Run]] = set()
+        for item in ours:
+            while self._evals.inline is None and (item.eval_id, item.run) not in done:
+                try:
+                    done.add(self._evals.completed.get(timeout=IDLE_S))
+                except queue.Empty:
+                    self._progress.update()
+            yield item, item is ours[-1]
 
     def _completed(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""

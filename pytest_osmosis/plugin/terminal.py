@@ -12,6 +12,7 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
 from pytest_osmosis.gates import title_of
+from pytest_osmosis.plugin import companions
 from pytest_osmosis.plugin.collect import run_of
 from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
@@ -30,7 +31,7 @@ def header(evals: EvalSession) -> list[str]:
     """What each eval will do."""
     inline = evals.inline is not None
     lines = [line for prepared in evals.prepared.values() for line in _header(prepared, inline=inline)]
-    return [*lines, *evals.not_listed]
+    return [*lines, *evals.not_listed, *companions.notes(evals.config)]
 
 
 def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:

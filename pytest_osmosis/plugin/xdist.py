@@ -19,6 +19,7 @@ import pytest
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file
+from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.items import Answer, RunItem, amend
 from pytest_osmosis.records import Run
 
@@ -76,6 +77,7 @@ class WorkerPlugin:
         self._address, self._key = given["address"], given["key"]
         self._plans = by_file(map(Plan.from_json, given["plans"]))
         self._connection: Connection[bytes, bytes] | None = None
+        config.pluginmanager.register(Companions(), "osmosis-companions")
         config.args[:] = given["args"]  # a worker parses what was typed; the controller added the named evals
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:

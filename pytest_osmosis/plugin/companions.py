@@ -1,0 +1,40 @@
+"""Other plugins, and what they must not do to our tests: time the wait for a rollout, or repeat one."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from pytest_osmosis.plugin.items import RunItem
+
+
+class Companions:
+    """Hooks in every process that runs our tests."""
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
+        """pytest-timeout: rollouts have deadlines of their own, and an item mostly waits for its turn."""
+        return isinstance(item, RunItem) or None
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
+        """None was set."""
+        return isinstance(item, RunItem) or None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Plugins that repeat tests (pytest-rerunfailures) get none of ours: the best of k would pass for the score."""
+        if not isinstance(item, RunItem):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        runtestprotocol(item, nextitem=nextitem)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+
+def notes(config: pytest.Config) -> list[str]:
+    """What the header says of other plugins' options."""
+    asked = next((name for name in ("reruns", "force_reruns") if config.getoption(name, None)), None)
+    if asked is None:
+        return []
+    return [f"osmosis: --{asked.replace('_', '-')} repeats no rollout: the best of several would pass for the score"]

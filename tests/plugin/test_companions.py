@@ -1,0 +1,121 @@
+"""Other plugins beside ours. They are installed where only these tests see them, as they act on every run that does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import Workspace, junit_cases
+from tests.servers import ChatServer, reply, slow
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+COMPANIONS = Path(sys.prefix) / "companions"
+
+PYTHON = """
+import asyncio, random, time
+
+async def test_async():
+    await asyncio.sleep(0)
+
+def test_python():
+    assert random.random() < 2
+"""
+
+
+@pytest.fixture
+def companions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands have pytest-timeout, -rerunfailures, -randomly and -cov."""
+    if not COMPANIONS.is_dir():
+        pytest.skip(f"{COMPANIONS} is missing: make setup")
+    monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
+
+
+@pytest.mark.usefixtures("companions")
+def test_waiting_for_a_rollout_is_not_the_time_of_a_test(workspace: Workspace) -> None:
+    with ChatServer(slow(0.6, reply("42"))) as server:
+        workspace.eval(rows=3, model={"base_url": server.base_url})
+
+        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=3)
+
+
+@pytest.mark.usefixtures("companions")
+@pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2"])
+def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option: str) -> None:
+    workspace.write("test_flaky.py", "def test_flaky():\n    assert False\n")
+    with ChatServer(reply("42")) as server:
+        rows: list[dict[str, Any]] = [{"score": 0.0}, {"reward": "raises"}, {}]
+        workspace.eval(rows=rows, model={"base_url": server.base_url}, limits={"max_errors": 9})
+
+        done = workspace.run("test_flaky.py", CONFIG, "--osmosis-no-probe", option)
+
+        assert len(server.requests) == 3
+    assert done.parseoutcomes() == {"failed": 2, "errors": 1, "passed": 1, "rerun": 2}
+    assert done.stdout.str().count(f"{option.partition('=')[0]} repeats no rollout") == 1
+
+
+@pytest.mark.usefixtures("companions")
+def test_order_and_seeds_of_pytest_randomly_change_no_score(workspace: Workspace) -> None:
+    rows = [{"score": index / 8} for index in range(8)]
+    workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
+    found = []
+    for seed in (1, 2):
+        workspace.run(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)
+        found.append([run["scores"] for row in workspace.results()["rows"] for run in row["runs"]])
+    assert found[0] == found[1] == [{"rewards:score": index / 8} for index in range(8)]
+
+
+@pytest.mark.usefixtures("companions")
+def test_coverage_and_asyncio_beside_an_eval(workspace: Workspace) -> None:
+    workspace.ini("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function")
+    workspace.write("test_python.py", PYTHON)
+    workspace.eval(rows=2)
+    words = [sys.executable, "-mpytest", *workspace.arguments, CONFIG, "test_python.py", "--cov=."]
+
+    done = workspace.pytester.run(*words, *([] if workspace.distributed else ["--osmosis-inline"]), timeout=60)
+
+    done.assert_outcomes(passed=4)
+    done.stdout.fnmatch_lines(["TOTAL *"])
+
+
+# -- pytest's own options -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dist", ["worksteal", "loadscope", "loadfile", "loadgroup", "each"])
+def test_every_way_to_distribute_rolls_each_run_out_once(plain_workspace: Workspace, dist: str) -> None:
+    plain_workspace.eval(rows=6, evaluation={"batch_size": 3})
+
+    done = plain_workspace.run(CONFIG, "-n2", f"--dist={dist}")
+
+    done.assert_outcomes(passed=12 if dist == "each" else 6)
+    assert sorted(event["row"] for event in plain_workspace.events("start")) == list(range(6))
+
+
+def test_stepwise_keeps_the_order_of_collection(plain_workspace: Workspace) -> None:
+    with ChatServer(slow(1.0, reply("slow")), reply("42")) as server:
+        rows = [{}, {}, {"score": 0.0}, {}]
+        plain_workspace.eval(rows=rows, evaluation={"batch_size": 4}, model={"base_url": server.base_url})
+
+        first = plain_workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
+        again = plain_workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
+
+    first.assert_outcomes(passed=2, failed=1)
+    first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])
+    again.assert_outcomes(failed=1, deselected=2)
+
+
+def test_a_strict_pytest_without_a_cache(workspace: Workspace) -> None:
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
+    workspace.eval(rows=3)
+
+    done = workspace.run(
+        *(CONFIG, "test_python.py", "-Werror", "-pno:cacheprovider", "--import-mode=importlib", "--strict-markers"),
+        *("-m", "osmosis", "--deselect=configs/eval/x.toml::x[row1-run0]", "--junitxml=junit.xml"),
+    )
+
+    assert done.ret == 0
+    assert done.parseoutcomes()["passed"] == 2
+    assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
+    assert not (workspace.root / ".pytest_cache").exists()
