@@ -321,12 +321,11 @@ class EvalRun:
         config, judging = self.prepared.config, self.engine.judging
         records = results.records_of(self.selected, self.engine.ledger.records)
         by_function, overall = results.summarize(records, judging, config.evaluation.n)
-        tally = results.tally_of(records, judging)
         if self.partial:
             n_planned = self.prepared.plan.n_runs
             verdicts = [gates.partial(rule, len(self.selected), n_planned) for rule in config.gates]
         else:
-            verdicts = [gates.decide(rule, tally) for rule in config.gates]
+            verdicts = [gates.decide(rule, results.runs_for(rule, records, judging)) for rule in config.gates]
         made = Results(
             subject=_subject(self.prepared),
             judging=judging,
@@ -336,7 +335,6 @@ class EvalRun:
             duration_ms=duration_ms,
             by_function=by_function,
             overall=overall,
-            tally=tally,
             verdicts=verdicts,
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
             price=self.prepared.price,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
-from pytest_osmosis.gates import Tally, Verdict
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.gates import Runs, Verdict
 from pytest_osmosis.history import Flips, Share
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.prices import Price
@@ -60,7 +61,6 @@ class Results:
     duration_ms: float
     by_function: Mapping[str, stats.Summary]
     overall: stats.Summary
-    tally: Tally
     verdicts: Sequence[Verdict] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
@@ -79,6 +79,11 @@ class Results:
             if boundary is not None:
                 counts[boundary] = counts.get(boundary, 0) + 1
         return counts
+
+    @property
+    def passed(self) -> int:
+        """How many runs passed."""
+        return sum(self.judging.passed(record) for record in self.records)
 
     @property
     def whole(self) -> bool:
@@ -199,7 +204,18 @@ class Results:
                 if record.status == "pending"
             ],
             "gates": [
-                {"gate": verdict.title, "state": verdict.state, "value": verdict.value, "finding": verdict.text}
+                {
+                    "gate": verdict.title,
+                    "state": verdict.state,
+                    "value": verdict.value,
+                    "finding": verdict.text,
+                    "metric": verdict.rule.name if verdict.rule else None,
+                    "function": verdict.rule.function if verdict.rule else None,
+                    "minimum": verdict.rule.minimum if verdict.rule else None,
+                    "rule": verdict.rule.rule if verdict.rule else None,
+                    "compared": verdict.compared,
+                    "power": verdict.power.chance if verdict.power else None,
+                }
                 for verdict in self.verdicts
             ],
         }
@@ -240,12 +256,22 @@ def summarize(records: Sequence[RunRecord], judging: Judging, n: int) -> tuple[d
     return by_function, stats.summarize(decided, n)
 
 
-def tally_of(records: Sequence[RunRecord], judging: Judging) -> Tally:
-    """The counts that gates on the pass rate are decided by; pending runs are unmeasured ones."""
-    counted = [record for record in records if record.status != "skipped"]
-    passed = sum(judging.passed(record) for record in counted)
-    measured = sum(judging.measured(record) for record in counted)
-    return Tally(passed, measured - passed, len(counted) - measured)
+def runs_for(rule: GateRule, records: Sequence[RunRecord], judging: Judging) -> Runs:
+    """What a gate is decided by: its function's scores, or 1.0 for passed and 0.0 for not; None where not measured.
+
+    Runs that broke by model, agent or time are 0.0; infrastructure, scorer errors and pending runs are not measured;
+    skipped ones are left out.
+    """
+    function = judging.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
+
+    def value(record: RunRecord) -> float | None:
+        attempt = _decided(record, judging) if function is None else _attempt(record, judging, function)
+        if not attempt.measured or record.status == "pending":
+            return None
+        return attempt.score if rule.metric == "mean" else float(attempt.passed)
+
+    counted = by_row([record for record in records if record.status != "skipped"])
+    return [[value(record) for record in row] for row in counted.values()]
 
 
 def by_row(records: Sequence[RunRecord]) -> dict[int, list[RunRecord]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from docs.pages import markdown
 from docs.pages.markdown import cell
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Entries, Field, Table
+from pytest_osmosis.config.fields import Entries, Family, Field, Table
 from pytest_osmosis.config.kinds import toml
 
 HEAD = """\
@@ -47,7 +47,9 @@ def section(table: Table) -> Iterator[str]:
         yield entries_text(table.entries)
         return
     supported = [field for field in table.fields if field.supported]
-    yield from markdown.table(("key", "", "a value is", "left out"), map(row, supported))
+    yield from markdown.table(
+        ("key", "", "a value is", "left out"), [*map(row, supported), *map(family_row, table.families)]
+    )
     yield from refused(table.fields)
 
 
@@ -60,6 +62,11 @@ def entries_text(entries: Entries) -> str:
 def row(field: Field) -> tuple[str, ...]:
     """One key of a table."""
     return f"`{field.name}`", cell(field.help), cell(field.kind.expects), left_out(field)
+
+
+def family_row(family: Family) -> tuple[str, ...]:
+    """The keys of one pattern."""
+    return f"`{family.written}`", cell(family.help), cell(family.kind_of(family.example).expects), ""
 
 
 def left_out(field: Field) -> str:

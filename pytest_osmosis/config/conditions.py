@@ -1,97 +1,172 @@
-"""The values of `[gate]` and `[limits]`: conditions on the pass rate, error bounds as count or share."""
+"""The values of `[gate]` and `[limits]`: conditions on the aggregate, error bounds as count or share."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
-from pytest_osmosis.config.fields import NOT_SUPPORTED, closest
+from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import (
     Fault,
     Kind,
     Unfit,
     faults_of,
     number,
+    quoted_list,
     refuse,
     toml,
     typed_integer,
     typed_toml,
 )
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.options import Setting
+from pytest_osmosis.config.tables import GateRule, Metric, Rule
+from pytest_osmosis.errors import Problem
 
-CONDITION_EXPECTED = '">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"'
+RULES = ("point", "lower", "upper")
+METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
+FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)
+"""Keys of [gate] that are functions, with conditions of their own below them."""
+PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
+PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
 _RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1, minimum=0, maximum=1)
 _WRITTEN_RATIO = r"(0*\.[0-9]+|0+(\.[0-9]*)?|0*1(\.0*)?|[0-9](\.[0-9]*)?[eE]-0*[1-9][0-9]*)"
-_LATER_RULES = ("lower", "upper")
+_SCORE = number()
+_WRITTEN_SCORE = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 
 
-def pass_rate() -> Kind:
-    """A condition on the pass rate, kept as a `GateRule`."""
+class _Bound(NamedTuple):
+    """What may stand on the right of a condition: its kind, in words, and as a regular expression."""
+
+    kind: Kind
+    text: str
+    written: str
+
+    @property
+    def expects(self) -> str:
+        return f'">= X" or {{min = X, rule = "point"}} with X {self.text}, like ">= 0.7"'
+
+
+_SHARE = _Bound(_RATIO, "between 0 and 1", _WRITTEN_RATIO)
+_ANY_SCORE = _Bound(_SCORE, "a finite number", _WRITTEN_SCORE)
+
+
+def condition(metric: str) -> Kind:
+    """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), kept as a `GateRule`."""
+    bound = _ANY_SCORE if metric == "mean" else _SHARE
 
     def read(value: Any) -> GateRule:
         if isinstance(value, dict):
-            return _from_table(value)
+            return _rule(metric, *_from_table(bound, value))
         if isinstance(value, str):
-            return GateRule("pass_rate", _minimum(value))
-        raise refuse(f"must be {CONDITION_EXPECTED}")
+            return _rule(metric, _minimum(bound, value))
+        raise refuse(f"must be {bound.expects}")
 
-    written = {"type": "string", "pattern": rf"^\s*>=\s*{_WRITTEN_RATIO}\s*$"}
+    written = {"type": "string", "pattern": rf"^\s*>=\s*{bound.written}\s*$"}
     table = {
         "type": "object",
-        "properties": {"min": _RATIO.schema, "rule": {"const": "point"}},
+        "properties": {"min": bound.kind.schema, "rule": {"enum": list(RULES)}},
         "required": ["min"],
         "additionalProperties": False,
     }
-    return Kind(CONDITION_EXPECTED, read, _typed_condition, {"anyOf": [written, table]})
+    return Kind(bound.expects, read, typed_condition, {"anyOf": [written, table]})
 
 
-def _typed_condition(text: str) -> object:
+def conditions_of_function() -> Kind:
+    """The conditions on one function's scores: metric to condition, kept as metric to `GateRule`."""
+    expects = f"a table of conditions, each a key like {METRICS}"
+
+    def read(value: Any) -> Mapping[str, GateRule]:
+        if not isinstance(value, dict) or not value:
+            raise refuse(f"must be {expects}")
+        faults = []
+        for key, one in value.items():
+            if is_metric(key):
+                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(condition(key), one)]
+            else:
+                faults.append(Fault(f"unknown key (valid: {METRICS})", (key,), ""))
+        if faults:
+            raise Unfit(faults)
+        return MappingProxyType({key: condition(key).read(one) for key, one in value.items()})
+
+    schema = {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {key: condition(key).schema for key in ("pass_rate", "mean")},
+        "patternProperties": {f"^{k.pattern}$": condition("pass_at_1").schema for k in (PASS_AT, PASS_HAT)},
+        "additionalProperties": False,
+    }
+    return Kind(expects, read, typed_toml, schema)
+
+
+def is_metric(key: str) -> bool:
+    """True for what a condition can be on."""
+    return key in ("pass_rate", "mean") or any(k.fullmatch(key) for k in (PASS_AT, PASS_HAT))
+
+
+def gate_setting(text: str, origin: str) -> Setting | Problem:
+    """What a typed gate says, or why it says nothing; `origin` is where it stands.
+
+    >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
+    Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
+    """
+    found = re.fullmatch(r"\s*(?:(reward|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
+    if found is None or not is_metric(found[2]):
+        expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
+        return Problem(origin, f"{expects} (metrics: {METRICS}), got {toml(text)}")
+    function, metric, bound = found.groups()
+    return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
+
+
+def typed_condition(text: str) -> object:
+    """A typed condition: a table in braces, else the text itself."""
     return typed_toml(text) if text.lstrip().startswith("{") else text
 
 
-def _minimum(text: str) -> float:
+def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
+    for name, pattern in (("pass_at", PASS_AT), ("pass_hat", PASS_HAT)):
+        if found := pattern.fullmatch(metric):
+            return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k=int(found[1]))
+    return GateRule(cast("Metric", metric), minimum, cast("Rule", rule))
+
+
+def _minimum(bound: _Bound, text: str) -> float:
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
-        raise refuse(f"must be {CONDITION_EXPECTED}")
-    operator, bound = found.groups()
+        raise refuse(f"must be {bound.expects}")
+    operator, number_text = found.groups()
     if operator != ">=":
         wrong = (
             f'the operator "{operator}" is not possible, only ">=" is' if operator else 'the operator ">=" is missing'
         )
-        raise refuse(f"must be {CONDITION_EXPECTED}; {wrong}")
+        raise refuse(f"must be {bound.expects}; {wrong}")
     try:
-        return float(_RATIO.read(float(bound)))
+        return float(bound.kind.read(float(number_text)))
     except (ValueError, Unfit):
-        hint = "; a share is written as 0.7, not 70%" if bound.endswith("%") else ""
-        raise refuse(f"must be {CONDITION_EXPECTED}{hint}") from None
+        hint = "; a share is written as 0.7, not 70%" if number_text.endswith("%") else ""
+        raise refuse(f"must be {bound.expects}{hint}") from None
 
 
-def _from_table(value: dict[str, Any]) -> GateRule:
-    faults = [fault for key, one in value.items() for fault in _entry_faults(key, one)]
+def _from_table(bound: _Bound, value: dict[str, Any]) -> tuple[float, str]:
+    faults = [fault for key, one in value.items() for fault in _entry_faults(bound, key, one)]
     if "min" not in value:
-        faults.append(Fault("min is missing; must be a number between 0 and 1"))
+        faults.append(Fault(f"min is missing; must be {bound.kind.expects}"))
     if faults:
         raise Unfit(faults)
-    return GateRule("pass_rate", _RATIO.read(value["min"]))
+    return bound.kind.read(value["min"]), value.get("rule", "point")
 
 
-def _entry_faults(key: str, value: object) -> list[Fault]:
+def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
     if key == "min":
-        return [Fault(fault.text, ("min",), fault.got) for fault in faults_of(_RATIO, value)]
+        return [Fault(fault.text, ("min",), fault.got) for fault in faults_of(bound.kind, value)]
     if key == "rule":
-        return _rule_faults(value)
+        return [] if value in RULES else [Fault(f"must be one of {quoted_list(RULES)}", ("rule",), toml(value))]
     close = closest(key, ("min", "rule"))
     meant = f', did you mean "{close}"?' if close else ""
     return [Fault(f"unknown key{meant} (valid: min, rule)", (key,), "")]
-
-
-def _rule_faults(value: object) -> list[Fault]:
-    if value == "point":
-        return []
-    if value in _LATER_RULES:
-        return [Fault(f'{toml(value)} is {NOT_SUPPORTED} (valid: "point")', ("rule",), "")]
-    return [Fault('must be "point"', ("rule",), toml(value))]
 
 
 ERRORS_EXPECTED = 'a count of runs (an integer of at least 0) or a share of them like "5%"'

@@ -300,8 +300,6 @@ def _read(tables: Tables, table: Table, key: str, value: object, kind: Kind | No
         if faults:
             return _Reading(None, [replace(fault, below=fault.below[1:]) for fault in faults])
         return _Reading(table.entries.value.read(value))
-    if table.later is not None and table.later.fullmatch(key):
-        return _Reading(None, [Fault(NOT_SUPPORTED, got="")])
     return _Reading(None, [Fault(unknown_key(tables, table, key), got="")])
 
 

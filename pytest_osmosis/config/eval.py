@@ -12,7 +12,7 @@ from pytest_osmosis.config.draft import Draft, Level, Override
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.project import read_project
-from pytest_osmosis.config.rules import check, has_entrypoint
+from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
 from pytest_osmosis.config.selection import SELECTING, effective_places, selection
 from pytest_osmosis.config.tables import (
     Agent,
@@ -103,7 +103,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         agent=Agent(**_agent(draft)),
         data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
-        gates=tuple(draft.table("gate").values()),
+        gates=gates_of(draft),
         limits=Limits(**draft.table("limits")),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),

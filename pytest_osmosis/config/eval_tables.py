@@ -12,8 +12,15 @@ from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_osmosis.config.conditions import error_bound, pass_rate
-from pytest_osmosis.config.fields import Entries, Field, Table, Tables
+from pytest_osmosis.config.conditions import (
+    FUNCTION,
+    PASS_AT,
+    PASS_HAT,
+    condition,
+    conditions_of_function,
+    error_bound,
+)
+from pytest_osmosis.config.fields import Entries, Family, Field, Table, Tables
 from pytest_osmosis.config.kinds import (
     Fault,
     Kind,
@@ -394,13 +401,24 @@ EXECUTION = Table(
 
 GATE = Table(
     "gate",
-    "Conditions on the aggregate that decide the exit code.",
+    "Conditions on the aggregate that decide the exit code. `rule` says what is compared: the value as measured "
+    '("point", the default), or the "lower" or "upper" end of its interval (one-sided, 95%).',
     (
-        Field("pass_rate", pass_rate(), "Share of runs that pass."),
-        Field("mean", anything(), "Mean score.", supported=False),
+        Field("pass_rate", condition("pass_rate"), "Share of runs that pass."),
+        Field("mean", condition("mean"), "Mean score of the one function that decides."),
         Field("max_regression", anything(), "Largest loss against the baseline.", supported=False),
     ),
-    later=re.compile(r"pass_(?:at|hat)_[1-9][0-9]*|reward|.*:.*", re.DOTALL),
+    families=(
+        Family(PASS_AT, "pass_at_K", "pass_at_3", condition, "pass@k: at least one of K runs passes; needs n >= K."),
+        Family(PASS_HAT, "pass_hat_K", "pass_hat_3", condition, "pass^k: all of K runs pass; needs n >= K."),
+        Family(
+            FUNCTION,
+            '"module:function"',
+            "module:function",
+            lambda _: conditions_of_function(),
+            "The same conditions on one function's scores; `reward` for a Grader's.",
+        ),
+    ),
 )
 
 LIMITS = Table(

@@ -6,7 +6,7 @@ Validation runs from these declarations, and the reference in docs/ is made from
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_osmosis.config.kinds import Kind, faults_of
@@ -50,8 +50,19 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """Keys of one pattern: `written` is how they look, `example` is one, `kind_of` gives what one's value must be."""
+
+    pattern: re.Pattern[str]
+    written: str
+    example: str
+    kind_of: Callable[[str], Kind]
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a config. `later` are keys known by their pattern and refused as not supported yet."""
+    """One table of a config."""
 
     name: str
     help: str
@@ -59,11 +70,12 @@ class Table:
     entries: Entries | None = None
     required: bool = False
     supported: bool = True
-    later: re.Pattern[str] | None = None
+    families: tuple[Family, ...] = ()
 
     def field(self, key: str) -> Field | None:
-        """The field of that name, None where there is none."""
-        return next((field for field in self.fields if field.name == key), None)
+        """The field of that name, or one of a family that the name fits; None where there is none."""
+        of_family = (Field(key, one.kind_of(key), one.help) for one in self.families if one.pattern.fullmatch(key))
+        return next((field for field in self.fields if field.name == key), None) or next(of_family, None)
 
 
 Tables = Mapping[str, Table]
@@ -87,7 +99,8 @@ def unknown_key(tables: Tables, table: Table, name: str) -> str:
     """What to say of a key that its table does not have: the closest one here, else its own table."""
     close = closest(name, (field.name for field in table.fields))
     meant = f'"{close}"' if close else _home_of(tables, name)
-    valid = ", ".join(field.name for field in table.fields if field.supported)
+    supported = [field.name for field in table.fields if field.supported]
+    valid = ", ".join([*supported, *(family.written for family in table.families)])
     return f"unknown key{f', did you mean {meant}?' if meant else ''}{f' (valid: {valid})' if valid else ''}"
 
 
@@ -99,7 +112,8 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def _home_of(tables: Tables, key: str) -> str | None:
-    return next((f"[{table.name}] {key}" for table in tables.values() if table.field(key)), None)
+    homes = (table.name for table in tables.values() if any(field.name == key for field in table.fields))
+    return next((f"[{name}] {key}" for name in homes), None)
 
 
 def _table_of_close(tables: Tables, key: str) -> str | None:

@@ -6,11 +6,13 @@ looked at again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import quoted_list, toml
+from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.config.workspace import absolute, inside, is_file, is_folder, shown
 
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -26,6 +28,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _environment(draft)
     _scorers(draft)
     _score_names(draft)
+    _gates(draft)
     for key in ("dir", "results"):
         _output(draft, workspace, key)
 
@@ -33,6 +36,17 @@ def check(draft: Draft, workspace: Path) -> None:
 def has_entrypoint(draft: Draft) -> bool:
     """True where the config names code under rollouts/."""
     return draft.given("experiment", "rollout") or draft.given("experiment", "entrypoint")
+
+
+def gates_of(draft: Draft) -> tuple[GateRule, ...]:
+    """Every condition of [gate], for the runs as a whole and per function."""
+    rules: list[GateRule] = []
+    for key, value in draft.table("gate").items():
+        if isinstance(value, GateRule):
+            rules.append(value)
+        else:
+            rules += [replace(rule, function=key) for rule in value.values()]
+    return tuple(rules)
 
 
 def _one_commit(draft: Draft) -> None:
@@ -153,6 +167,24 @@ def _score_names(draft: Draft) -> None:
         meant = _meant(decide, ("all", "any", *names))
         text = f'must be "all", "any" or one function, got {toml(decide)}{meant}'
         draft.fail("scoring", "decide", text)
+
+
+def _gates(draft: Draft) -> None:
+    functions_known = not draft.given("scoring", "eval_fns") or ("scoring", "eval_fns") in draft.values
+    names, n = _scores(draft), draft.get("evaluation", "n") if draft.given("evaluation", "n") else 1
+    for rule in gates_of(draft):
+        place = (rule.name,) if rule.function is None else (rule.function, rule.name)
+        if rule.function is not None and functions_known and rule.function not in names:
+            draft.fail("gate", rule.function, f"unknown function{_meant(rule.function, names)}")
+        elif rule.k is not None and n is not None and rule.k > n:
+            draft.fail("gate", place[0], f"needs [evaluation] n of at least {rule.k}, n is {n}", *place[1:])
+        elif rule.metric == "mean" and rule.function is None and functions_known and not _one_decides(draft, names):
+            text = 'needs one function that decides: name it in [scoring] decide, or write [gate."{}"] mean = ...'
+            draft.fail("gate", "mean", text.format(names[0] if names else "module:function"))
+
+
+def _one_decides(draft: Draft, names: tuple[str, ...]) -> bool:
+    return len(names) == 1 or (draft.get("scoring", "decide") or "all") not in ("all", "any")
 
 
 def _scores(draft: Draft) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The JSON Schema of an eval config, made from its field tables: for editors that check TOML as it is typed.
 
 It judges as the validator does but for what no schema of one document can say: whether files and folders are there,
-names that must be those of functions in another key ([scoring] thresholds, decide), a variable both in [env] and in
-[secrets], ranges that run backwards, and numbers and dates that JSON has no equal of (1.0 where an integer must stand).
+names that must be those of functions in another key ([scoring] thresholds, decide, [gate]), a mean without one function
+that decides, a pass@k of more runs than n, a variable both in [env] and in [secrets], ranges that run backwards, and
+numbers and dates that JSON has no equal of (1.0 where an integer must stand).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Field, Table
+from pytest_osmosis.config.fields import Family, Field, Table
 
 Schema = dict[str, Any]
 
@@ -52,6 +53,7 @@ def _table(table: Table) -> Schema:
         "type": "object",
         "description": table.help,
         "properties": {field.name: _field(field) for field in table.fields},
+        "patternProperties": {f"^({one.pattern.pattern})$": _family(one) for one in table.families},
         "required": [field.name for field in table.fields if field.required],
         "additionalProperties": False,
     }
@@ -62,6 +64,10 @@ def _field(field: Field) -> Schema:
         return {**_NEVER, "description": f"{field.help} Not supported yet."}
     default = field.default_written
     return {**field.kind.schema, "description": field.help, **({} if default is None else {"default": default})}
+
+
+def _family(family: Family) -> Schema:
+    return {**family.kind_of(family.example).schema, "description": family.help}
 
 
 def _has(table: str, key: str, **value: Any) -> Schema:

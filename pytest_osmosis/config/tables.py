@@ -104,6 +104,10 @@ class Data:
     columns: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
+Metric = Literal["pass_rate", "mean", "pass_at", "pass_hat"]
+Rule = Literal["point", "lower", "upper"]
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """`[execution]`: how the engine works. `hosts` None leaves it to xdist's `-n`."""
@@ -114,11 +118,22 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """One condition of `[gate]` on the aggregate: `metric >= minimum`, by `rule`."""
+    """One condition of `[gate]` on the aggregate: `metric >= minimum`.
 
-    metric: Literal["pass_rate"]
+    `rule` says what is compared: the value as measured, or the lower or upper end of its interval. `k` is that of
+    pass@k and pass^k; `function` is the one whose scores are meant, None for the runs as a whole.
+    """
+
+    metric: Metric
     minimum: float
-    rule: Literal["point"] = "point"
+    rule: Rule = "point"
+    k: int | None = None
+    function: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The metric as it is written: "pass_rate", "pass_at_3"."""
+        return self.metric if self.k is None else f"{self.metric}_{self.k}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 `PYTEST_OSMOSIS_<OPTION>` stands for an option that takes a value, `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` for a key of the
 config whose names are bare and lower case ([env] variables keep their case), `PYTEST_OSMOSIS_SET` for any others, one
-`table.key=value` a line.
+`table.key=value` a line, `PYTEST_OSMOSIS_GATE` for gates, one a line.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import pytest
 
 from pytest_osmosis.config import Override
+from pytest_osmosis.config.conditions import gate_setting
 from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import faults_of, integer, number, toml, typed_integer
 from pytest_osmosis.config.options import OPTIONS, Setting, setting
@@ -124,6 +125,8 @@ def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) ->
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     for text in config.getoption(options.SET.dest):
         yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
+    for text in config.getoption(options.GATE.dest):
+        yield from _set(gate_setting(text, options.GATE.flag), options.GATE.flag, "command", problems)
     for option in (options.NAMING[1], *options.OF_CONFIG):
         value = config.getoption(option.dest)
         if value not in (None, []):
@@ -137,6 +140,9 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         if name == _SET:
             for line in filter(str.strip, value.splitlines()):
                 yield from _set(setting(line, name), name, "environment", problems)
+        elif name == options.GATE.variable:
+            for line in filter(str.strip, value.splitlines()):
+                yield from _set(gate_setting(line, name), name, "environment", problems)
         elif name.startswith(f"{_SET}__"):
             yield from _set(_named(name, value), "", "environment", problems)
         elif name in _VARIABLES:
@@ -144,7 +150,7 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         elif name in (options.NAMING[0].variable, options.NAMING[2].variable):
             problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
         else:
-            close = closest(name, [*_VARIABLES, _SET])
+            close = closest(name, [*_VARIABLES, _SET, options.GATE.variable])
             problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))
 
 

@@ -79,6 +79,13 @@ SET = Option(
     True,
 )
 
+GATE = Option(
+    "gate",
+    "CONDITION",
+    'Let a condition like "pass_rate >= 0.7" or "rewards:f mean >= 0.5" decide the exit code; repeatable ([gate]).',
+    True,
+)
+
 BASELINE = (
     Option("baseline-model", "MODEL", "Compare with this model (not supported yet)."),
     Option("baseline-base-url", "URL", "Ask the baseline's model at this server (not supported yet)."),
@@ -108,8 +115,8 @@ OF_SESSION = (
 )
 """Those that concern the whole session."""
 
-ALL = (*NAMING, *OF_CONFIG, SET, *BASELINE, *OF_SESSION)
-OF_AN_EVAL = (*OF_CONFIG, SET, *BASELINE, *OF_SESSION)
+ALL = (*NAMING, *OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
+OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
 """Those that say something of evals and name none."""
 
 COLLECT = "osmosis_collect"

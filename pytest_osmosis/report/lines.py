@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.report.numbers import count, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results
+from pytest_osmosis.stats import POWER
 
 
 def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
@@ -14,8 +16,20 @@ def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
         *statistics_lines(results, verbose=verbose),
         "",
         *account_lines(results),
-        *(f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}" for verdict in results.verdicts),
+        *(line for verdict in results.verdicts for line in _gate(verdict)),
     ]
+
+
+def _gate(verdict: Verdict) -> list[str]:
+    """A verdict, and how likely it is to notice a loss where that is not likely."""
+    lines = [f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}"]
+    if verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
+        chance, n_rows = verdict.power
+        lines.append(
+            f"  low power: a true {verdict.rule.name} of {verdict.rule.minimum - DROP:.12g} fails it with a chance of "
+            f"{chance:.2f}; {plural(n_rows, 'row')} would make that {POWER:g}"
+        )
+    return lines
 
 
 def account_lines(results: Results) -> list[str]:
@@ -31,7 +45,7 @@ def account_lines(results: Results) -> list[str]:
 
 
 def _pass_rate(results: Results) -> str:
-    overall, passed = results.overall, results.tally.passed
+    overall, passed = results.overall, results.passed
     if not overall.n_measured:
         return "pass rate -: no run was measured"
     rate = f"pass rate {score(overall.pass_rate)}: {count(passed)} of {plural(overall.n_runs, 'run')} passed"

@@ -39,7 +39,7 @@ def _verdict(results: Results) -> str:
         return "not measured"
     if states and "partial" not in states:
         return "every gate holds"
-    return f"{results.tally.passed:,} of {plural(results.tally.total, 'run')} passed"
+    return f"{results.passed:,} of {plural(len(results.records) - results.count('skipped'), 'run')} passed"
 
 
 def _not_passed(results: Results) -> list[str]:

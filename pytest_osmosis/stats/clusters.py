@@ -63,32 +63,35 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     return Clusters(n_rows, n_runs, center, se, fixed_se, within, between)
 
 
-def effective_n(found: Clusters) -> float:
+def effective_n(found: Clusters, n_runs: int | None = None) -> float:
     """How many independent runs would know a share as well: p (1 - p) / se^2, between the rows and the runs.
 
-    (Kish 1965, Survey Sampling, section 8.2.) Where the runs show no spread to measure it by, it is the rows.
+    (Kish 1965, Survey Sampling, section 8.2.) Where the runs show no spread to measure it by, it is the rows. `n_runs`
+    is how many runs the values were made of, where one value stands for several.
     """
-    if found.n_rows == found.n_runs:
-        return found.n_runs
+    most = n_runs or found.n_runs
+    if found.n_rows == most:
+        return most
     spread = found.mean * (1 - found.mean)
     if found.se is None or spread <= 0:
         return found.n_rows
-    return min(max(spread / found.se**2, found.n_rows), found.n_runs) if found.se else found.n_runs
+    return min(max(spread / found.se**2, found.n_rows), most) if found.se else most
 
 
-def share_interval(rows: Sequence[Sequence[float]], level: float = LEVEL) -> Interval:
+def share_interval(rows: Sequence[Sequence[float]], level: float = LEVEL, n_runs: int | None = None) -> Interval:
     """The interval of the share of 1s among runs that are 1 or 0, or of the mean of values between them.
 
     Wilson's with the effective number of runs; benchmarks/coverage.py measures how often it holds the truth.
+    `n_runs` is how many runs the values were made of, where one value stands for several, as a row's pass@k does.
     Undefined without runs: ValueError.
 
     >>> share_interval([[1, 1], [0, 0], [1, 1], [0, 0]]) == share_interval([[1], [0], [1], [0]])
     True
     """
     found = clusters(rows)
-    n = effective_n(found)
+    n = effective_n(found, n_runs)
     interval = wilson(min(max(found.mean, 0.0), 1.0) * n, n, level)
-    return interval if n == found.n_runs else interval._replace(method="Wilson, effective n")
+    return interval if n == (n_runs or found.n_runs) else interval._replace(method="Wilson, effective n")
 
 
 def mean_interval(rows: Sequence[Sequence[float]], level: float = LEVEL) -> Interval | None:

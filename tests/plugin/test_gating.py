@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import Row, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow, status
 
@@ -20,9 +22,19 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     result.assert_outcomes(passed=4, xfailed=1)
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: pass_rate 0.75 (3 of 4 runs passed)"])
-    assert workspace.results()["gates"] == [
-        {"gate": "pass_rate >= 0.7", "state": "holds", "value": 0.75, "finding": "pass_rate 0.75 (3 of 4 runs passed)"}
-    ]
+    (gate,) = workspace.results()["gates"]
+    assert gate.pop("power") == pytest.approx(0.583, abs=1e-3)
+    assert gate == {
+        "gate": "pass_rate >= 0.7",
+        "state": "holds",
+        "value": 0.75,
+        "finding": "pass_rate 0.75 (3 of 4 runs passed)",
+        "metric": "pass_rate",
+        "function": None,
+        "minimum": 0.7,
+        "rule": "point",
+        "compared": 0.75,
+    }
 
 
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
@@ -34,6 +46,39 @@ def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     result.assert_outcomes(passed=1, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
+
+
+def test_gates_of_every_metric_and_of_a_function_alone_decide(workspace: Workspace) -> None:
+    workspace.eval(rows=[PASS, FAIL], evaluation={"n": 2}, gate={"rewards:score": {"mean": ">= 0.5"}})
+
+    result = workspace.run(
+        CONFIG,
+        "--osmosis-gate=pass_at_2 >= 0.5",
+        '--osmosis-gate=pass_rate {min = 0.4, rule = "lower"}',
+        "--osmosis-gate=rewards:score pass_hat_2 >= 0.6",
+    )
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=4, xfailed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "gate rewards:score mean >= 0.5: HOLDS: mean 0.5 (4 runs)",
+            "gate rewards:score pass_hat_2 >= 0.6: FAILS: pass_hat_2 0.5 (2 rows)",
+            "gate pass_at_2 >= 0.5: HOLDS: pass_at_2 0.5 (2 rows)",
+            "gate pass_rate >= 0.4 (lower): FAILS: pass_rate 0.5, its lower bound * (2 of 4 runs passed)",
+        ]
+    )
+    result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
+
+
+def test_a_typed_gate_that_is_none_is_exit_4(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+
+    result = plain_workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_rate: must be*"])
+    result.stderr.fnmatch_lines(["ERROR: --osmosis-gate gate.pass_at_2: needs * n of at least 2, n is 1"])
 
 
 def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:

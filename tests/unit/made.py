@@ -69,7 +69,7 @@ def results_of(
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate."""
     judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
     by_function, overall = results.summarize(records, judging, n)
-    tally = results.tally_of(records, judging)
+    rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
     return Results(
         subject=Subject("x", "vendor/some-model", n, extra or {}),
         judging=judging,
@@ -79,8 +79,7 @@ def results_of(
         duration_ms=duration_ms,
         by_function=by_function,
         overall=overall,
-        tally=tally,
-        verdicts=[] if minimum is None else [gates.decide(GateRule("pass_rate", minimum), tally)],
+        verdicts=[gates.decide(rule, results.runs_for(rule, records, judging)) for rule in rules],
         provenance={"python": "3.x"},
         price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.gates import Tally
+from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.results import Results, obstacle, records_of, write
+from pytest_osmosis.results import Results, obstacle, records_of, runs_for, write
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -187,7 +187,31 @@ def test_skipped_and_pending_runs_are_in_no_denominator() -> None:
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
     records = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3), removed(4), pending(5)]
 
-    assert results_of(records).tally == Tally(passed=1, not_passed=2, unmeasured=2)
+    assert runs_for(GateRule("pass_rate", 0.5), records, results_of(records).judging) == [
+        [1.0],
+        [0.0],
+        [0.0],
+        [None],
+        [None],
+    ]
+
+
+def test_a_gate_on_a_function_looks_at_its_scores_alone() -> None:
+    records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE}), failed("agent", 2), pending(3)]
+    judging = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2}).judging
+
+    def found(metric: Any, function: str | None) -> list[list[float | None]]:
+        return [list(row) for row in runs_for(GateRule(metric, 0.5, function=function), records, judging)]
+
+    assert found("mean", B) == [[0.25], [None], [0.0], [None]]
+    assert found("pass_rate", B) == [[1.0], [None], [0.0], [None]]
+    assert found("mean", None) == found("pass_rate", A) == [[1.0], [0.0], [0.0], [None]]  # A is the one that decides
+
+
+def test_a_run_that_was_interrupted_while_it_was_scored_is_not_measured() -> None:
+    records = [rolled(0, scores={A: 1.0}), finished({A: 1.0}, 1)]
+
+    assert runs_for(GateRule("mean", 0.5, function=A), records, results_of(records).judging) == [[None], [1.0]]
 
 
 def test_pass_at_k_looks_at_rows_with_k_measured_runs_only() -> None:

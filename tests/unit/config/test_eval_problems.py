@@ -683,36 +683,77 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ),
         (
             'pass_rate = {rule = "point"}',
-            ['2: [gate] pass_rate: min is missing; must be a number between 0 and 1, got {rule = "point"}'],
+            ['2: [gate] pass_rate: min is missing; must be a finite number between 0 and 1, got {rule = "point"}'],
         ),
         ("pass_rate = {min = 2}", ["2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 2"]),
         (
-            'pass_rate = {min = 0.7, rule = "lower"}',
-            ['2: [gate] pass_rate.rule: "lower" is not supported yet; leave it out (valid: "point")'],
+            'pass_rate = {min = 0.7, rule = "exact"}',
+            ['2: [gate] pass_rate.rule: must be one of "point", "lower", "upper", got "exact"'],
         ),
         (
-            'pass_rate = {min = 0.7, rule = "upper"}',
-            ['2: [gate] pass_rate.rule: "upper" is not supported yet; leave it out (valid: "point")'],
+            "pass_rate = {min = 0.7, rule = []}",
+            ['2: [gate] pass_rate.rule: must be one of "point", "lower", "upper", got []'],
         ),
-        ('pass_rate = {min = 0.7, rule = "exact"}', ['2: [gate] pass_rate.rule: must be "point", got "exact"']),
-        ("pass_rate = {min = 0.7, rule = []}", ['2: [gate] pass_rate.rule: must be "point", got []']),
         (
             "pass_rate = {min = 0.7, rulez = 1}",
             ['2: [gate] pass_rate.rulez: unknown key, did you mean "rule"? (valid: min, rule)'],
         ),
         ("pass_rate = {min = 0.7, zzz = 1}", ["2: [gate] pass_rate.zzz: unknown key (valid: min, rule)"]),
-        ('mean = ">= 0.7"', ["2: [gate] mean: not supported yet; leave it out"]),
+        (
+            'mean = ">= 0.7"',
+            [
+                '2: [gate] mean: needs one function that decides: name it in [scoring] decide, or write [gate."rewards:exact"] mean = ...'
+            ],
+        ),
+        (
+            'mean = ">= nan"',
+            [
+                '2: [gate] mean: must be ">= X" or {min = X, rule = "point"} with X a finite number, like ">= 0.7", got ">= nan"'
+            ],
+        ),
+        ("mean = {}", ["2: [gate] mean: min is missing; must be a finite number, got {}"]),
         ('max_regression = ">= 0.7"', ["2: [gate] max_regression: not supported yet; leave it out"]),
-        ('pass_at_3 = ">= 0.7"', ["2: [gate] pass_at_3: not supported yet; leave it out"]),
-        ('pass_hat_10 = ">= 0.7"', ["2: [gate] pass_hat_10: not supported yet; leave it out"]),
-        ("pas_rate = 1", ['2: [gate] pas_rate: unknown key, did you mean "pass_rate"? (valid: pass_rate)']),
-        ("pass_at_0 = 1", ['2: [gate] pass_at_0: unknown key, did you mean "pass_rate"? (valid: pass_rate)']),
+        ('pass_at_3 = ">= 0.7"', ["2: [gate] pass_at_3: needs [evaluation] n of at least 3, n is 1"]),
+        ('pass_hat_10 = ">= 0.7"', ["2: [gate] pass_hat_10: needs [evaluation] n of at least 10, n is 1"]),
+        (
+            "pas_rate = 1",
+            [
+                '2: [gate] pas_rate: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, pass_at_K, pass_hat_K, "module:function")'
+            ],
+        ),
+        (
+            "pass_at_0 = 1",
+            [
+                '2: [gate] pass_at_0: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, pass_at_K, pass_hat_K, "module:function")'
+            ],
+        ),
     ],
     'gate."rewards:exact"': [
-        ('mean = ">= 0.7"', ['1: [gate] "rewards:exact": not supported yet; leave it out']),
+        (
+            "",
+            [
+                '1: [gate] "rewards:exact": must be a table of conditions, each a key like pass_rate, mean, pass_at_3, pass_hat_3, got {}'
+            ],
+        ),
+        (
+            'mean = "0.7"\nmedian = 1',
+            [
+                '2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "point"} with X a finite number, like ">= 0.7"; the operator ">=" is missing, got "0.7"',
+                '3: [gate] "rewards:exact".median: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)',
+            ],
+        ),
+        (
+            'pass_at_2 = ">= 0.7"',
+            ['2: [gate] "rewards:exact".pass_at_2: needs [evaluation] n of at least 2, n is 1'],
+        ),
     ],
     "gate.reward": [
-        ('mean = ">= 0.7"', ["1: [gate] reward: not supported yet; leave it out"]),
+        (
+            'mean = ">= 0.7"',
+            [
+                '1: [gate] reward: unknown function, did you mean "rewards:exact"? (valid: "rewards:exact", "rewards:close")'
+            ],
+        ),
     ],
     "limits": [
         (
@@ -984,7 +1025,7 @@ eval_fns = [
 
 [gate]
 pass_rate = "> 0.7"
-pass_at_3 = ">= 0.5"
+pass_at_3 = ">= 2"
 
 [secrets]
 required = [
@@ -1005,7 +1046,7 @@ required = [
         '20: [env] lower: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "lower"',
         '23: [scoring] eval_fns: "rewards:exact" stands here 2 times; keep one',
         '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator ">" is not possible, only ">=" is, got "> 0.7"',
-        "30: [gate] pass_at_3: not supported yet; leave it out",
+        '30: [gate] pass_at_3: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
         '33: [secrets] required: "TOKEN" stands in [env] too; keep it in one of them',
         "37: [baseline]: not supported yet; leave it out",
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',

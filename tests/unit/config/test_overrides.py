@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.config.conditions import gate_setting
+from pytest_osmosis.config.tables import GateRule, Selection
+from pytest_osmosis.errors import ConfigError, Problem
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
@@ -60,6 +62,39 @@ def test_a_variable_can_be_set(load_table: Load) -> None:
     assert config.env == {"A": "x", "B": "1"}
 
 
+def typed_gate(text: str) -> Override:
+    said = gate_setting(text, "--x")
+    assert not isinstance(said, Problem)
+    return Override(said.table, said.key, said.value, "--x", said.below, as_toml=True)
+
+
+def test_typed_gates_replace_the_files_one_by_one(load_table: Load) -> None:
+    texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
+    in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
+
+    config = load_table("gate", in_file, *map(typed_gate, texts))
+
+    assert set(config.gates) == {
+        GateRule("pass_rate", 0.9),
+        GateRule("mean", 2.0, function="rewards:close"),
+        GateRule("pass_rate", 0.1, "lower", function="rewards:close"),
+        GateRule("mean", 0.0, function="rewards:exact"),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "pass_rate", "0.7", "median >= 1", "pass_at_0 >= 1", "rewards:f >= 1"])
+def test_what_is_typed_and_is_no_condition_is_refused(text: str) -> None:
+    problem = gate_setting(text, "--x")
+
+    assert isinstance(problem, Problem)
+    assert 'must be a condition like "pass_rate >= 0.7"' in str(problem)
+
+
+def test_a_typed_condition_is_checked_as_one_of_the_file(load_table: Load) -> None:
+    with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*the operator ">" is not possible'):
+        load_table("gate", "", typed_gate("pass_rate > 0.7"))
+
+
 def test_a_gate_can_be_set(load_table: Load) -> None:
     config = load_table("gate", "", Override("gate", "pass_rate", "{min = 0.5}", "--x"))
     assert (config.gates[0].minimum, config.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
@@ -106,7 +141,7 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
             "[]",
             '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
         ),
-        ("gate", "pass_at_3", "1", "--x: [gate] pass_at_3: not supported yet; leave it out"),
+        ("gate", "pass_at_3", ">= 0.5", "--x: needs [evaluation] n of at least 3, n is 1"),
         ("baseline", "x", "1", "--x: [baseline]: not supported yet; leave it out"),
         (
             "modl",

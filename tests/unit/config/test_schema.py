@@ -71,6 +71,8 @@ BEYOND_A_SCHEMA = [
     'must be "all", "any" or one function',
     "stands in [env] too",
     "runs backwards",
+    "needs one function that decides",
+    "needs [evaluation] n of at least",
 ]
 """What the schema does not look at: files, names that lead to other keys, order."""
 
@@ -116,7 +118,9 @@ VALID = [
     ("data", 'offset = 0\nrows = " 3, 7 ,10 - 20"\nseed = 4\ncolumns = {user_prompt = "q", messages = "m"}'),
     ("data", 'rows = " all "'),
     *[("gate", f'pass_rate = "{rate}"') for rate in (">= 0.7", " >=1 ", ">= .5", ">= 0", ">= 1.0", ">= 7e-1")],
-    ("gate", 'pass_rate = {min = 0.5, rule = "point"}'),
+    *[("gate", f'pass_rate = {{min = 0.5, rule = "{rule}"}}') for rule in ("point", "lower", "upper")],
+    *[('gate."rewards:exact"', f'mean = "{bound}"') for bound in (">= -1.5", ">= 10", ">= +.5", ">= 1e-3")],
+    ('gate."rewards:exact"', 'mean = {min = 7}\npass_at_1 = ">= 0.5"\npass_hat_1 = {min = 1, rule = "upper"}'),
     *[("limits", f"max_errors = {bound}") for bound in ("0", '"5%"', '" 0.5 % "', '"100%"')],
     ("output", 'dir = "runs"\nresults = "out/results.json"'),
 ]
