@@ -206,6 +206,7 @@ class EvalRun:
         self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
+        self.gone = False
         self._keep_conversations = keep_conversations
         self._rerun = rerun
         self._began = time.monotonic()
@@ -219,6 +220,7 @@ class EvalRun:
 
     def go(self, first: Sequence[Run] | None = None) -> None:
         """Let the model be probed and the selected runs be rolled out; only `first` as yet where that is given."""
+        self.gone = True
         self._began = time.monotonic()
         self.engine.submit(self.selected if first is None else first)
         self.engine.go()

@@ -5,30 +5,26 @@ One object, owned by the controller's plugin; what needs pytest's session gets i
 
 from __future__ import annotations
 
-import functools
 import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.options import OPTIONS
-from pytest_osmosis.errors import CodeError, HostError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, StopReason, output_problems, prepare
+from pytest_osmosis.errors import CodeError, HostError
+from pytest_osmosis.evals import EvalRun, Prepared, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import cache, confirm, given, naming, verdicts
-from pytest_osmosis.plugin.collect import by_file, eval_id, node_id, run_of
+from pytest_osmosis.plugin import cache, confirm, given, naming, pages, preparing, verdicts
+from pytest_osmosis.plugin.collect import by_file, node_id, run_of
 from pytest_osmosis.plugin.items import Answer, RunItem
 from pytest_osmosis.plugin.listeners import Listeners
 from pytest_osmosis.records import Run
-from pytest_osmosis.report.markdown import markdown
 
 if TYPE_CHECKING:
     from pytest_osmosis.inline import InlineHost
@@ -53,7 +49,6 @@ class EvalSession:
         self.completed: queue.SimpleQueue[tuple[str, Run]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
-        self._read_stdin = functools.cache(lambda: given.read_stdin(config))  # once, for all evals
         self.listeners = Listeners(config)
         self._replays: Inline | None = None
         self._failures = 0
@@ -73,66 +68,8 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval. `pytest.UsageError` with all their problems."""
-        problems: list[Problem] = []
-        for path in self._named.evals:
-            try:
-                prepared = self._with_output(self._prepared(path))
-                self.prepared[eval_id(self.config, prepared.plan)] = prepared
-                problems += output_problems(prepared)
-                if path not in self._named.listed:
-                    naming.collect_too(self.config, prepared.config.path)
-            except ProblemsError as error:
-                if path in self._named.listed:
-                    self.not_listed += [f"osmosis: not listed: {problem}" for problem in error.problems]
-                    continue
-                problems += [problem for problem in error.problems if problem not in problems]
-        if problems:
-            raise pytest.UsageError(*map(str, problems))
+        self.prepared, self.not_listed = preparing.prepared_evals(self.config, self._named, self.options)
         self.plans = by_file(prepared.plan for prepared in self.prepared.values())
-
-    def _prepared(self, path: Path | None) -> Prepared:
-        prepared = prepare(
-            path,
-            self._overrides(path),
-            folder=self.config.invocation_params.dir,
-            environ=os.environ,
-            secrets_file=self.options.secrets_file,
-            read_stdin=self._read_stdin,
-            listing=self.config.option.collectonly or self.options.dry_run,
-            named_rows=naming.named_rows(self.config, path),
-        )
-        return replace(prepared, config=self._capped(prepared.config))
-
-    def _overrides(self, path: Path | None) -> Sequence[Override]:
-        """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""
-        table, key = OPTIONS["dataset"]
-        given, dataset = self.options.overrides, naming.typed_dataset(self.config)
-        if path is not None or dataset is None or any((one.table, one.key) == (table, key) for one in given):
-            return given
-        return (*given, Override(table, key, dataset, dataset))
-
-    def _capped(self, config: EvalConfig) -> EvalConfig:
-        """`--osmosis-max-in-flight` bounds what an eval has in flight."""
-        cap, evaluation = self.options.max_in_flight, config.evaluation
-        if cap is None or evaluation.batch_size <= cap.n:
-            return config
-        said = (*config.overridden, f"batch_size = {cap.n} ({cap.origin})")
-        return replace(config, evaluation=replace(evaluation, batch_size=cap.n), overridden=said)
-
-    def _with_output(self, prepared: Prepared) -> Prepared:
-        """Where `--osmosis-output` puts this eval's results."""
-        asked = self.options.output
-        if asked is None:
-            return prepared
-        path = self.config.invocation_params.dir / asked.replace("{name}", prepared.config.name)
-        if path.is_dir() or asked.endswith(("/", os.sep)):
-            path = path / f"{prepared.config.name}.json"
-        elif len(self._named.evals) > 1 and "{name}" not in asked:
-            raise pytest.UsageError(
-                f"--osmosis-output={asked}: {len(self._named.evals)} evals run; give a folder, or a path with {{name}}"
-            )
-        output = replace(prepared.config.output, results=str(path))
-        return replace(prepared, config=replace(prepared.config, output=output))
 
     # -- selection and start -----------------------------------------------------------------------------
 
@@ -368,11 +305,15 @@ class EvalSession:
                 self.listeners.written(key, run.results, run.written[0])
 
     def finish(self, session: pytest.Session) -> None:
-        """Write results; set the exit status where an eval was not measured."""
+        """Write results; set the exit status where an eval was not measured. Where nothing began, nothing is kept."""
+        if not any(run.gone for run in self.runs.values()):
+            self._discard()
         self._finish_runs(0.0)
         self.listeners.tell(self.runs)
         self._write_results()
-        self._write_markdown()
+        failure = pages.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
+        for run in list(self.runs.values())[-1:]:
+            run.engine.notices.extend(failure)
         unmeasured = any(verdicts.not_measured(run, gated=self._decides(key)) for key, run in self.runs.items())
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
@@ -382,21 +323,6 @@ class EvalSession:
         inline = self.inline or self._replays
         if inline is not None:
             inline.close()
-
-    def _write_markdown(self) -> None:
-        """The summary of all evals where it was asked for, and on the page of a GitHub Actions job."""
-        sections = [markdown(run.results) for run in self.runs.values() if run.results is not None]
-        page = os.environ.get("GITHUB_STEP_SUMMARY")
-        places = [(self.options.markdown, "w"), (Path(page) if page else None, "a")]
-        for path, mode in places if sections else []:
-            if path is None:
-                continue
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open(mode, encoding="utf-8") as file:
-                    file.write("\n".join(sections))
-            except OSError as error:
-                next(iter(self.runs.values())).engine.notices.append(f"{path} could not be written: {error.strerror}")
 
     def mend_cache(self) -> None:
         """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""

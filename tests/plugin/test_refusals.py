@@ -74,3 +74,18 @@ def test_a_python_test_that_cannot_be_collected_starts_no_eval(plain_workspace: 
     assert result.ret == 2
     result.assert_outcomes(errors=1)
     assert not (plain_workspace.root / ".osmosis").exists()
+
+
+def test_what_ends_the_session_before_anything_began_leaves_no_run(plain_workspace: Workspace) -> None:
+    plain_workspace.write(
+        "conftest.py",
+        "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"
+        "def pytest_collection_finish():\n    raise pytest.UsageError('another plugin refuses')\n",
+    )
+    plain_workspace.eval()
+
+    result = plain_workspace.run(CONFIG)
+
+    assert "another plugin refuses" in result.stdout.str() + result.stderr.str()
+    assert "pass rate" not in result.stdout.str()
+    assert plain_workspace.run_dirs() == []

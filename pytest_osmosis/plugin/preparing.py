@@ -1,0 +1,104 @@
+"""The evals that a command names, before anything runs: checked and planned, with all that the command says of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis.config.options import OPTIONS
+from pytest_osmosis.errors import Problem, ProblemsError
+from pytest_osmosis.evals import Prepared, output_problems, prepare
+from pytest_osmosis.plugin import given, naming
+from pytest_osmosis.plugin.collect import eval_id
+
+
+class Evals(NamedTuple):
+    """Evals by id, in the order in which they were named; `not_listed` says why others cannot even be shown."""
+
+    prepared: dict[str, Prepared]
+    not_listed: list[str]
+
+
+def prepared_evals(config: pytest.Config, named: naming.Naming, options: given.Options) -> Evals:
+    """Every eval that the command names. `pytest.UsageError` with all problems of all of them."""
+    return _Preparing(config, named, options).all()
+
+
+class _Preparing:
+    def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options) -> None:
+        self._config = config
+        self._named = named
+        self._options = options
+        self._read_stdin = functools.cache(lambda: given.read_stdin(config))  # once, for all evals
+
+    def all(self) -> Evals:
+        """Every eval that the command names, each once. `pytest.UsageError` with all problems of all of them."""
+        found = Evals({}, [])
+        problems: list[Problem] = []
+        for path in self._named.evals:
+            try:
+                prepared = self._with_output(self._prepared(path))
+            except ProblemsError as error:
+                if path in self._named.listed:
+                    found.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
+                else:
+                    problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            found.prepared[eval_id(self._config, prepared.plan)] = prepared
+            problems += output_problems(prepared)
+            if path not in self._named.listed:
+                naming.collect_too(self._config, prepared.config.path)
+        if problems:
+            raise pytest.UsageError(*map(str, problems))
+        return found
+
+    def _prepared(self, path: Path | None) -> Prepared:
+        prepared = prepare(
+            path,
+            self._overrides(path),
+            folder=self._config.invocation_params.dir,
+            environ=os.environ,
+            secrets_file=self._options.secrets_file,
+            read_stdin=self._read_stdin,
+            listing=self._config.option.collectonly or self._options.dry_run,
+            named_rows=naming.named_rows(self._config, path),
+        )
+        return replace(prepared, config=self._capped(prepared.config))
+
+    def _overrides(self, path: Path | None) -> Sequence[Override]:
+        """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""
+        table, key = OPTIONS["dataset"]
+        given, dataset = self._options.overrides, naming.typed_dataset(self._config)
+        if path is not None or dataset is None or any((one.table, one.key) == (table, key) for one in given):
+            return given
+        return (*given, Override(table, key, dataset, dataset))
+
+    def _capped(self, config: EvalConfig) -> EvalConfig:
+        """`--osmosis-max-in-flight` bounds what an eval has in flight."""
+        cap, evaluation = self._options.max_in_flight, config.evaluation
+        if cap is None or evaluation.batch_size <= cap.n:
+            return config
+        said = (*config.overridden, f"batch_size = {cap.n} ({cap.origin})")
+        return replace(config, evaluation=replace(evaluation, batch_size=cap.n), overridden=said)
+
+    def _with_output(self, prepared: Prepared) -> Prepared:
+        """Where `--osmosis-output` puts this eval's results."""
+        asked = self._options.output
+        if asked is None:
+            return prepared
+        path = self._config.invocation_params.dir / asked.replace("{name}", prepared.config.name)
+        if path.is_dir() or asked.endswith(("/", os.sep)):
+            path = path / f"{prepared.config.name}.json"
+        elif len(self._named.evals) > 1 and "{name}" not in asked:
+            raise pytest.UsageError(
+                f"--osmosis-output={asked}: {len(self._named.evals)} evals run; give a folder, or a path with {{name}}"
+            )
+        output = replace(prepared.config.output, results=str(path))
+        return replace(prepared, config=replace(prepared.config, output=output))
