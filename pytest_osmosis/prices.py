@@ -108,9 +108,9 @@ def _listed(target: ModelTarget, now: datetime) -> Price | None:
             provider_id=LISTED_AS.get(provider, provider) if at_home else None,
             provider_api_url=None if at_home else target.base_url,
         )
-    except LookupError:
+        rates = _rates(listed.get_prices(now))
+    except (LookupError, AttributeError, TypeError):  # not listed, or a later version has another shape
         return None
-    rates = _rates(listed.get_prices(now))
     return None if rates is None else Price(rates, f"genai-prices {genai_prices.__version__}")
 
 

@@ -89,7 +89,8 @@ class ControllerPlugin:
         """The first worker's collection is everyone's: start what it selected."""
         if not self.config.option.collectonly and not self.evals.runs:
             self.evals.select_ids(ids)
-            self.progress.begin(alone=self.evals.n_selected == len(ids))
+            alone = self.evals.n_selected == len(ids)
+            self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
 
     # -- the run -----------------------------------------------------------------------------------------

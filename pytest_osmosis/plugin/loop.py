@@ -58,7 +58,7 @@ class CompletionLoop:
         others = [item for item in session.items if not isinstance(item, RunItem)]
         for index, item in enumerate(others):
             self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
-        self._progress.begin(alone=not others)
+        self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
         for item, last in self._collected(session) if in_order else self._completed(session):
             self._run(session, item, None if last else sentinel)

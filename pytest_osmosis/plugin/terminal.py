@@ -17,6 +17,7 @@ from pytest_osmosis.plugin.collect import run_of
 from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, plural
+from pytest_osmosis.report.text import width
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
@@ -68,7 +69,7 @@ def _overridden(config: EvalConfig) -> list[str]:
 
 
 class Progress:
-    """One live line: rewritten in place on a terminal, written every few seconds elsewhere."""
+    """One live line: rewritten in place on a terminal that is ours, written every few seconds elsewhere."""
 
     def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
@@ -76,21 +77,25 @@ class Progress:
         self._began_at = self._shown_at = time.monotonic()
         self._paces: dict[EvalRun, Pace] = {}
         self._n_alerts: dict[EvalRun, int] = {}
-        self._standing = self._begun = self._over = False
+        self._standing = self._begun = self._over = self._in_place = False
 
     @property
     def _terminal(self) -> pytest.TerminalReporter | None:
         reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         return reporter
 
-    def begin(self, *, alone: bool) -> None:
-        """From here on our tests run: no file names between live lines, and no percentages where we are `alone`."""
+    def begin(self, *, alone: bool, undisturbed: bool) -> None:
+        """From here on our tests run: no file names between live lines, and no percentages where we are `alone`.
+
+        `undisturbed`: nobody else writes letters from now on, so that a line may stand where they would.
+        """
         if self._evals.inline is not None:
             return
         self._begun = True
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
             return
+        self._in_place = undisturbed and bool(terminal.isatty)
         terminal.ensure_newline()
         terminal.showfspath = False
         if alone and hasattr(terminal, "_show_progress_info"):
@@ -115,29 +120,34 @@ class Progress:
         self._alert(terminal)
         now = time.monotonic()
         running = self._running()
-        if running is None or now - self._shown_at < self._interval_s(now, terminal):
+        if running is None or now - self._shown_at < self._interval_s(now):
             return
         self._shown_at = now
-        progress, pace = running.engine.progress, self._pace(running)
-        pace.saw(now, progress)
-        mean = len(running.engine.judging.deciding) == 1
-        tw = terminal._tw
-        line = live_line(
-            running.prepared.config.name,
-            progress,
-            pace,
-            mean=mean,
-            columns=tw.fullwidth - 1 if terminal.isatty else None,
-        )
-        if not terminal.isatty:
+        if self._in_place:
+            self._write_over(terminal, self._line(running, now, terminal._tw.fullwidth - 1))
+        else:
             terminal.ensure_newline()
-            terminal.write_line(f"osmosis: {line}")
-            return
+            if terminal._tw.width_of_current_line:
+                terminal.write_line("")
+            terminal.write_line(f"osmosis: {self._line(running, now, None)}")
+
+    def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
+        progress, pace = run.engine.progress, self._pace(run)
+        pace.saw(now, progress)
+        mean = len(run.engine.judging.deciding) == 1
+        return live_line(run.prepared.config.name, progress, pace, mean=mean, columns=columns)
+
+    def _write_over(self, terminal: pytest.TerminalReporter, line: str) -> None:
+        """Write a line in place of the one that stands; an empty one takes it away.
+
+        pytest's own `rewrite` counts characters, and wide ones take two columns.
+        """
+        tw = terminal._tw
         if not self._standing and tw.width_of_current_line:
             tw.line()
+        tw.write(f"\r{line}{' ' * (tw.fullwidth - 1 - width(line))}\r", flush=True)
         _forget_line(terminal)
-        terminal.rewrite(line, erase=True)
-        self._standing = True
+        self._standing = bool(line)
 
     def _alert(self, terminal: pytest.TerminalReporter) -> None:
         """Say at once what cannot wait for the summary."""
@@ -151,10 +161,7 @@ class Progress:
     def clear(self) -> None:
         """Take the line away before anything else is printed."""
         if self._standing and self._terminal is not None:
-            self._terminal.rewrite("", erase=True)
-            self._terminal.write("\r")
-            _forget_line(self._terminal)
-            self._standing = False
+            self._write_over(self._terminal, "")
 
     def end(self) -> None:
         """Take it away for good: every run is done, or none is waited for."""
@@ -172,8 +179,8 @@ class Progress:
             self._began_at = time.monotonic()
         return self._paces[run]
 
-    def _interval_s(self, now: float, terminal: pytest.TerminalReporter) -> float:
-        if terminal.isatty:
+    def _interval_s(self, now: float) -> float:
+        if self._in_place:
             return REWRITE_S
         return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
 

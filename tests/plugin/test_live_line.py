@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 
+from pytest_osmosis.report.text import width
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -77,6 +78,17 @@ def test_what_a_python_test_says_stays(plain_workspace: Workspace) -> None:
 
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
+
+
+def test_wide_characters_do_not_break_the_line(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("日本語の評価", rows=8)
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+
+    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/日本語の評価.toml", columns=60)
+
+    in_place = re.findall(r"\r([^\r\n]+)\r", written)
+    assert any("日本語の評価" in line for line in in_place)
+    assert {width(line) for line in in_place} == {59}, "each wipes the one before, and none wraps"
 
 
 def test_quiet_means_no_line(plain_workspace: Workspace) -> None:
