@@ -28,7 +28,10 @@ ROWS = '  "rows": '
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last whole run of a plan. `started_at` is UTC, ISO 8601; `cost_usd` is None where nobody knew it."""
+    """The last whole run of a plan. `started_at` is UTC, ISO 8601.
+
+    `cost_usd` is None where nobody knew it, and without the `n_cost_unknown` runs whose cost nobody knew.
+    """
 
     folder: Path
     started_at: str
@@ -36,6 +39,7 @@ class LastRun:
     total_tokens: int
     cost_usd: float | None
     duration_s: float
+    n_cost_unknown: int = 0
 
     def shares(self) -> list[Share]:
         """How often each row passed then. Reads all of its results."""
@@ -169,6 +173,7 @@ def _whole(folder: Path, results: Mapping[str, Any]) -> LastRun | None:
         total_tokens=summary["total_tokens"],
         cost_usd=summary["cost_usd"],
         duration_s=summary["total_duration_ms"] / 1000,
+        n_cost_unknown=summary["cost_unknown"],
     )
 
 

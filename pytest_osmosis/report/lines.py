@@ -63,7 +63,7 @@ def _spent(results: Results) -> list[str]:
     """Tokens and money, of which nothing is unknown where nothing was rolled out."""
     if not any(record.rolled for record in results.records):
         return ["0 tokens"]
-    return [_tokens(results), _cost(results)]
+    return [_tokens(results), _known_cost(results.cost_usd, results.n_cost_unknown)]
 
 
 def _tokens(results: Results) -> str:
@@ -89,12 +89,11 @@ PARTS = {
 """Counts of tokens by name, and what they are called."""
 
 
-def _cost(results: Results) -> str:
-    """What the rollouts cost, as far as that is known."""
-    cost, unknown = results.cost_usd, results.n_cost_unknown
-    if cost is None:
+def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
+    """A cost, as far as it is known."""
+    if cost_usd is None:
         return "cost unknown"
-    return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
+    return money(cost_usd) + (f" (unknown for {plural(n_unknown, 'run')})" if n_unknown else "")
 
 
 def _not_scored(results: Results) -> list[str]:
@@ -156,7 +155,7 @@ def _unscored_aside(results: Results) -> dict[str, int]:
 
 def last_run_line(last: LastRun) -> str:
     """What the last run of the plan took, before the next one is paid for."""
-    cost = "cost unknown" if last.cost_usd is None else money(last.cost_usd)
+    cost = _known_cost(last.cost_usd, last.n_cost_unknown)
     took = f"{plural(last.n_runs, 'rollout')}, {plural(last.total_tokens, 'token')}, {cost}, {seconds(last.duration_s)}"
     return f"last run ({moment(last.started_at)}): {took}"
 

@@ -23,6 +23,7 @@ WHOLE: Mapping[str, Any] = {
         "total_runs": 4,
         "total_tokens": 72,
         "cost_usd": 0.5,
+        "cost_unknown": 1,
         "total_duration_ms": 1500.0,
     },
     "provenance": {"started_at": "2026-11-20T14:03:59.000+00:00"},
@@ -81,7 +82,7 @@ def test_the_newest_whole_run_of_the_plan_is_the_last(tmp_path: Path, stored: St
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed/manifest.json").write_text(json.dumps({"plan_digest": PLAN}))
 
-    assert last_run(tmp_path, PLAN) == LastRun(wanted, "2026-11-20T14:03:59.000+00:00", 4, 72, 0.5, 1.5)
+    assert last_run(tmp_path, PLAN) == LastRun(wanted, "2026-11-20T14:03:59.000+00:00", 4, 72, 0.5, 1.5, 1)
 
 
 def test_rows_are_not_read_to_find_it(tmp_path: Path, stored: Stored) -> None:

@@ -249,9 +249,12 @@ def test_what_became_of_the_rows_since_the_last_run(found: dict[str, Any], said:
     assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {said}"
 
 
-@pytest.mark.parametrize(("cost", "said"), [(1.2, "$1.20"), (None, "cost unknown")])
-def test_what_the_last_run_took(cost: float | None, said: str) -> None:
-    last = LastRun(Path("x-1"), LAST["started_at"], 500, 625_000, cost, 230.5)
+@pytest.mark.parametrize(
+    ("cost", "n_unknown", "said"),
+    [(1.2, 0, "$1.20"), (None, 500, "cost unknown"), (1.2, 4, "$1.20 (unknown for 4 runs)")],
+)
+def test_what_the_last_run_took(cost: float | None, n_unknown: int, said: str) -> None:
+    last = LastRun(Path("x-1"), LAST["started_at"], 500, 625_000, cost, 230.5, n_unknown)
 
     assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
 
