@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from pytest_osmosis.lab.calls import MISSING, Input, Outcome, Scored, call
-from pytest_osmosis.lab.findings import Finding, Verdict
+from pytest_osmosis.lab.examples import truths
+from pytest_osmosis.lab.findings import NEVER_THE_INPUT, Finding, Verdict
 from pytest_osmosis.lab.target import GIVEN, Target
 
-GROUND_TRUTHS = ("42", "Paris", "B", '{"answer": "42"}', '["a", "b"]', "true")
-"""Tried one after the other, where no case says what a ground truth looks like."""
+GIVE_A_CASE = "give a case, so that its inputs are known: @osmosis_reward(cases=[(solution_str, ground_truth, expect)])"
 
 
 def check(target: Target, known: Sequence[Input] = ()) -> Verdict:
@@ -27,7 +27,7 @@ def check(target: Target, known: Sequence[Input] = ()) -> Verdict:
         return Verdict(findings)
     fitting, outcome = _fitting(target, known)
     if outcome.kind != "score":
-        return Verdict((_never_scores(target, Scored(fitting, outcome)),))
+        return _never_scores(target, Scored(fitting, outcome), known=bool(known))
     return Verdict(tuple(_calls(target, fitting, outcome)))
 
 
@@ -58,7 +58,7 @@ def _fitting(target: Target, known: Sequence[Input]) -> tuple[Input, Outcome]:
     """The first input that gets a score, else the first one that was tried."""
     tried = [
         *(given for given in known if target.mode == "full" or given.messages is None),
-        *(Input(answer=truth, ground_truth=truth, extra={}) for truth in GROUND_TRUTHS),
+        *(Input(answer=truth, ground_truth=truth, extra={}) for truth, _ in truths(target)),
     ]
     first = tried[0], call(target, tried[0])
     if first[1].kind == "score":
@@ -70,15 +70,34 @@ def _fitting(target: Target, known: Sequence[Input]) -> tuple[Input, Outcome]:
     return first
 
 
-def _never_scores(target: Target, tried: Scored) -> Finding:
+def _never_scores(target: Target, tried: Scored, *, known: bool) -> Verdict:
+    """A failure where it is the function's own; else nobody knows what it takes, so nothing can be said."""
     if tried.outcome.kind == "not_a_score":
-        return _no_number(target, tried)
-    return Finding(
-        "no-score",
-        "no call that was tried gave a score",
-        tried.seen(target),
-        "give a case, so that its inputs are known: @osmosis_reward(cases=[(solution_str, ground_truth, expect)])",
-    )
+        return Verdict((_no_number(target, tried),))
+    what = "no call that was tried gave a score"
+    if _reads_extra(target, tried.input):
+        name = GIVEN[target.mode or "simple"][2]
+        fix = f"read it with {name}.get(...), or raise ValueError saying what it must hold"
+        return Verdict((Finding("extra-info", f"it breaks with an empty {name}", tried.seen(target), fix),))
+    if known or any(tried.outcome.text.startswith(f"raised {name}") for name in NEVER_THE_INPUT):
+        return Verdict((Finding("no-score", what, tried.seen(target), "correct the error, or the case"),))
+    return Verdict(unmeasured=f"{what}, as {tried.seen(target)}; {GIVE_A_CASE}")
+
+
+def _reads_extra(target: Target, given: Input) -> bool:
+    """True where a call breaks as it asks for a key that is not there."""
+    missed: list[object] = []
+
+    class Watched(dict[str, Any]):
+        def __missing__(self, key: object) -> Any:
+            missed.append(key)
+            raise KeyError(key)
+
+        def __deepcopy__(self, memo: object) -> Watched:
+            return self
+
+    call(target, replace(given, extra=Watched()))
+    return bool(missed)
 
 
 def _calls(target: Target, fitting: Input, outcome: Outcome) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ answered in the common formats and in those that the function's own constants hi
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ TRUTHS: Sequence[tuple[str, str]] = (
     ("3.5", "1.25"),
     ('{"answer": "Paris"}', '{"answer": "Berlin"}'),
     ('["red", "blue"]', '["green", "black"]'),
+    ("6 * 7 = 42\n#### 42", "9 + 8 = 17\n#### 17"),
 )
 """Ground truths of common kinds, each with another one of its kind."""
 
@@ -44,6 +46,8 @@ FORMATS = (
 TAG = re.compile(r"<(\w{1,30})>")
 WORD = re.compile(r"[A-Za-z_]\w{0,30}")
 MOST_CONSTANTS = 20
+RAISED = ("raised", "refused")
+CALLED = ("score", "not_a_score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +65,20 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """What was tried, in order, and what of it was solved. `fitting` are inputs whose ground truth gets a score."""
+    """What was tried, in order, and what of it was solved."""
 
     solved: tuple[Solved, ...]
     tried: tuple[Scored, ...]
 
     @property
     def fitting(self) -> list[Input]:
-        """Inputs that got a score, one for each ground truth, right ones first."""
-        found: dict[str, Input] = {}
-        for given in (*(solved.right for solved in self.solved), *self._scored()):
-            found.setdefault(repr(given.ground_truth), given)
-        if self.solved:
-            truths = {repr(solved.right.ground_truth) for solved in self.solved}
-            return [given for truth, given in found.items() if truth in truths]
-        return list(found.values())
-
-    def _scored(self) -> Iterator[Input]:
-        return (scored.input for scored in self.tried if scored.outcome.kind == "score")
+        """An input for each ground truth that the function reads: solved ones, else those of which no call raised."""
+        given = [solved.right for solved in self.solved]
+        if not given:
+            raised = {repr(scored.input.ground_truth) for scored in self.tried if scored.outcome.kind in RAISED}
+            calls = [scored.input for scored in self.tried if scored.outcome.kind in CALLED]
+            given = [found for found in calls if repr(found.ground_truth) not in raised]
+        return list({repr(found.ground_truth): found for found in reversed(given)}.values())[::-1]
 
 
 def find(target: Target, ask: Ask, known: Sequence[Input]) -> Examples:
@@ -94,7 +94,7 @@ def find(target: Target, ask: Ask, known: Sequence[Input]) -> Examples:
     if not solved:
         extra: Any = {} if target.mode == "full" else MISSING
         formats = [*FORMATS, *_hinted(target)]
-        for truth, other in TRUTHS:
+        for truth, other in truths(target):
             found = _solve(Input(ground_truth=truth, extra=extra), other, formats, score)
             if found is not None:
                 solved.append(found)
@@ -135,16 +135,17 @@ def _solve(asked: Input, other: str, formats: Sequence[str], score: Callable[[In
     return best
 
 
+def truths(target: Target) -> list[tuple[str, str]]:
+    """Ground truths to try, in pairs: those of common kinds, and objects with the keys that it may look for."""
+    words = [text for text in _constants(target) if WORD.fullmatch(text)]
+    objects = [json.dumps(dict.fromkeys(words, value)) for value in ("Paris", "Berlin", "42", "17")]
+    hinted = [(objects[0], objects[1]), (objects[2], objects[3])] if words else []
+    return [*TRUTHS, *hinted]
+
+
 def _hinted(target: Target) -> Iterator[str]:
-    """Formats that the function's constants, and those of its module's functions, hint at."""
-    inner = inspect.unwrap(target.function)
-    module = getattr(inner, "__globals__", {})
-    codes = [inner.__code__]
-    codes += [value.__code__ for value in module.values() if inspect.isfunction(value) and value.__globals__ is module]
-    texts = [text for code in codes for text in _texts(code)]
-    texts += [value for name, value in module.items() if not name.startswith("__") and isinstance(value, str)]
-    texts += [value.pattern for value in module.values() if isinstance(value, re.Pattern)]
-    for text in [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < 100][:MOST_CONSTANTS]:
+    """Formats that the function's constants hint at."""
+    for text in _constants(target):
         for tag in TAG.findall(text):
             yield f"<{tag}>{{}}</{tag}>"
         if WORD.fullmatch(text):
@@ -155,9 +156,23 @@ def _hinted(target: Target) -> Iterator[str]:
             yield f"{head[0].strip()} {{}}"
 
 
+def _constants(target: Target) -> list[str]:
+    """Short texts in the function's code and in that of its module."""
+    inner = inspect.unwrap(target.function)
+    module = getattr(inner, "__globals__", {})
+    codes = [inner.__code__]
+    codes += [value.__code__ for value in module.values() if inspect.isfunction(value) and value.__globals__ is module]
+    texts = [text for code in codes for text in _texts(code)]
+    texts += [value for name, value in module.items() if not name.startswith("__") and isinstance(value, str)]
+    texts += [value.pattern for value in module.values() if isinstance(value, re.Pattern)]
+    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < 100][:MOST_CONSTANTS]
+
+
 def _texts(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, str) and len(constant) < 100:
             yield constant
+        elif isinstance(constant, (tuple, frozenset)):
+            yield from (text for text in constant if isinstance(text, str))
         elif isinstance(constant, CodeType):
             yield from _texts(constant)

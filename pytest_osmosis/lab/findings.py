@@ -10,6 +10,8 @@ from pytest_osmosis.report.text import shortened, shown
 
 Level = Literal["failure", "note"]
 WIDEST = 160
+NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
+"""Errors that no input explains."""
 RUN = re.compile(r"(?P<head>.{0,40}?)(?P<unit>.{1,12}?)(?P=unit){19,}(?P<tail>.{0,40})", re.DOTALL)
 
 

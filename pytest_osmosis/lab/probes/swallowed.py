@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from pytest_osmosis.lab.bench import Bench
 from pytest_osmosis.lab.calls import Caught, Input, Scored
-from pytest_osmosis.lab.findings import Finding, Verdict
+from pytest_osmosis.lab.findings import NEVER_THE_INPUT, Finding, Verdict
 
-NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
 MOST_INPUTS = 60
 
 

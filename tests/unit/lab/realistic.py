@@ -95,6 +95,29 @@ def brief(solution_str: str, ground_truth: str, extra_info: Info = None) -> floa
     return max(0.0, 1 - len(solution_str) / 1000)
 
 
+@osmosis_reward
+def gsm8k_solutions(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """The ground truth is a whole solution, as in the original dataset."""
+    if "####" not in ground_truth:
+        raise ValueError("the ground truth must end in #### and the number")
+    wanted = ground_truth.split("####")[1].strip().replace(",", "")
+    said = solution_str.split("####")[-1].strip().replace(",", "") if "####" in solution_str else ""
+    return float(said == wanted)
+
+
+@osmosis_reward
+def fields(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Both are objects, and half the score is for each field."""
+    wanted = json.loads(ground_truth)
+    try:
+        said = json.loads(solution_str)
+    except ValueError:
+        return 0.0
+    if not isinstance(said, dict):
+        return 0.0
+    return sum(0.5 for name in ("vendor", "total") if said.get(name) == wanted[name])
+
+
 def plain_letter(solution_str, ground_truth, extra_info=None, **kwargs):  # type: ignore[no-untyped-def]
     """The letter of a choice."""
     found = re.findall(r"\b([A-D])\b", solution_str)

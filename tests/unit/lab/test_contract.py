@@ -85,11 +85,31 @@ def test_a_function_that_no_input_fits_is_asked_for_a_case() -> None:
     def strange(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         raise ValueError(f"no such task: {ground_truth}")
 
-    (finding,) = check(target(strange)).findings
+    verdict = check(target(strange))
+    (finding,) = check(target(strange), [Input(answer="a", ground_truth="a")]).findings
 
-    assert finding.code == "no-score"
-    assert "raised ValueError: no such task: 42" in finding.seen
-    assert "cases=[" in finding.fix
+    assert verdict.findings == ()
+    assert "raised ValueError: no such task: 42" in verdict.unmeasured
+    assert "give a case" in verdict.unmeasured
+    assert (finding.code, finding.level) == ("no-score", "failure")
+
+
+def test_a_name_that_is_not_there_is_a_failure_whatever_the_input() -> None:
+    def misspelt(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return solution == ground_truth  # type: ignore[name-defined, no-any-return]  # noqa: F821
+
+    (finding,) = check(target(misspelt)).findings
+
+    assert "raised NameError: name 'solution' is not defined" in finding.seen
+
+
+def test_to_need_a_key_of_extra_info_is_a_failure() -> None:
+    def needs(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return float(extra_info["answer"] == solution_str)  # type: ignore[index]
+
+    (finding,) = check(target(needs)).findings
+
+    assert finding.what == "it breaks with an empty extra_info"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.lab.bench import NAMES, Bench, examine, probes
+from pytest_osmosis.lab.contract import check
 from pytest_osmosis.lab.target import Target, targets_in
 from tests.unit.lab import planted, planted_more, realistic, right
 
@@ -59,6 +60,8 @@ def test_rarer_bugs_are_found(bench: Bench, target: Target) -> None:
 
 @pytest.mark.parametrize("target", REALISTIC.values(), ids=REALISTIC)
 def test_functions_as_they_are_in_the_wild_fail_nothing(bench: Bench, target: Target) -> None:
+    assert check(target).failures() == []
+    assert check(target).unmeasured == ""
     verdicts = {name: examine(bench, name) for name in NAMES}
 
     assert {name: [*map(str, verdict.failures())] for name, verdict in verdicts.items() if verdict.failures()} == {}
