@@ -13,11 +13,12 @@ DOCS = Path(__file__).resolve().parent
 if str(DOCS.parent) not in sys.path:  # run as a file
     sys.path.insert(0, str(DOCS.parent))
 
-from docs.pages import command_line, config_keys, providers, results_keys  # noqa: E402
+from docs.pages import command_line, config_keys, hooks, providers, results_keys  # noqa: E402
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/config.md": config_keys.page,
     "reference/command-line.md": command_line.page,
+    "reference/hooks.md": hooks.page,
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
 }

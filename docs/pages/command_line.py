@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
+from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.demo import argument_parser as demo_parser
-from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin import given, options
 
 HEAD = """\
 # Command line
@@ -19,7 +20,12 @@ This page is made by `docs/generate.py`.
 
 ## Options of pytest
 
-Write options with `=`, as in `--osmosis-n=5`. Paths are those of the current folder.
+Write options with `=`, as in `--osmosis-n=5`. Paths are those of the current folder. A variable of the environment
+stands for an option that is not typed; see [where values come from](precedence.md).
+"""
+
+VARIABLES = """\
+`PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets a key of the config too, as in `PYTEST_OSMOSIS_SET__MODEL__MAX_RETRIES=1`.
 """
 
 INI = """\
@@ -73,7 +79,8 @@ def recorded() -> Recorder:
 def page() -> str:
     """The page as Markdown."""
     told = recorded()
-    parts: list[Iterator[str] | str] = [HEAD, markdown.table(("option", ""), map(option_row, told.options))]
+    head = ("option", "", "key of the config", "variable")
+    parts: list[Iterator[str] | str] = [HEAD, markdown.table(head, map(option_row, told.options)), VARIABLES]
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in told.ini))]
     parts.append(COMMANDS)
     for name, command in subcommands(commands_parser()).items():
@@ -82,12 +89,17 @@ def page() -> str:
 
 
 def option_row(option: Option) -> tuple[str, ...]:
-    """One option of pytest."""
-    repeatable = (
-        "" if option.settings.get("action") != "append" or "repeatable" in option.settings["help"] else "; repeatable"
-    )
-    return ", ".join(code(f"{flag}{value_of(option)}") for flag in option.flags), cell(
-        option.settings["help"] + repeatable
+    """One option of pytest, with the key and the variable that say the same."""
+    (flag,) = option.flags
+    name = flag.removeprefix("--osmosis-").replace("-", "_")
+    table, key = OPTIONS.get(name, ("", ""))
+    variable = f"PYTEST_OSMOSIS_{name.upper()}"
+    known = variable in given.VARIABLES or name == options.SET.name
+    return (
+        code(f"{flag}{value_of(option)}"),
+        cell(option.settings["help"]),
+        code(f"[{table}] {key}") if table else "",
+        code(variable) if known else "",
     )
 
 

@@ -24,7 +24,7 @@ from pytest_osmosis.plugin.options import Option
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-_VARIABLES = {
+VARIABLES = {
     option.variable: option
     for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION, *options.BASELINE)
 }
@@ -145,12 +145,12 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
                 yield from _set(gate_setting(line, name), name, "environment", problems)
         elif name.startswith(f"{_SET}__"):
             yield from _set(_named(name, value), "", "environment", problems)
-        elif name in _VARIABLES:
-            yield from _of_variable(_VARIABLES[name], value, problems)
+        elif name in VARIABLES:
+            yield from _of_variable(VARIABLES[name], value, problems)
         elif name in (options.NAMING[0].variable, options.NAMING[2].variable):
             problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
         else:
-            close = closest(name, [*_VARIABLES, _SET, options.GATE.variable])
+            close = closest(name, [*VARIABLES, _SET, options.GATE.variable])
             problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))
 
 
