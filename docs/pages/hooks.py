@@ -40,7 +40,8 @@ def markdown_of(docstring: str) -> str:
         if not paragraph.startswith("    "):
             parts.append(paragraph)
         elif parts and parts[-1].startswith("```"):
-            parts[-1] = f"{parts[-1].removesuffix('```')}\n{textwrap.dedent(paragraph)}\n```"
+            gap = "\n\n" if paragraph.lstrip().startswith("def ") else "\n"  # as Python is formatted
+            parts[-1] = f"{parts[-1].removesuffix('```')}{gap}{textwrap.dedent(paragraph)}\n```"
         else:
             parts.append(f"```python run\n{textwrap.dedent(paragraph)}\n```")
     return "\n\n".join(parts)
