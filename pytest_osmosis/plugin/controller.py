@@ -23,6 +23,7 @@ from pytest_osmosis.plugin.items import RunItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.naming import Naming, aside_lines
 from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.signals import terminated_as_interrupted
 from pytest_osmosis.plugin.terminal import Progress, header, summary
 
 if TYPE_CHECKING:
@@ -98,12 +99,13 @@ class ControllerPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """End the engines whatever ends the loop, then report gates and limits as tests of their own."""
-        try:
-            result = yield
-        except BaseException:
-            self.progress.end()
-            self.evals.end_early()
-            raise
+        with terminated_as_interrupted():
+            try:
+                result = yield
+            except BaseException:
+                self.progress.end()
+                self.evals.end_early()
+                raise
         self.progress.end()
         self.evals.report_verdicts(session)
         return result

@@ -41,6 +41,22 @@ def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
+def test_sigterm_keeps_what_is_done(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        make(workspace, server)
+        session = workspace.start(CONFIG, "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        wait_until(lambda: workspace.events("score"), "the first score")
+
+        session.terminate()
+
+        assert session.wait() == 2, session.output
+    assert workspace.results("x")["summary"]["total_runs"] == 1
+    assert len(workspace.results("x")["pending"]) == 5
+    assert "INTERNALERROR" not in session.output
+    assert not hosts_under(workspace.root)
+
+
 def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)

@@ -129,6 +129,10 @@ class Session:
         """Ctrl-C: SIGINT to the whole process group."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """SIGTERM to pytest alone, as from a scheduler."""
+        self._process.terminate()
+
     def type(self, text: str) -> None:
         """What its user types."""
         assert self._process.stdin is not None
