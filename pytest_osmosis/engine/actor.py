@@ -246,6 +246,8 @@ class Engine:
         stopped = self.stopped
         self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
         self._hosts.close()
+        if self._hosts.throttle.pauses:
+            self.notices.append(self._hosts.throttle.text)
         self._settle()
         if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
             self.notices.append(wrong)
@@ -265,6 +267,8 @@ class Engine:
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
                 self._probed(event["error"])
+            case "throttled":
+                self._hosts.throttled(host, event["wait_s"])
             case "dropped":
                 for row, run, attempt in event["runs"]:
                     self._dispatch.dropped(Key(row, run, attempt))

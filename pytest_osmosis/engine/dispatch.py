@@ -151,6 +151,9 @@ class Dispatch:
         flight.details = event.get("details", "")
         flight.heard(event.get("output", {}))
         self._book.count(tokens=record.tokens or 0)
+        if self._hosts.throttle.pauses and record.boundary is None:
+            self._hosts.throttle.finished()
+            self._hosts.relimit()
         cause = self._systemic.saw(event)
         if cause is not None:
             self.stop(Stop("systemic", cause))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.line import Died, Heard, Line
+from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 
 Part = Literal["host", "quarantine", "scorer"]
@@ -62,6 +63,7 @@ class Hosts:
         self.scorers: list[Host] = []
         self.quarantine: Host | None = None
         self.given_up: str | None = None
+        self.throttle = Throttle(job.batch_size)
         self.closing = False
         self._job = job
         self._post = post
@@ -82,7 +84,7 @@ class Hosts:
         """Spawn those that roll out. `HostError` where a process cannot be had."""
         for _ in range(self._job.hosts):
             self.rolling.append(self._spawn("host"))
-        self._relimit()
+        self.relimit()
 
     def start_scorers(self) -> None:
         """Spawn those that run blocking functions."""
@@ -91,7 +93,7 @@ class Hosts:
     def start_quarantine(self) -> None:
         """Spawn the quarantine, which takes a place from the others."""
         self.quarantine = self._respawned("quarantine")
-        self._relimit()
+        self.relimit()
 
     def became_ready(self, host: Host) -> None:
         """It has loaded its code."""
@@ -104,6 +106,14 @@ class Hosts:
         """Say the same to all."""
         for host in self:
             host.line.send([message])
+
+    def throttled(self, host: Host, wait_s: float) -> None:
+        """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""
+        self.throttle.refused(time.monotonic(), wait_s)
+        for other in self:
+            if other is not host and other.part != "scorer":
+                other.line.send([{"op": "hold", "wait_s": wait_s}])
+        self.relimit()
 
     def look_after(self, busy: Callable[[Host], bool]) -> None:
         """End hosts that do not become ready, do not close, or say nothing though no code may take so long.
@@ -136,7 +146,7 @@ class Hosts:
         assert host is not None
         host.hand([{"op": "close"}])
         host.retired = True
-        self._relimit()
+        self.relimit()
 
     def died(self, line: Line, how: str) -> Host:
         """A host is gone: it is taken out. Too many that never became ready, and hosts are given up."""
@@ -147,7 +157,7 @@ class Hosts:
             self.scorers.remove(host)
         if host is self.quarantine:
             self.quarantine = None
-            self._relimit()
+            self.relimit()
         if not host.ready and not self.closing:
             self._failed_starts += 1
             if self._failed_starts >= MAX_STARTS:
@@ -158,7 +168,7 @@ class Hosts:
         """Spawn another in place of one that died, where one can be had."""
         if host.part == "host":
             self._add(self.rolling, "host", 1)
-            self._relimit()
+            self.relimit()
         elif host.part == "scorer":
             self._add(self.scorers, "scorer", 1)
 
@@ -211,9 +221,9 @@ class Hosts:
         host = self._by_line[line] = Host(part, line, limit, time.monotonic())
         return host
 
-    def _relimit(self) -> None:
+    def relimit(self) -> None:
         """Share out what may be in flight; a run in quarantine counts too."""
-        total = self._job.batch_size - (self.quarantine is not None)
+        total = self.throttle.ceiling - (self.quarantine is not None)
         for host, limit in zip(self.rolling, shares(total, len(self.rolling)), strict=True):
             if host.limit != limit:
                 host.limit = limit

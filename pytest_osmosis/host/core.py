@@ -24,6 +24,7 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
 from pytest_osmosis.host.protocol import Key, Setup, dumps, key_of
+from pytest_osmosis.host.refusals import Refusals
 from pytest_osmosis.host.slots import Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
@@ -101,6 +102,8 @@ class HostCore:
         self.closing = False
         self._limit = setup.limit
         self._paused = False
+        self._held_until = 0.0
+        self._refusals = Refusals()
         self._requests = Bound(setup.limit)
         self._scorings = Bound(setup.limit)
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
@@ -116,10 +119,19 @@ class HostCore:
         self._paused = paused
         self._set_limits()
 
+    def hold(self, wait_s: float) -> None:
+        """Begin no rollout and no request for so long: the server has no room. Scoring goes on."""
+        loop = asyncio.get_running_loop()
+        self._held_until = max(self._held_until, loop.time() + wait_s)
+        loop.call_at(self._held_until, self._set_limits)
+        self._set_limits()
+
     def _set_limits(self) -> None:
         limit = 0 if self._paused else self._limit
-        for bound in (self._slots, self._requests, self._scorings):
-            bound.resize(limit)
+        held = asyncio.get_running_loop().time() < self._held_until
+        self._scorings.resize(limit)
+        for bound in (self._slots, self._requests):
+            bound.resize(0 if held else limit)
 
     async def perform(self, request: Request) -> None:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
@@ -246,11 +258,20 @@ class HostCore:
         assert self._model is not None, "only hosts that roll out are asked to"
         await asyncio.sleep(0)  # a model that answers at once must not hold the loop
         talk.open += 1
+        crowded = False
+
+        def heard(error: ModelError | None) -> None:
+            nonlocal crowded
+            crowded = self._refusals.crowded(error)
+
         try:
             async with place.request() as request:
 
                 @asynccontextmanager
-                async def waiting(_delay_s: float) -> AsyncIterator[None]:
+                async def waiting(delay_s: float) -> AsyncIterator[None]:
+                    if crowded:
+                        self.hold(delay_s)
+                        self._emit({"ev": "throttled", "wait_s": delay_s})
                     self._emit({"ev": "retry", **key._asdict(), "waits": True})
                     try:
                         async with request.waiting():
@@ -266,6 +287,7 @@ class HostCore:
                     remaining_s=deadline.remaining_s,
                     waiting=waiting,
                     rng=self._jitter,
+                    heard=heard,
                 )
         finally:
             talk.open -= not deadline.expired

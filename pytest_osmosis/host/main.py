@@ -177,6 +177,8 @@ class Host:
                     self._spawn(self._core.score(message), key_of(message))
                 case "limit":
                     self._core.resize(message["limit"])
+                case "hold":
+                    self._core.hold(message["wait_s"])
                 case "pause" | "resume" as op:
                     self._core.pause(op == "pause")
                 case "drop":

@@ -1,9 +1,9 @@
 """What crosses the pipe between the engine and a host: one ASCII JSON object a line, in both directions.
 
-To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `drop`, `pause`,
-`resume`, `close`.
+To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `hold`, `drop`,
+`pause`, `resume`, `close`.
 From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`), `probed`, `dropped`, `stalled`,
-`notice`, and the journal's own `start`, `rollout`, `score`.
+`throttled`, `notice`, and the journal's own `start`, `rollout`, `score`.
 """
 
 from __future__ import annotations

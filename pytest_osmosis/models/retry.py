@@ -51,11 +51,13 @@ async def chat(
     remaining_s: Callable[[], float | None],
     waiting: Callable[[float], AbstractAsyncContextManager[None]],
     rng: Random,
+    heard: Callable[[ModelError | None], None] = lambda error: None,
 ) -> Answered:
     """The model's reply, after at most `policy.max_retries` retries.
 
     `remaining_s` says how much of the rollout's time is left, None where it has no deadline. Each wait for a
-    retry is spent inside `waiting(delay)`, where a caller gives back what others may use meanwhile. Raises
+    retry is spent inside `waiting(delay)`, where a caller gives back what others may use meanwhile. `heard` hears how
+    each attempt ended. Raises
     the `ModelError` of the last attempt, or one that says that the deadline allows no other; its `retries`
     counts the retries made.
     """
@@ -63,9 +65,12 @@ async def chat(
     error: ModelError | None = None
     while True:
         try:
-            return Answered(await _attempt_before_deadline(model, request, remaining_s(), error), retries)
+            answered = Answered(await _attempt_before_deadline(model, request, remaining_s(), error), retries)
+            heard(None)
+            return answered
         except ModelError as failed:
             error = failed
+        heard(error)
         error.retries = retries
         if not error.retryable or retries >= policy.max_retries:
             raise error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
+import pytest
 from aiohttp import web
 
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
@@ -143,3 +145,33 @@ def test_requests_given_up_while_they_wait_leave_every_slot_free(workspace: Work
         live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
         assert server.max_in_flight == 1
     assert live.kinds() == ["passed"] * 4
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, hosts: int) -> None:
+    """The first eight are refused, all at once. Each host notices with its fourth; all later ones wait."""
+    sent: list[float] = []
+    all_there = asyncio.Event()
+    refused_at = 0.0
+
+    async def no_room_at_first(exchange: Exchange) -> web.StreamResponse:
+        nonlocal refused_at
+        sent.append(asyncio.get_running_loop().time())
+        if len(sent) > 8:
+            return await slow(0.05, reply("42"))(exchange)
+        if len(sent) == 8:
+            refused_at = sent[-1]
+            all_there.set()
+        await all_there.wait()
+        return await status(429, retry_after="1")(exchange)
+
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(24)])
+    with ChatServer(no_room_at_first) as server:
+        config = workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": hosts})
+        live = evaluated(config)
+    assert live.kinds() == ["passed"] * 24
+    early = [at for at in sent[8:] if at - refused_at < 1.0]
+    assert len(early) <= 3 * hosts, "requests were sent while everyone was to wait"
+    said = [notice for notice in live.run.engine.notices if "the server refused requests (429, 503): 1 pause" in notice]
+    assert said, live.run.engine.notices
+    assert "down to 4 of 8 in flight" in said[0]

@@ -1,0 +1,63 @@
+"""Servers that refuse: when everyone waits, and how many are in flight afterwards."""
+
+from __future__ import annotations
+
+import random
+
+from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.refusals import CROWDED, Refusals
+
+
+def refusal(status: int = 429) -> ModelError:
+    return ModelError("no room", status=status, retryable=True)
+
+
+def test_refusals_in_a_row_mean_that_there_is_no_room() -> None:
+    refusals = Refusals()
+    assert [refusals.crowded(refusal()) for _ in range(CROWDED)] == [False] * (CROWDED - 1) + [True]
+    assert not refusals.crowded(refusal()), "what was sent before is counted anew"
+
+
+def test_other_failures_are_no_refusals() -> None:
+    refusals = Refusals()
+    assert not any(refusals.crowded(error) for error in [refusal(500), refusal(408), None] * 20)
+    assert any(refusals.crowded(refusal(503)) for _ in range(CROWDED))
+
+
+def test_a_few_refusals_among_good_answers_hold_nobody_up() -> None:
+    chance, refusals = random.Random(4), Refusals()
+    answers = [refusal() if chance.random() < 0.05 else None for _ in range(1000)]
+    assert not any(refusals.crowded(answer) for answer in answers)
+
+
+def test_each_pause_halves_what_may_be_in_flight_down_to_one() -> None:
+    throttle = Throttle(8)
+    ceilings = []
+    for now in range(5):
+        throttle.refused(float(now), 0.5)
+        ceilings.append(throttle.ceiling)
+    assert ceilings == [4, 2, 1, 1, 1]
+    assert (throttle.pauses, throttle.paused_s, throttle.least) == (5, 2.5, 1)
+
+
+def test_refusals_within_a_pause_only_make_it_longer() -> None:
+    throttle = Throttle(8)
+    throttle.refused(0.0, 1.0)
+    throttle.refused(0.5, 1.0)
+    assert (throttle.ceiling, throttle.pauses, throttle.paused_s) == (4, 1, 1.5)
+
+
+def test_runs_that_finish_raise_it_again_and_never_above_the_limit() -> None:
+    throttle = Throttle(8)
+    throttle.refused(0.0, 1.0)
+    seen = []
+    for _ in range(40):
+        throttle.finished()
+        seen.append(throttle.ceiling)
+    assert seen[3] == 5
+    assert seen == sorted(seen)
+    assert seen[-1] == 8
+    assert throttle.text == (
+        "the server refused requests (429, 503): 1 pause, 1.0 s in all, and down to 4 of 8 in flight"
+    )
