@@ -47,6 +47,18 @@ def test_wilson_bounds_are_where_the_score_test_rejects(n: int, data: st.DataObj
         assert abs(deviations) == pytest.approx(normal_quantile(0.975), rel=1e-6)
 
 
+@pytest.mark.parametrize("n", [50, 75, 100, 150, 300])
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.3, 0.5, 0.7, 0.9])
+def test_wilson_holds_the_truth_93_to_97_times_in_100(n: int, rate: float) -> None:
+    held = math.fsum(
+        math.comb(n, passed) * rate**passed * (1 - rate) ** (n - passed)
+        for passed in range(n + 1)
+        if (interval := wilson(passed, n)).low <= rate <= interval.high
+    )
+
+    assert 93 <= round(100 * held) <= 97
+
+
 @pytest.mark.parametrize(("passed", "n"), [(0, 0), (-1, 5), (6, 5)])
 def test_wilson_refuses_what_is_no_proportion(passed: int, n: int) -> None:
     with pytest.raises(ValueError, match="undefined"):
