@@ -24,11 +24,12 @@ from typing import Any, Literal, NamedTuple
 import pytest_osmosis
 from pytest_osmosis import gates, results
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
+from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import Limits
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
-from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.job import Job, Spending, Transcript, no_cost
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
@@ -117,9 +118,20 @@ def prepare(
         raise ProblemsError(problems)
     dataset, plan, notes, digests = dataset_plan
     price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
+    if config.limits.max_cost_usd is not None and price is None and not listing:
+        raise ProblemsError([_unknown_price(config)])
     digest = plan_digest(_identity(config, plan, target, digests))
     last = last_run(_runs_folder(config), digest)
     return Prepared(config, dataset, plan, target, values, notes, price, digests, digest, last)
+
+
+def _unknown_price(config: EvalConfig) -> Problem:
+    model = toml(config.experiment.model_path)
+    text = f"the price of {model} is not known, so its cost cannot be limited"
+    return Problem(
+        shown(config.path),
+        f"[limits] max_cost_usd: {text}; add [prices] {model} = {{input = ..., output = ...}}, or limit max_tokens",
+    )
 
 
 def _identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mapping[int, str]) -> dict[str, Any]:
@@ -291,6 +303,8 @@ class EvalRun:
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
             max_errors=_max_errors(config.limits, len(self.selected)),
+            spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
+            cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
             seed=config.sampling.seed,
             probe=probe and target.provider != "demo" and bool(self.selected),
             hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),

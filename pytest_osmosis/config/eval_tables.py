@@ -151,6 +151,10 @@ def _extra_body() -> Kind:
     return Kind(expects, read, typed_toml, schema)
 
 
+def _above_0() -> Kind:
+    return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
+
+
 def _rates() -> Kind:
     rate = number(" of at least 0", lambda value: value >= 0, minimum=0)
     names = tuple(field.name for field in fields(Rates))
@@ -426,9 +430,11 @@ LIMITS = Table(
     "Bounds that stop a run or make it not measured.",
     (
         Field("max_errors", error_bound(), "Runs that may stay unmeasured, as a count or a share.", default=0.10),
-        Field("max_cost_usd", anything(), "Cost.", supported=False),
-        Field("max_tokens", anything(), "Tokens.", supported=False),
-        Field("max_duration_s", anything(), "Seconds.", supported=False),
+        Field(
+            "max_cost_usd", _above_0(), "US dollars; nothing more is begun once they are spent. Needs a known price."
+        ),
+        Field("max_tokens", integer(1), "Tokens, of input and output; nothing more is begun once they are spent."),
+        Field("max_duration_s", _above_0(), "Seconds from the first rollout on, after which nothing more is begun."),
     ),
 )
 

@@ -138,9 +138,15 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`[limits]`. `max_errors` bounds the unmeasured runs that ran: a count, or a share (0..1)."""
+    """`[limits]`. `max_errors` bounds the unmeasured runs that ran: a count, or a share (0..1).
+
+    After one of the others nothing new is begun.
+    """
 
     max_errors: int | float = 0.10
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    max_duration_s: float | None = None
 
     @property
     def max_errors_is_share(self) -> bool:

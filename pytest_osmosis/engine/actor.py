@@ -180,6 +180,8 @@ class Engine:
             self._hosts.look_after(self._dispatch.busy)
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
+        if self._dispatching:
+            self._dispatch.look_at_time(time.monotonic())
         self._settle()
 
     def _watch(self) -> None:

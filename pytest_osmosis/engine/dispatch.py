@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.book import Book
+from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.hosts import Host, Hosts
 from pytest_osmosis.engine.job import Job, Stop, Transcript
@@ -51,6 +52,7 @@ class Dispatch:
         self._unjudged: deque[Flight] = deque()
         self._unscored: deque[Flight] = deque()
         self._systemic = Systemic(job.batch_size)
+        self._budget = Budget(job.spending, job.cost_usd)
         self._row: Row | None = None
 
     @property
@@ -78,6 +80,17 @@ class Dispatch:
         else:
             for run in new:
                 self._skip(run, self.stopped.text)
+
+    def look_at_time(self, now: float) -> None:
+        """Stop where the eval has run for as long as it may; called from its first rollout on."""
+        reached = self._budget.at(now)
+        if reached is not None and self._waits:
+            self.stop(reached)
+
+    @property
+    def _waits(self) -> bool:
+        """True where a run is left to begin."""
+        return bool(self.queue) or any(not flight.begun for flight in self.flights.values())
 
     def stop(self, stop: Stop) -> None:
         """Begin nothing more; what was not begun is skipped."""
@@ -157,6 +170,8 @@ class Dispatch:
         cause = self._systemic.saw(event)
         if cause is not None:
             self.stop(Stop("systemic", cause))
+        elif (reached := self._budget.rolled(record)) is not None and self._waits:
+            self.stop(reached)
         if record.boundary is not None:
             self._done(flight)
             return

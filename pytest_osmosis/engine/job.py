@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +13,17 @@ from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import RunRecord
 
-StopReason = Literal["systemic", "max_errors", "maxfail", "interrupt", "journal", "closed"]
+StopReason = Literal[
+    "systemic",
+    "max_errors",
+    "max_tokens",
+    "max_cost_usd",
+    "max_duration_s",
+    "maxfail",
+    "interrupt",
+    "journal",
+    "closed",
+]
 
 
 class Stop(NamedTuple):
@@ -21,6 +31,22 @@ class Stop(NamedTuple):
 
     reason: StopReason
     text: str
+
+
+Cost = Callable[[Mapping[str, int] | None], float | None]
+
+
+def no_cost(usage: Mapping[str, int] | None) -> None:
+    """The cost of tokens whose price nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What may be spent in all; None: as much as it takes."""
+
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_duration_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +78,8 @@ class Job:
     run_dir: Path
     batch_size: int
     max_errors: float
+    spending: Spending = field(default_factory=Spending)
+    cost_usd: Cost = no_cost
     seed: int | None = None
     probe: bool = True
     hosts: int = 1

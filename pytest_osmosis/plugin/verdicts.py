@@ -19,6 +19,7 @@ from pytest_osmosis.plugin.items import skip_at
 from pytest_osmosis.plugin.listeners import HookError
 
 SYSTEMIC = ("systemic", "journal")
+LIMITS = ("max_errors", "max_tokens", "max_cost_usd", "max_duration_s")
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 
@@ -34,8 +35,9 @@ def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
     assert run.results is not None
     if stopped is not None and stopped.reason in SYSTEMIC:
         yield "probe", "error", f"stopped: {stopped.text}"
-    if stopped is not None and stopped.reason == "max_errors":
-        yield "limit max_errors", "error", f"stopped: {stopped.text}"
+    if stopped is not None and stopped.reason in LIMITS:
+        kind: Kind = "skipped" if stopped.reason != "max_errors" and _decided(run, gated) else "error"
+        yield f"limit {stopped.reason}", kind, f"stopped: {stopped.text}"
     for verdict in run.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         yield f"gate {verdict.title}", _kind(verdict.state, gated), text
@@ -60,8 +62,16 @@ def not_measured(run: EvalRun, *, gated: bool) -> bool:
     return (
         run.results.measured == 0
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
+        or (stopped is not None and stopped.reason in LIMITS and not _decided(run, gated))
         or (gated and any(verdict.state == "not measured" for verdict in run.results.verdicts))
     )
+
+
+def _decided(run: EvalRun, gated: bool) -> bool:
+    """True where every gate of the config has its verdict, whatever the missing runs would have been."""
+    assert run.results is not None
+    states = [verdict.state for verdict in run.results.verdicts if verdict.rule is not None]
+    return gated and bool(states) and all(state in ("holds", "fails") for state in states)
 
 
 def may_replace(status: int) -> bool:

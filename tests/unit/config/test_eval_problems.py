@@ -798,9 +798,9 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
                 '2: [limits] max_errors: must be a count of runs (an integer of at least 0) or a share of them like "5%", got "x%"'
             ],
         ),
-        ("max_cost_usd = 1", ["2: [limits] max_cost_usd: not supported yet; leave it out"]),
-        ("max_tokens = 1", ["2: [limits] max_tokens: not supported yet; leave it out"]),
-        ("max_duration_s = 1", ["2: [limits] max_duration_s: not supported yet; leave it out"]),
+        ("max_cost_usd = 0", ["2: [limits] max_cost_usd: must be a finite number above 0, got 0"]),
+        ("max_tokens = 0", ["2: [limits] max_tokens: must be an integer of at least 1, got 0"]),
+        ('max_duration_s = "1 h"', ['2: [limits] max_duration_s: must be a finite number above 0, got "1 h"']),
     ],
     "evaluaton": [
         (

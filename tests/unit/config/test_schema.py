@@ -122,6 +122,7 @@ VALID = [
     *[('gate."rewards:exact"', f'mean = "{bound}"') for bound in (">= -1.5", ">= 10", ">= +.5", ">= 1e-3")],
     ('gate."rewards:exact"', 'mean = {min = 7}\npass_at_1 = ">= 0.5"\npass_hat_1 = {min = 1, rule = "upper"}'),
     *[("limits", f"max_errors = {bound}") for bound in ("0", '"5%"', '" 0.5 % "', '"100%"')],
+    ("limits", "max_cost_usd = 0.5\nmax_tokens = 1\nmax_duration_s = 3600"),
     ("output", 'dir = "runs"\nresults = "out/results.json"'),
 ]
 

@@ -1,0 +1,68 @@
+"""[limits] on what may be spent: nothing more is begun, what is there is kept, and what is missing is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
+    workspace.eval(rows=40, limits={"max_tokens": 30})
+
+    result = workspace.run(CONFIG, "-rsE")
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
+    result.stdout.fnmatch_lines(["SKIPPED * configs/eval/x.toml:1: *max_tokens = 30 is reached*"])
+    results = workspace.results()
+    assert results["status"] == "stopped"
+    assert 2 <= results["summary"]["total_runs"] < 40
+    assert results["summary"]["total_runs"] == results["summary"]["finished"]  # what was in flight was finished
+
+
+def test_an_eval_stops_when_its_time_is_over(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("42")) as server:
+        workspace = plain_workspace
+        workspace.eval(rows=40, limits={"max_duration_s": 1e-6}, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_duration_s?*"])
+    assert workspace.results()["pending"]
+
+
+def test_a_gate_that_the_missing_runs_cannot_change_still_decides(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=40, limits={"max_tokens": 30}, gate={"pass_rate": ">= 0.01"})
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
+
+
+@pytest.mark.parametrize("prices", [{}, {"vendor/m": {"input": 1.0, "output": 1e6}}])
+def test_a_cost_is_limited_only_where_the_price_is_known(plain_workspace: Workspace, prices: dict[str, object]) -> None:
+    with ChatServer(reply("42")) as server:
+        plain_workspace.eval(
+            rows=40,
+            limits={"max_cost_usd": 2.5},
+            model={"base_url": server.base_url},
+            experiment={"model_path": "vendor/m"},
+            prices=prices,
+        )
+
+        result = plain_workspace.run(CONFIG, "--osmosis-no-probe")
+
+        if not prices:
+            assert result.ret == 4
+            assert not server.requests
+            result.stderr.fnmatch_lines(['ERROR: *max_cost_usd: the price of "vendor/m" is not known*'])
+        else:
+            assert result.ret == 9
+            result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_cost_usd?*"])
+            assert len(server.requests) < 40
