@@ -37,10 +37,16 @@ class Subject:
 
 
 class EqualAnswers(NamedTuple):
-    """How many rows have several answers, and in how many of them all are equal, byte by byte."""
+    """How many rows have several answers, and in how many of them all are equal, byte by byte.
+
+    `lost` and `lost_equal` are the same of the rows in which not every run passed: right answers are often equal, wrong
+    ones are so where the model is not sampled.
+    """
 
     rows: int
     equal: int
+    lost: int
+    lost_equal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +109,10 @@ class Results:
     @property
     def answered_rows(self) -> EqualAnswers:
         """The rows with several answers."""
-        answers = [
-            [record.answer for record in records if record.status == "finished" and record.answer is not None]
-            for records in by_row(self.records).values()
-        ]
-        several = [row for row in answers if len(row) > 1]
-        return EqualAnswers(len(several), sum(len({*row}) == 1 for row in several))
+        answered = by_row([record for record in self.records if record.status == "finished" and record.answer])
+        several = [records for records in answered.values() if len(records) > 1]
+        lost = [records for records in several if not all(map(self.judging.passed, records))]
+        return EqualAnswers(len(several), _n_equal(several), len(lost), _n_equal(lost))
 
     @property
     def total_tokens(self) -> int:
@@ -243,6 +247,10 @@ class Results:
             "finish_reason": record.finish_reason,
             "attempt": record.attempt,
         }
+
+
+def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:
+    return sum(len({record.answer for record in records}) == 1 for records in rows)
 
 
 def summarize(records: Sequence[RunRecord], judging: Judging, n: int) -> tuple[dict[str, stats.Summary], stats.Summary]:

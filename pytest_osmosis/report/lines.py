@@ -133,7 +133,7 @@ def _truncated(results: Results) -> list[str]:
 def _equal_answers(results: Results) -> list[str]:
     """Rows whose runs all say the same: n of them tell no more than one."""
     found, n = results.answered_rows, results.subject.n
-    if found.rows < 2 or found.equal < MOST * found.rows or results.overall.pass_rate == 1:
+    if found.rows < 2 or not found.lost or found.equal < MOST * found.rows or found.lost_equal < MOST * found.lost:
         return []
     sampling = results.subject.extra.get("sampling", {})
     cause = "the temperature is 0" if sampling.get("temperature") == 0 else "does the server sample, and heed the seed?"
@@ -142,7 +142,7 @@ def _equal_answers(results: Results) -> list[str]:
 
 
 MOST = 0.9
-"""Rows of equal answers are told of from this share on; some are equal by chance, or because they are right."""
+"""Rows of equal answers are told of from this share on, of all rows and of those that did not pass."""
 
 
 def _unscored_aside(results: Results) -> dict[str, int]:

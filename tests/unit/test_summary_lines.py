@@ -215,14 +215,15 @@ def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, An
 def test_equal_answers_in_most_rows_are_told() -> None:
     told = "9 of 10 rows gave 2 equal answers, so pass@k says no more than pass@1: "
 
-    assert f"{told}does the server sample, and heed the seed?" in answered(9)
-    assert f"{told}the temperature is 0" in answered(9, extra={"sampling": {"temperature": 0.0}})
+    assert f"{told}does the server sample, and heed the seed?" in answered(9, passes=0)
+    assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
 
 
 def test_some_equal_answers_or_nothing_but_right_ones_are_no_news() -> None:
     assert "equal answers" not in answered(8)
     assert "equal answers" not in answered(10, passes=10)
     assert "equal answers" not in answered(1, rows=1, passes=0)
+    assert "equal answers" not in answered(9, passes=9)  # the one row that did not pass has different answers
 
 
 LAST = {"run": "x-1", "started_at": "2026-11-20T14:03:59.000+00:00", "test": "McNemar, exact"}
