@@ -44,6 +44,7 @@ from pytest_osmosis.plan import Plan, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
+from pytest_osmosis.report.numbers import plural
 from pytest_osmosis.report.properties import Property, properties_of
 from pytest_osmosis.results import Results, Subject
 
@@ -303,6 +304,7 @@ class EvalRun:
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
             max_errors=_max_errors(config.limits, len(self.selected)),
+            max_errors_said=_max_errors_said(config.limits, len(self.selected)),
             spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
             cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
             seed=config.sampling.seed,
@@ -400,6 +402,13 @@ def _max_errors(limits: Limits, n_runs: int) -> int:
     """How many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
     bound = limits.max_errors
     return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
+
+
+def _max_errors_said(limits: Limits, n_runs: int) -> str:
+    """The bound as a user knows it: "10% of 40 runs"."""
+    if limits.max_errors_is_share:
+        return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"
+    return plural(int(limits.max_errors), "run")
 
 
 def _request_sampling(config: EvalConfig) -> dict[str, Any]:

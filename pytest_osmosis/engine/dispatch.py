@@ -342,7 +342,7 @@ class Dispatch:
         transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
         self._book.done(self._book.ledger.records[flight.run], transcript)
         if self._book.unmeasured > self._job.max_errors:
-            text = f"more than max_errors ({self._job.max_errors:g}) runs could not be measured"
+            text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
             self.stop(Stop("max_errors", text))
 
     def _skip(self, run: Run, reason: str) -> None:

@@ -78,6 +78,7 @@ class Job:
     run_dir: Path
     batch_size: int
     max_errors: float
+    max_errors_said: str
     spending: Spending = field(default_factory=Spending)
     cost_usd: Cost = no_cost
     seed: int | None = None
