@@ -134,7 +134,7 @@ def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Overrid
 
 
 def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterator[Override]:
-    for name, value in environ.items():
+    for name, value in sorted(environ.items()):
         if not name.startswith(_PREFIX) or not value:
             continue
         if name == _SET:

@@ -133,7 +133,7 @@ def _truncated(results: Results) -> list[str]:
 def _equal_answers(results: Results) -> list[str]:
     """Rows whose runs all say the same: n of them tell no more than one."""
     found, n = results.answered_rows, results.subject.n
-    if found.rows < 2 or not found.lost or found.equal < MOST * found.rows or found.lost_equal < MOST * found.lost:
+    if found.lost < FEWEST or found.equal < MOST * found.rows or found.lost_equal < MOST * found.lost:
         return []
     sampling = results.subject.extra.get("sampling", {})
     cause = "the temperature is 0" if sampling.get("temperature") == 0 else "does the server sample, and heed the seed?"
@@ -141,6 +141,8 @@ def _equal_answers(results: Results) -> list[str]:
     return [f"{rows} gave {n} equal answers, so pass@k says no more than pass@1: {cause}"]
 
 
+FEWEST = 3
+"""With fewer rows that did not pass, that their answers are equal says little."""
 MOST = 0.9
 """Rows of equal answers are told of from this share on, of all rows and of those that did not pass."""
 

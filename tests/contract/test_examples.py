@@ -174,16 +174,6 @@ def test_never_more_than_batch_size_requests_are_in_flight(repository: Path) -> 
     assert 1 < stats["max_in_flight"] <= 32
 
 
-def test_the_readme_shows_what_the_demo_prints(repository: Path) -> None:
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    shown = [line for block in re.findall(r"^```text\n(.*?)^```", readme, re.M | re.S) for line in block.splitlines()]
-
-    printed = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32").printed.splitlines()
-
-    assert shown
-    assert [line for line in shown if line.strip() and line.rstrip() not in printed] == []
-
-
 def test_the_reward_example_notices_when_a_function_breaks(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "examples/rewards", tmp_path / "rewards")
     path = tmp_path / "rewards/rewards.py"

@@ -73,12 +73,16 @@ def make(workspace: Workspace, server: ChatServer, gate: Row | None = None) -> N
     )
 
 
+BESIDE = ("properties", "system-out")
+
+
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
     """For each row's name how JUnit reports its test, and the message."""
     cases = junit_cases(workspace.root / "junit.xml")
     found = {}
     for index, name in enumerate(ROWS):
-        child = next((child for child in cases[f"x[row{index}-run0]"] if child.tag != "system-out"), None)
+        children = (child for child in cases[f"x[row{index}-run0]"] if child.tag not in BESIDE)
+        child = next(children, None)
         kind = "passed" if child is None else child.get("type", child.tag).removeprefix("pytest.")
         found[name] = (kind, "" if child is None else child.attrib["message"])
     return found

@@ -9,7 +9,7 @@ import pytest
 from tests.plugin.workspaces import Workspace, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
-TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance")
+TIMES = ("duration_ms", "scoring_ms", "total_duration_ms", "provenance", "last_run")
 
 
 def make(workspace: Workspace) -> None:
