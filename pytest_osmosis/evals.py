@@ -39,7 +39,7 @@ from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal, replay
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
-from pytest_osmosis.outcomes import Judging, Outcome
+from pytest_osmosis.outcomes import Judging, Outcome, judged_by_no_score
 from pytest_osmosis.plan import Plan, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
@@ -56,7 +56,8 @@ class Prepared:
     """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only.
 
     `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
-    `row_digests` are those of the rows' content; `last` is the last whole run with the same `plan_digest`.
+    `row_digests` are those of the rows' content; `last` is the last whole run with the same `plan_digest`. `smoke` is
+    the part of the plan that a smoke test takes, None where it is none.
     """
 
     config: EvalConfig
@@ -69,6 +70,17 @@ class Prepared:
     row_digests: Mapping[int, str] = field(default_factory=dict)
     plan_digest: str = ""
     last: LastRun | None = None
+    smoke: Plan | None = None
+
+    @property
+    def collected(self) -> Plan:
+        """The runs that there is a test of."""
+        return self.smoke or self.plan
+
+    def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
+        """This eval as a smoke test of its first rows, and of those that a node id asks for."""
+        planned = [row for row in named_rows if row in self.row_digests]
+        return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
 
     @property
     def short_secrets(self) -> list[str]:
@@ -191,7 +203,8 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
 
 
 class EvalRun:
-    """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too.
+    """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too, or as a smoke
+    test, whatever it holds.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
     is done, from the engine's thread; `hosts` processes roll out unless the config says how many. `inline` makes
@@ -215,7 +228,8 @@ class EvalRun:
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
-        self.partial = not set(selected).issuperset(prepared.plan.runs())
+        self.smoke = prepared.smoke is not None
+        self.partial = self.smoke or not set(selected).issuperset(prepared.plan.runs())
         self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
@@ -303,7 +317,7 @@ class EvalRun:
             environ={**environ, **config.env, **self.prepared.secrets},
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
-            max_errors=_max_errors(config.limits, len(self.selected)),
+            max_errors=len(self.selected) if self.smoke else _max_errors(config.limits, len(self.selected)),
             max_errors_said=_max_errors_said(config.limits, len(self.selected)),
             spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
             cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
@@ -316,7 +330,7 @@ class EvalRun:
     def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
         if self._keep_conversations:
             self.conversations[record.run] = transcript.messages
-        return outcome_of(
+        outcome = outcome_of(
             record,
             judging,
             messages=transcript.messages,
@@ -325,6 +339,7 @@ class EvalRun:
             where=f"{self.prepared.dataset.display}:{transcript.line}",
             rerun=self._rerun(record.run),
         )
+        return judged_by_no_score(outcome) if self.smoke else outcome
 
     def _redact_log(self) -> None:
         """The log holds what subprocesses wrote straight to it; an empty one is removed."""
@@ -339,9 +354,9 @@ class EvalRun:
         config, judging = self.prepared.config, self.engine.judging
         records = results.records_of(self.selected, self.engine.ledger.records)
         by_function, overall = results.summarize(records, judging, config.evaluation.n)
+        n_planned = self.prepared.plan.n_runs
         if self.partial:
-            n_planned = self.prepared.plan.n_runs
-            verdicts = [gates.partial(rule, len(self.selected), n_planned) for rule in config.gates]
+            verdicts = [gates.partial(rule, len(records), n_planned, smoke=self.smoke) for rule in config.gates]
         else:
             verdicts = [gates.decide(rule, results.runs_for(rule, records, judging)) for rule in config.gates]
         made = Results(
@@ -357,6 +372,7 @@ class EvalRun:
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
             price=self.prepared.price,
             row_digests=self.prepared.row_digests,
+            smoke_of=n_planned if self.smoke else None,
         )
         last = self.prepared.last
         if last is None or not made.whole:

@@ -102,9 +102,10 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
     return verdict("not measured", f"{what} is between {lowest} and {highest} ({counted}{unmeasured})", worst)
 
 
-def partial(rule: GateRule, n_selected: int, n_planned: int) -> Verdict:
+def partial(rule: GateRule, n_selected: int, n_planned: int, *, smoke: bool = False) -> Verdict:
     """The verdict where only a part of the plan was selected: none."""
-    return Verdict(title_of(rule), "partial", f"{n_selected:,} of {n_planned:,} runs", rule=rule)
+    runs = f"{n_selected:,} of {n_planned:,} runs"
+    return Verdict(title_of(rule), "partial", f"smoke: {runs}" if smoke else runs, rule=rule)
 
 
 class _Finding(NamedTuple):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_osmosis.records import INFRASTRUCTURE, RunRecord
@@ -89,6 +89,14 @@ class Outcome:
     def from_json(cls, data: dict[str, Any]) -> Outcome:
         """The outcome that `to_json` gave."""
         return cls(**{**data, "sections": tuple((title, text) for title, text in data["sections"])})
+
+
+def judged_by_no_score(outcome: Outcome) -> Outcome:
+    """What a smoke test reports: whatever was scored passes, and says in a section where the score was too low."""
+    if outcome.kind != "failed":
+        return outcome
+    said = f"smoke: passes whatever its score\n{outcome.text}"
+    return replace(outcome, kind="passed", reason="", text="", sections=(*outcome.sections, ("osmosis", said)))
 
 
 def kind_of(record: RunRecord, judging: Judging) -> Kind:

@@ -63,6 +63,15 @@ class Plan:
                 for run in range(self.n):
                     yield Run(row, run)
 
+    def first(self, n_rows: int) -> Plan:
+        """This plan with one run of each of its first `n_rows` rows, and of the rows that were named."""
+        spans, left = [], n_rows
+        for span in self.spans:
+            if left > 0:
+                spans.append(span._replace(n_rows=min(span.n_rows, left)))
+            left -= span.n_rows
+        return replace(self, spans=tuple(spans), n=1)
+
     def with_named(self, rows: Iterable[int], line_of: Callable[[int], int]) -> Plan:
         """This plan, collecting also `rows` (those it does not hold yet)."""
         have = {row for row, _ in self.rows()}

@@ -56,7 +56,8 @@ class Results:
     `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
     `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
-    of the rows since the last run of the same plan.
+    of the rows since the last run of the same plan. `smoke_of` is how many runs the plan has of which these are a smoke
+    test, None where they are none.
     """
 
     subject: Subject
@@ -72,6 +73,7 @@ class Results:
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
     flips: Flips | None = None
+    smoke_of: int | None = None
 
     def count(self, status: str) -> int:
         """How many selected runs have this status."""

@@ -18,6 +18,12 @@ LAST_FAILED = "cache/lastfailed"
 NODE_IDS = "cache/nodeids"
 
 
+def failed(config: pytest.Config) -> frozenset[str]:
+    """The tests that the cache says failed."""
+    cache = getattr(config, "cache", None)
+    return frozenset() if cache is None else frozenset(cache.get(LAST_FAILED, {}))
+
+
 def mend(config: pytest.Config, failed: Sequence[str], evals: Collection[str]) -> None:
     """Correct both entries after pytest has written them. `evals` are the ids of the session's evals."""
     cache = getattr(config, "cache", None)

@@ -7,7 +7,7 @@ config whose names are bare and lower case ([env] variables keep their case), `P
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -29,6 +29,7 @@ VARIABLES = {
     for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION, *options.BASELINE)
 }
 _NAMES_ONE = "names an eval, which only the command itself can do, as it costs money"
+SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -40,7 +41,7 @@ class Cap(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is said, beside which evals."""
+    """What is said, beside which evals. `smoke` is how many rows a smoke test takes, None where none is asked for."""
 
     overrides: tuple[Override, ...]
     secrets_file: Path | Literal["-"] | None
@@ -52,6 +53,7 @@ class Options(NamedTuple):
     dry_run: bool
     not_measured_exit: int
     inline: bool
+    smoke: int | None
 
 
 def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
@@ -62,6 +64,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     cap = _cap(session["max-in-flight"], problems)
     no_probe, dry_run, inline = (_flag(session[name], problems) for name in ("no-probe", "dry-run", "inline"))
     usd = _usd(session["confirm-above"], problems)
+    smoke = _smoke(session["smoke"], session["smoke-rows"], overrides, problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
     return Options(
@@ -75,6 +78,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         dry_run=dry_run,
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, session["inline"].origin if inline else None),
+        smoke=smoke,
     )
 
 
@@ -194,11 +198,39 @@ def _set(
 
 
 def _cap(said: _Said, problems: list[Problem]) -> Cap | None:
+    value = _positive(said, problems)
+    return None if value is None else Cap(value, said.origin)
+
+
+def _positive(said: _Said, problems: list[Problem]) -> int | None:
     if said.text is None:
         return None
     value = typed_integer(said.text)
     problems += [Problem(said.origin, f"{fault.text}, got {toml(said.text)}") for fault in faults_of(integer(1), value)]
-    return Cap(value, said.origin) if isinstance(value, int) else None
+    return value if isinstance(value, int) else None
+
+
+def _smoke(smoke: _Said, rows: _Said, overrides: Iterable[Override], problems: list[Problem]) -> int | None:
+    """How many rows a smoke test takes. What says otherwise contradicts it, unless a command goes before it."""
+    asked, n_rows = _flag(smoke, problems), _positive(rows, problems)
+    if not asked:
+        if rows.text is not None:
+            problems.append(Problem(rows.origin, f"says how many rows a smoke test takes: add {options.SMOKE.flag}"))
+        return None
+    levels = ("command",) if smoke.origin == options.SMOKE.flag else ("command", "environment")
+    for one in overrides:
+        fix = _INSTEAD_OF.get((one.table, one.key))
+        if fix is not None and one.level in levels:
+            text = f"contradicts {smoke.origin}, which makes one run of each of the first rows; {fix}"
+            problems.append(Problem(one.origin, text))
+    return SMOKE_ROWS if n_rows is None else n_rows
+
+
+_INSTEAD_OF = {
+    OPTIONS["n"]: "leave out one of them",
+    OPTIONS["limit"]: "leave out one of them, or say how many rows with --osmosis-smoke-rows=N",
+}
+"""What to do in a smoke test about keys of the config that would say which runs are made."""
 
 
 def _usd(said: _Said, problems: list[Problem]) -> float | None:

@@ -92,6 +92,12 @@ BASELINE = (
     Option("baseline-api-key-env", "NAME", "Read the baseline's API key from this variable (not supported yet)."),
 )
 
+SMOKE = Option(
+    "smoke",
+    None,
+    "Smoke test: roll out and score the first rows of each eval, one run each; errors fail it, scores decide nothing.",
+)
+
 OF_SESSION = (
     Option("output", "PATH", "Write results.json here too; a folder, or a path with {name}, when several evals run."),
     Option(
@@ -105,6 +111,8 @@ OF_SESSION = (
         "Ask before a run that may cost more, by the last run of its plan, or whose cost is unknown; "
         "without a terminal, refuse it (default: never).",
     ),
+    SMOKE,
+    Option("smoke-rows", "N", "Take the first N rows for --osmosis-smoke (default: 5)."),
     Option("no-probe", None, "Do not ask the model one question before the first rollout."),
     Option(
         "inline",

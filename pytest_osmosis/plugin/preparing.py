@@ -70,7 +70,9 @@ class _Preparing:
             listing=self._config.option.collectonly or self._options.dry_run,
             named_rows=naming.named_rows(self._config, path),
         )
-        return replace(prepared, config=self._capped(prepared.config))
+        prepared = replace(prepared, config=self._capped(prepared.config))
+        smoke = self._options.smoke
+        return prepared if smoke is None else prepared.as_smoke(smoke, naming.named_rows(self._config, path))
 
     def _overrides(self, path: Path | None) -> Sequence[Override]:
         """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""

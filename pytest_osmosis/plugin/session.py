@@ -52,6 +52,7 @@ class EvalSession:
         self.listeners = Listeners(config)
         self._replays: Inline | None = None
         self._failures = 0
+        self._known_failed: frozenset[str] = frozenset()
         self._stopped = False
         self._paused = False
         self._begun: set[str] = set()
@@ -69,7 +70,7 @@ class EvalSession:
     def prepare(self) -> None:
         """Check every named eval. `pytest.UsageError` with all their problems."""
         self.prepared, self.not_listed = preparing.prepared_evals(self.config, self._named, self.options)
-        self.plans = by_file(prepared.plan for prepared in self.prepared.values())
+        self.plans = by_file(prepared.collected for prepared in self.prepared.values())
 
     # -- selection and start -----------------------------------------------------------------------------
 
@@ -309,6 +310,8 @@ class EvalSession:
         if not any(run.gone for run in self.runs.values()):
             self._discard()
         self._finish_runs(0.0)
+        if self.options.smoke is not None:
+            self._known_failed = cache.failed(self.config)
         self.listeners.tell(self.runs)
         self._write_results()
         failure = pages.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
@@ -325,12 +328,16 @@ class EvalSession:
             inline.close()
 
     def mend_cache(self) -> None:
-        """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else."""
+        """What pytest's cache keeps of our tests: those that failed or lay below threshold, and nothing else.
+
+        A smoke test adds errors only, and takes out what now passes.
+        """
         failed = []
         for key, run in self.runs.items():
             assert run.results is not None
             judging = run.results.judging
             for record in run.results.records:
-                if kind_of(record, judging) in ("failed", "error"):
-                    failed.append(node_id(key, record.run))
+                kind, nodeid = kind_of(record, judging), node_id(key, record.run)
+                if kind == "error" or (kind == "failed" and (not run.smoke or nodeid in self._known_failed)):
+                    failed.append(nodeid)
         cache.mend(self.config, failed, self.prepared.keys())

@@ -36,7 +36,7 @@ def header(evals: EvalSession) -> list[str]:
 
 
 def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
-    config, plan = prepared.config, prepared.plan
+    config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     yield f"  model: {prepared.target.describe}; sampling: {sampling_text(prepared)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
@@ -46,6 +46,8 @@ def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    if prepared.smoke is not None:
+        yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
         yield f"  {last_run_line(prepared.last)}"
     if config.gates:

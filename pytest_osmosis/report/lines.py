@@ -35,6 +35,7 @@ def _gate(verdict: Verdict) -> list[str]:
 def account_lines(results: Results) -> list[str]:
     """How many passed, what became of the others, and what it took."""
     return [
+        *_smoke(results),
         _pass_rate(results),
         *_not_scored(results),
         *_truncated(results),
@@ -42,6 +43,13 @@ def account_lines(results: Results) -> list[str]:
         ", ".join([*_spent(results), seconds(results.duration_ms / 1000)]),
         *([flips_line(results.flips)] if results.flips is not None else []),
     ]
+
+
+def _smoke(results: Results) -> list[str]:
+    """How little was tried, where that was a smoke test."""
+    if results.smoke_of is None:
+        return []
+    return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
 
 
 def _pass_rate(results: Results) -> str:

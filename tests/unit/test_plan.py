@@ -42,6 +42,17 @@ def test_a_row_named_twice_or_planned_already_is_collected_once() -> None:
     assert [row for row, _ in again.rows()] == [4, 5, 9]
 
 
+def test_the_first_rows_of_a_plan_have_one_run_each() -> None:
+    whole = plan([Span(2, 2, 3), Span(7, 3, 9)], n=4, named=[Span(0, 1, 1)])
+
+    first = whole.first(3)
+
+    assert list(map(str, first.runs())) == ["row2-run0", "row3-run0", "row7-run0"]
+    assert [row for row, _ in first.rows()] == [0, 2, 3, 7]
+    assert whole.first(2).spans == (Span(2, 2, 3),)
+    assert whole.first(9).n_rows == 5
+
+
 def test_an_empty_plan_has_nothing() -> None:
     empty = plan([])
 

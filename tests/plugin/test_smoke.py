@@ -1,0 +1,135 @@
+"""--osmosis-smoke: a few rows go the whole way; errors fail it, scores do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Row, Workspace, read_json
+from tests.servers import ChatServer, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+FAIL: Row = {"score": 0.0}
+BROKEN: Row = {"reward": "raises"}
+GATE = {"pass_rate": ">= 0.9"}
+
+
+def ids(*rows: int) -> set[str]:
+    """Ids of the first run of rows."""
+    return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
+
+
+def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Workspace) -> None:
+    workspace.eval(rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, gate=GATE, output={"results": "out.json"})
+
+    result = workspace.run(CONFIG, "--osmosis-smoke", "-rPs")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=5, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  5 rows x 1 run = 5 rollouts, 1 in flight*",
+            "  smoke: first 5 rows, one run each, scores do not decide",
+        ]
+    )
+    result.stdout.fnmatch_lines(["*smoke: passes whatever its score", "score 0 < 1"])
+    result.stdout.fnmatch_lines(["*gate pass_rate >= 0.9: partial: smoke: 5 of 24 runs"])
+    result.stdout.fnmatch_lines(
+        ["smoke: 5 of 24 runs, scores did not decide", "pass rate 0.8*", "gate pass_rate >= 0.9: PARTIAL: smoke: *"]
+    )
+    assert not (workspace.root / "out.json").exists()
+    published = read_json(workspace.root / "out.partial.json")
+    assert published["partial"] is True
+    assert [(row["row_index"], len(row["runs"])) for row in published["rows"]] == [(row, 1) for row in range(5)]
+    assert published["rows"][0]["runs"][0]["passed"] is False
+
+
+def test_an_error_fails_it_however_many_max_errors_allows(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-smoke")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
+
+
+def test_a_probe_that_fails_is_not_measured(plain_workspace: Workspace) -> None:
+    with ChatServer(status(401)) as server:
+        plain_workspace.eval(rows=3, model={"base_url": server.base_url})
+
+        result = plain_workspace.run(CONFIG, "--osmosis-smoke")
+
+        assert result.ret == 9
+        assert len(server.requests) == 1
+
+
+def test_it_is_no_run_of_the_plan_even_where_it_takes_all_rows(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=2)
+
+    smoke = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=4")
+    whole = workspace.run(CONFIG)
+
+    smoke.stdout.fnmatch_lines(["  smoke: first 2 rows, *", "smoke: 2 of 2 runs, *"])
+    assert read_json(workspace.run_dirs()[0] / "results.json")["partial"] is True
+    assert "last run" not in whole.stdout.str()
+
+
+def test_without_a_toml(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{}, FAIL, {}])
+    dataset = ("--osmosis-agent=chat", "--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
+    named = (*dataset, "--osmosis-model=demo/arithmetic")
+
+    result = workspace.run(*named, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=2)
+
+
+def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    rows: list[Row] = [FAIL, {}, BROKEN, {}, {}, FAIL]
+    workspace.eval(rows=rows, limits={"max_errors": 4})
+    workspace.run(CONFIG)
+    assert workspace.last_failed() == ids(0, 2, 5)
+    rows[1:4] = [FAIL, {}, BROKEN]
+    workspace.eval(rows=rows)
+
+    workspace.run(CONFIG, "--osmosis-smoke").assert_outcomes(passed=4, errors=1)
+
+    assert workspace.last_failed() == ids(0, 3, 5)
+    workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)
+
+
+def test_a_row_that_a_node_id_names_is_taken(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[*[{}] * 7, FAIL])
+
+    result = plain_workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=1)
+
+
+def test_what_contradicts_it_is_a_usage_error(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+
+    both = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-n=2", "--osmosis-limit=3", "--osmosis-smoke-rows=0")
+    alone = workspace.run(CONFIG, "--osmosis-smoke-rows=3")
+    monkeypatch.setenv("PYTEST_OSMOSIS_N", "2")
+    typed = workspace.run(CONFIG, "--osmosis-smoke", "--co")
+    monkeypatch.setenv("PYTEST_OSMOSIS_SMOKE", "1")
+    variables = workspace.run(CONFIG)
+
+    assert (both.ret, alone.ret, typed.ret, variables.ret) == (4, 4, 0, 4)
+    both.stderr.fnmatch_lines_random(
+        [
+            '*--osmosis-smoke-rows: must be *got "0"',
+            "*--osmosis-n: contradicts --osmosis-smoke, which makes one run of each of the first rows; leave out *",
+            "*--osmosis-limit: contradicts --osmosis-smoke, *, or say how many rows with --osmosis-smoke-rows=N",
+        ]
+    )
+    alone.stderr.fnmatch_lines(["*--osmosis-smoke-rows: says how many rows a smoke test takes: add --osmosis-smoke"])
+    typed.stdout.fnmatch_lines(["  3 rows x 1 run = 3 rollouts, *"])
+    variables.stderr.fnmatch_lines(["*PYTEST_OSMOSIS_N: contradicts PYTEST_OSMOSIS_SMOKE, *"])
