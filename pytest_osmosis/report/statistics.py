@@ -65,7 +65,8 @@ def _verbose_lines(results: Results, summaries: Sequence[Summary]) -> list[str]:
     ks = sorted({k for summary in summaries for k in summary.pass_at})
     if ks:
         lines += ["", *_table(results, [_pass_at(k) for k in ks])]
-        lines += ["", *_table(results, [_pass_hat(k) for k in ks if k > 1])]
+    if ks[1:]:
+        lines += ["", *_table(results, [_pass_hat(k) for k in ks[1:]])]
     return lines
 
 

@@ -78,6 +78,13 @@ def test_more_is_said_of_spread_and_noise_where_more_is_asked_for() -> None:
         """)
 
 
+def test_no_table_of_pass_hat_is_shown_where_each_row_ran_once() -> None:
+    lines = summary_lines(results_of([finished({A: 1.0}), finished({A: 1.0}, 1)], n=3), verbose=True)
+
+    tables = [line.split() for line in lines if line.startswith("eval function")]
+    assert tables[-1] == ["eval", "function", "pass@1"]
+
+
 def test_a_single_run_is_singular() -> None:
     usage = {"input_tokens": 1, "output_tokens": 0}
     results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
