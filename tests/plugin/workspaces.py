@@ -110,6 +110,11 @@ class Workspace:
         return set(read_json(path)) if path.exists() else set()
 
 
+def _hears_ctrl_c() -> None:
+    """A shell has what it starts in the background ignore Ctrl-C, and whatever that starts in turn."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Session:
     """A pytest that runs in the background."""
 
@@ -123,6 +128,7 @@ class Session:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=_hears_ctrl_c,
         )
 
     def interrupt(self) -> None:
