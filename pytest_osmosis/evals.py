@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest_osmosis
-from pytest_osmosis import gates, results
+from pytest_osmosis import curtailment, gates, results
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import Limits
 from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.curtailment import Curtailment
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
-from pytest_osmosis.engine.job import Job, Spending, Transcript, no_cost
+from pytest_osmosis.engine.job import Job, Spending, Transcript, no_cost, undecided
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
@@ -40,7 +41,7 @@ from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal, replay
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, resolve
 from pytest_osmosis.outcomes import Judging, Outcome, judged_by_no_score
-from pytest_osmosis.plan import Plan, spans_of
+from pytest_osmosis.plan import Plan, shuffled, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
@@ -86,6 +87,13 @@ class Prepared:
     def short_secrets(self) -> list[str]:
         """Secrets whose values are too short to be redacted."""
         return [name for name, value in self.secrets.items() if len(value) < MIN_CHARS]
+
+    @property
+    def needs_every_run(self) -> str | None:
+        """Why the gates cannot be decided before the last run, None where they can."""
+        config = self.config
+        may_grade = config.scoring.grader is not None or config.experiment.entrypoint is not None
+        return curtailment.obstacle(config.gates, removable=may_grade)
 
 
 def _stdin() -> str:
@@ -209,7 +217,8 @@ class EvalRun:
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
     is done, from the engine's thread; `hosts` processes roll out unless the config says how many. `inline` makes
     hosts for debuggers: they get one run at a time, without deadlines. With `keep_conversations` those of runs that
-    are done are in `conversations`, for whoever takes them out.
+    are done are in `conversations`, for whoever takes them out. With `stop_when_decided` a complete selection ends once
+    its gates are decided, and is run in an order that favours no rows.
     """
 
     def __init__(
@@ -225,6 +234,7 @@ class EvalRun:
         hosts: int = 1,
         inline: Spawn | None = None,
         keep_conversations: bool = False,
+        stop_when_decided: bool = False,
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
@@ -235,6 +245,7 @@ class EvalRun:
         self.written: list[Path] = []
         self.gone = False
         self._keep_conversations = keep_conversations
+        self._curtailed = stop_when_decided and not self.partial and prepared.needs_every_run is None
         self._rerun = rerun
         self._began = time.monotonic()
         self._began_at = datetime.now(UTC)
@@ -249,7 +260,8 @@ class EvalRun:
         """Let the model be probed and the selected runs be rolled out; only `first` as yet where that is given."""
         self.gone = True
         self._began = time.monotonic()
-        self.engine.submit(self.selected if first is None else first)
+        order = shuffled(self.selected, self.prepared.config.data.seed) if self._curtailed else self.selected
+        self.engine.submit(order if first is None else first)
         self.engine.go()
 
     def stop(self, reason: StopReason, text: str) -> None:
@@ -321,6 +333,8 @@ class EvalRun:
             max_errors_said=_max_errors_said(config.limits, len(self.selected)),
             spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
             cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
+            n_runs=len(self.selected),
+            decided=Curtailment(config.gates, self.selected).done if self._curtailed else undecided,
             seed=config.sampling.seed,
             probe=probe and target.provider != "demo" and bool(self.selected),
             hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),
@@ -359,12 +373,15 @@ class EvalRun:
             verdicts = [gates.partial(rule, len(records), n_planned, smoke=self.smoke) for rule in config.gates]
         else:
             verdicts = [gates.decide(rule, results.runs_for(rule, records, judging)) for rule in config.gates]
+        stop, ran = self.engine.stopped, all(record.status != "pending" for record in records)
+        if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
+            stop = None
         made = Results(
             subject=_subject(self.prepared),
             judging=judging,
             records=records,
             partial=self.partial,
-            stopped=self._stopped(),
+            stopped=None if stop is None else stop.text,
             duration_ms=duration_ms,
             by_function=by_function,
             overall=overall,
@@ -373,15 +390,12 @@ class EvalRun:
             price=self.prepared.price,
             row_digests=self.prepared.row_digests,
             smoke_of=n_planned if self.smoke else None,
+            decided=stop is not None and stop.reason == "decided",
         )
         last = self.prepared.last
         if last is None or not made.whole:
             return made
         return replace(made, flips=flips(last, made.shares()))
-
-    def _stopped(self) -> str | None:
-        stopped = self.engine.stopped
-        return None if stopped is None or stopped.reason == "closed" else stopped.text
 
 
 def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setup:

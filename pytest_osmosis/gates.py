@@ -102,6 +102,55 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
     return verdict("not measured", f"{what} is between {lowest} and {highest} ({counted}{unmeasured})", worst)
 
 
+class Short(NamedTuple):
+    """How many more runs must at the least pass before a gate holds for certain, or not pass before it fails.
+
+    Either is 0 where that is so.
+    """
+
+    passes: int
+    fails: int
+
+
+def needs_all(rule: GateRule, *, removable: bool) -> str | None:
+    """Why only all runs together decide a gate, None where some of them may. `removable`: runs may be taken out.
+
+    A run that is taken out brings a share no further than its failing or its passing would; but it may take a row out
+    of pass@k, which moves the mean of the others either way.
+    """
+    if rule.metric == "mean":
+        return "nothing says between which bounds its scores lie"
+    if rule.rule != "point":
+        return f"its {rule.rule} bound hangs on the spread of all runs"
+    if rule.k is not None and removable:
+        return "a Grader may take runs out, and rows with them"
+    return None
+
+
+def short_of(rule: GateRule, runs: Runs) -> Short:
+    """How far a gate that does not need all runs is from the verdict of `decide`, with its bounds.
+
+    A run moves a bound by one of the values whose mean it is, at the most.
+    """
+    if all(value is None for row in runs for value in row):
+        return Short(1, 1)
+    worst, best = (_values(rule, _filled(runs, fill)) for fill in (0.0, 1.0))
+    if not worst:
+        return Short(1, 1)
+    lowest, highest = (stats.mean([value for row in rows for value in row]) for rows in (worst, best))
+    if _reaches(lowest, rule.minimum):
+        return Short(0, 1)
+    if not _reaches(highest, rule.minimum):
+        return Short(1, 0)
+    n_values = sum(map(len, worst))
+    return Short(_at_least(n_values * (rule.minimum - lowest)), _at_least(n_values * (highest - rule.minimum)))
+
+
+def _at_least(n: float) -> int:
+    """A whole number of runs, never too many where floats are a hair above one."""
+    return max(1, math.ceil(n - 1e-6))
+
+
 def partial(rule: GateRule, n_selected: int, n_planned: int, *, smoke: bool = False) -> Verdict:
     """The verdict where only a part of the plan was selected: none."""
     runs = f"{n_selected:,} of {n_planned:,} runs"
@@ -125,14 +174,11 @@ def _filled(runs: Runs, fill: float) -> list[list[float]]:
 
 def _finding(rule: GateRule, rows: Sequence[Sequence[float]]) -> _Finding | None:
     """The metric and what the rule compares; None where no row has k runs."""
-    n_runs, passed = sum(map(len, rows)), sum(value == 1.0 for row in rows for value in row)
-    if rule.k is not None:
-        estimate = stats.pass_at_k if rule.metric == "pass_at" else stats.pass_hat_k
-        rows = [row for row in rows if len(row) >= rule.k]
-        if not rows:
-            return None
-        n_runs = sum(map(len, rows))
-        rows = [[estimate(len(row), sum(value == 1.0 for value in row), rule.k)] for row in rows]
+    passed = sum(value == 1.0 for row in rows for value in row)
+    n_runs = sum(len(row) for row in rows if len(row) >= (rule.k or 1))
+    rows = _values(rule, rows)
+    if not rows:
+        return None
     found = stats.clusters(rows)
     if rule.metric == "mean":
         interval, se = stats.mean_interval(rows, ONE_SIDED), found.se
@@ -141,6 +187,14 @@ def _finding(rule: GateRule, rows: Sequence[Sequence[float]]) -> _Finding | None
     value = rule.minimum if _same(found.mean, rule.minimum) else found.mean
     ends = {"point": value, "lower": interval and interval.low, "upper": interval and interval.high}
     return _Finding(value, ends[rule.rule], found.n_rows, n_runs, passed, se)
+
+
+def _values(rule: GateRule, rows: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
+    """The values whose mean is the metric: those of runs, or an estimate for each row that has k of them."""
+    if rule.k is None:
+        return rows
+    estimate = stats.pass_at_k if rule.metric == "pass_at" else stats.pass_hat_k
+    return [[estimate(len(row), sum(value == 1.0 for value in row), rule.k)] for row in rows if len(row) >= rule.k]
 
 
 def _se_below(rule: GateRule, n: float) -> float | None:

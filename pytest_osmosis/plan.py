@@ -114,6 +114,15 @@ def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, 
     return tuple(spans)
 
 
+def shuffled(runs: Iterable[Run], seed: int) -> list[Run]:
+    """Runs in an order that has nothing to do with their rows, the same for a seed wherever it is made.
+
+    >>> [run.row for run in shuffled([Run(row, 0) for row in range(6)], seed=0)]
+    [0, 1, 5, 2, 3, 4]
+    """
+    return sorted(runs, key=lambda run: hashlib.blake2b(f"order:{seed}:{run.row}:{run.run}".encode()).digest())
+
+
 def run_seed(seed: int, run: Run) -> int:
     """The seed that a run sends: a function of the config's seed, the row and the run, in 0..2**31 - 1.
 

@@ -53,7 +53,8 @@ class EqualAnswers(NamedTuple):
 class Results:
     """The results of one eval run.
 
-    `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not.
+    `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not;
+    `decided` where that was because its gates were, whatever the runs that are missing would have been.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
     `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
     of the rows since the last run of the same plan. `smoke_of` is how many runs the plan has of which these are a smoke
@@ -74,6 +75,7 @@ class Results:
     row_digests: Mapping[int, str] = field(default_factory=dict)
     flips: Flips | None = None
     smoke_of: int | None = None
+    decided: bool = False
 
     def count(self, status: str) -> int:
         """How many selected runs have this status."""
@@ -267,21 +269,21 @@ def summarize(records: Sequence[RunRecord], judging: Judging, n: int) -> tuple[d
 
 
 def runs_for(rule: GateRule, records: Sequence[RunRecord], judging: Judging) -> Runs:
-    """What a gate is decided by: its function's scores, or 1.0 for passed and 0.0 for not; None where not measured.
+    """What a gate is decided by, row by row: the values of its runs. Those that their grader took out are left out."""
+    counted = by_row([record for record in records if record.status != "skipped"])
+    return [[gate_value(rule, record, judging) for record in row] for row in counted.values()]
 
-    Runs that broke by model, agent or time are 0.0; infrastructure, scorer errors and pending runs are not measured;
-    skipped ones are left out.
+
+def gate_value(rule: GateRule, record: RunRecord, judging: Judging) -> float | None:
+    """What a run is to a gate: its function's score, or 1.0 for passed and 0.0 for not; None where not measured.
+
+    Runs that broke by model, agent or time are 0.0; infrastructure, scorer errors and pending runs are not measured.
     """
     function = judging.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
-
-    def value(record: RunRecord) -> float | None:
-        attempt = _decided(record, judging) if function is None else _attempt(record, judging, function)
-        if not attempt.measured or record.status == "pending":
-            return None
-        return attempt.score if rule.metric == "mean" else float(attempt.passed)
-
-    counted = by_row([record for record in records if record.status != "skipped"])
-    return [[value(record) for record in row] for row in counted.values()]
+    attempt = _decided(record, judging) if function is None else _attempt(record, judging, function)
+    if not attempt.measured or record.status == "pending":
+        return None
+    return attempt.score if rule.metric == "mean" else float(attempt.passed)
 
 
 def by_row(records: Sequence[RunRecord]) -> dict[int, list[RunRecord]]:

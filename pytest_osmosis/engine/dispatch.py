@@ -19,7 +19,7 @@ from pytest_osmosis.engine.book import Book
 from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.hosts import Host, Hosts
-from pytest_osmosis.engine.job import Job, Stop, Transcript
+from pytest_osmosis.engine.job import Job, Stop, Transcript, undecided
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Key
@@ -54,6 +54,8 @@ class Dispatch:
         self._systemic = Systemic(job.batch_size)
         self._budget = Budget(job.spending, job.cost_usd)
         self._row: Row | None = None
+        eager = job.decided is undecided
+        self._most_unscored = 4 * job.batch_size + 64 if eager else job.batch_size
 
     @property
     def in_flight(self) -> int:
@@ -90,7 +92,9 @@ class Dispatch:
     @property
     def _waits(self) -> bool:
         """True where a run is left to begin."""
-        return bool(self.queue) or any(not flight.begun for flight in self.flights.values())
+        if self.queue or self._book.n_done + len(self.flights) < self._job.n_runs:
+            return True
+        return any(not flight.begun for flight in self.flights.values())
 
     def stop(self, stop: Stop) -> None:
         """Begin nothing more; what was not begun is skipped."""
@@ -340,10 +344,14 @@ class Dispatch:
         self._forget(flight)
         output = tuple(flight.output.items())
         transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
-        self._book.done(self._book.ledger.records[flight.run], transcript)
+        record = self._book.ledger.records[flight.run]
+        self._book.done(record, transcript)
+        decided = self._job.decided(record, self._book.judging)
         if self._book.unmeasured > self._job.max_errors:
             text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
             self.stop(Stop("max_errors", text))
+        elif decided is not None and self._waits:
+            self.stop(Stop("decided", decided))
 
     def _skip(self, run: Run, reason: str) -> None:
         flight = self.flights.get(run)
@@ -392,13 +400,13 @@ class Dispatch:
         """Hand out what a host can begin, and a little more, so that no slot waits for a round trip.
 
         Runs that wait for a retry have no slot, so more may be begun than `limit`. Nothing is handed out while scoring
-        cannot keep up, as transcripts would pile up.
+        cannot keep up, as transcripts would pile up; and where scores may show that no further run is needed.
         """
         limit = host.limit
         if not host.ready or limit < 1 or not self.queue:
             return
         unrolled = [flight for flight in self.flights.values() if not flight.rolled]
-        if len(self.flights) - len(unrolled) > 4 * self._job.batch_size + 64:
+        if len(self.flights) - len(unrolled) > self._most_unscored:
             return
         rolling = [flight for flight in unrolled if flight.host is host]
         begun = sum(flight.begun for flight in rolling)

@@ -15,6 +15,7 @@ from pytest_osmosis.records import RunRecord
 
 StopReason = Literal[
     "systemic",
+    "decided",
     "max_errors",
     "max_tokens",
     "max_cost_usd",
@@ -38,6 +39,14 @@ Cost = Callable[[Mapping[str, int] | None], float | None]
 
 def no_cost(usage: Mapping[str, int] | None) -> None:
     """The cost of tokens whose price nobody knows."""
+
+
+Decided = Callable[[RunRecord, Judging], str | None]
+"""Hears of each run that is done; says why no further one is needed, None while one is."""
+
+
+def undecided(record: RunRecord, judging: Judging) -> None:
+    """Every run is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,8 @@ Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
 class Job:
     """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
 
+    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun.
+
     `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
     their own unless said otherwise. After `watchdog_s` without a finished run, what is waited for is named.
     """
@@ -81,6 +92,8 @@ class Job:
     max_errors_said: str
     spending: Spending = field(default_factory=Spending)
     cost_usd: Cost = no_cost
+    n_runs: int = 0
+    decided: Decided = undecided
     seed: int | None = None
     probe: bool = True
     hosts: int = 1

@@ -41,7 +41,11 @@ class Cap(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is said, beside which evals. `smoke` is how many rows a smoke test takes, None where none is asked for."""
+    """What is said, beside which evals.
+
+    `smoke` is how many rows a smoke test takes, None where none is asked for; `stop_when_decided` where that was said,
+    None where it was not.
+    """
 
     overrides: tuple[Override, ...]
     secrets_file: Path | Literal["-"] | None
@@ -50,6 +54,7 @@ class Options(NamedTuple):
     probe: bool
     max_in_flight: Cap | None
     confirm_above: float | None
+    stop_when_decided: str | None
     dry_run: bool
     not_measured_exit: int
     inline: bool
@@ -63,6 +68,8 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     session = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
     cap = _cap(session["max-in-flight"], problems)
     no_probe, dry_run, inline = (_flag(session[name], problems) for name in ("no-probe", "dry-run", "inline"))
+    decided = session["stop-when-decided"]
+    stop_when_decided = decided.origin if _flag(decided, problems) else None
     usd = _usd(session["confirm-above"], problems)
     smoke = _smoke(session["smoke"], session["smoke-rows"], overrides, problems)
     if problems:
@@ -75,6 +82,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         probe=not no_probe,
         max_in_flight=cap,
         confirm_above=usd,
+        stop_when_decided=stop_when_decided,
         dry_run=dry_run,
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, session["inline"].origin if inline else None),
@@ -87,7 +95,7 @@ def typed(config: pytest.Config) -> list[str]:
     words = []
     for option in (options.NAMING[1], *options.OF_CONFIG, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
-        if option.name in ("output", "markdown", "inline") or not value:
+        if option.name in ("output", "markdown", "inline", "stop-when-decided") or not value:
             continue
         if option.metavar is None:
             words.append(option.flag)

@@ -113,6 +113,11 @@ OF_SESSION = (
     ),
     SMOKE,
     Option("smoke-rows", "N", "Take the first N rows for --osmosis-smoke (default: 5)."),
+    Option(
+        "stop-when-decided",
+        None,
+        "Begin nothing more once no missing run can change a verdict of the gates; runs go in a shuffled order.",
+    ),
     Option("no-probe", None, "Do not ask the model one question before the first rollout."),
     Option(
         "inline",

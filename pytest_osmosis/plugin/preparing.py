@@ -54,6 +54,7 @@ class _Preparing:
             found.prepared[eval_id(self._config, prepared.plan)] = prepared
             problems += output_problems(prepared)
             if path not in self._named.listed:
+                problems += self._undecidable(prepared.config)
                 naming.collect_too(self._config, prepared.config.path)
         if problems:
             raise pytest.UsageError(*map(str, problems))
@@ -89,6 +90,14 @@ class _Preparing:
             return config
         said = (*config.overridden, f"batch_size = {cap.n} ({cap.origin})")
         return replace(config, evaluation=replace(evaluation, batch_size=cap.n), overridden=said)
+
+    def _undecidable(self, config: EvalConfig) -> list[Problem]:
+        """An eval without a gate has nothing that could be decided."""
+        asked = self._options.stop_when_decided
+        if asked is None or config.gates:
+            return []
+        fix = 'give --osmosis-gate="pass_rate >= 0.7" or [gate], or leave the option out'
+        return [Problem(asked, f"the eval {config.name} has no gate, so nothing can be decided; {fix}")]
 
     def _with_output(self, prepared: Prepared) -> Prepared:
         """Where `--osmosis-output` puts this eval's results."""

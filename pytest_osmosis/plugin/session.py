@@ -99,7 +99,10 @@ class EvalSession:
                 hosts=given.workers(self.config),
                 inline=self.inline.host(key).spawn if self.inline else None,
                 keep_conversations=self.listeners.want_rollouts,
+                stop_when_decided=self.options.stop_when_decided is not None and not self.config.option.runxfail,
             )
+            if self.options.stop_when_decided is not None and self.runs[key].partial:
+                self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
     @property
     def n_selected(self) -> int:

@@ -30,18 +30,17 @@ seldom the longer the eval takes, as a log is read from its end."""
 
 def header(evals: EvalSession) -> list[str]:
     """What each eval will do."""
-    inline = evals.inline is not None
-    lines = [line for prepared in evals.prepared.values() for line in _header(prepared, inline=inline)]
+    lines = [line for prepared in evals.prepared.values() for line in _header(prepared, evals)]
     return [*lines, *evals.not_listed, *companions.notes(evals.config)]
 
 
-def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
+def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     yield f"  model: {prepared.target.describe}; sampling: {sampling_text(prepared)}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
-    if inline:
+    if evals.inline is not None:
         in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
@@ -52,6 +51,8 @@ def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
         yield f"  {last_run_line(prepared.last)}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
+        if evals.options.stop_when_decided is not None:
+            yield f"  stops early: {_stops_early(prepared, runxfail=evals.config.option.runxfail)}"
     if config.text is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
@@ -63,6 +64,15 @@ def _header(prepared: Prepared, *, inline: bool) -> Iterator[str]:
         yield f"  note: {note}"
     for name in prepared.short_secrets:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"
+
+
+def _stops_early(prepared: Prepared, *, runxfail: bool) -> str:
+    """Whether an eval may end once its gates are decided."""
+    if runxfail:
+        return "never, as with --runxfail no gate decides"
+    if prepared.needs_every_run is not None:
+        return f"never, as {prepared.needs_every_run}"
+    return "once decided; a part of the plan runs to its end, as it decides no gate"
 
 
 def _overridden(config: EvalConfig) -> list[str]:

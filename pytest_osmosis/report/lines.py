@@ -117,10 +117,20 @@ def _not_scored(results: Results) -> list[str]:
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
     if pending := results.count("pending"):
-        lines.append(f"{plural(pending, 'run')} pending: {results.stopped or 'never ran'}")
+        lines += _pending(results, pending)
     if again := sum(record.attempt > 1 for record in results.records):
         lines.append(f"{plural(again, 'run')} rolled out a second time, as the first time the engine host ended")
     return lines
+
+
+def _pending(results: Results, n: int) -> list[str]:
+    """What never ran, and what that means for the numbers."""
+    if not results.decided:
+        return [f"{plural(n, 'run')} pending: {results.stopped or 'never ran'}"]
+    return [
+        f"{count(n)} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
+        "stopped early: estimates cover only what ran",
+    ]
 
 
 EFFECT = dict.fromkeys(("provider", "host", "reward"), "not measured, counted as 0")

@@ -31,7 +31,7 @@ def markdown(results: Results) -> str:
 def _verdict(results: Results) -> str:
     """What a reader wants to know first."""
     states = [verdict.state for verdict in results.verdicts]
-    if results.stopped:
+    if results.stopped and not results.decided:
         return "stopped"
     if fails := states.count("fails"):
         return "a gate fails" if fails == 1 else f"{fails} gates fail"

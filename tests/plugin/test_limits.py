@@ -66,3 +66,12 @@ def test_a_cost_is_limited_only_where_the_price_is_known(plain_workspace: Worksp
             assert result.ret == 9
             result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_cost_usd?*"])
             assert len(server.requests) < 40
+
+
+def test_limits_hold_inline_too(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=10, limits={"max_tokens": 30})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-inline")
+
+    assert result.ret == 9
+    assert 2 <= plain_workspace.results()["summary"]["total_runs"] < 10

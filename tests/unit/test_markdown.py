@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_osmosis.gates import Verdict
 from pytest_osmosis.report.markdown import MOST_LISTED, markdown
-from tests.unit.made import A, failed, finished, results_of
+from tests.unit.made import A, failed, finished, pending, results_of
 
 
 def test_without_a_gate_the_title_counts_what_passed() -> None:
@@ -15,6 +15,13 @@ def test_without_a_gate_the_title_counts_what_passed() -> None:
         .splitlines()[0]
         .endswith(": 1 of 2 runs passed")
     )
+
+
+def test_the_title_is_the_verdict_where_an_eval_ended_as_it_was_decided() -> None:
+    results = results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="decided: ...")
+
+    assert markdown(results).splitlines()[0].endswith(": stopped")
+    assert markdown(replace(results, decided=True)).splitlines()[0].endswith(": every gate holds")
 
 
 def test_the_title_says_the_worst_of_the_gates() -> None:

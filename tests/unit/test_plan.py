@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.plan import Plan, Span, run_seed, spans_of
+from pytest_osmosis.plan import Plan, Span, run_seed, shuffled, spans_of
 from pytest_osmosis.records import Run
 
 
@@ -93,6 +93,17 @@ def test_spans_hold_exactly_the_rows_and_lines_that_they_are_made_of(rows: set[i
 )
 def test_seeds_stay_what_they_were(seed: int, run: Run, expected: int) -> None:
     assert run_seed(seed, run) == expected
+
+
+def test_a_shuffled_order_holds_every_run_once_and_depends_on_the_seed_alone() -> None:
+    runs = [Run(row, run) for row in range(50) for run in range(2)]
+    order = shuffled(runs, 0)
+
+    assert order != runs
+    assert sorted(order) == runs
+    assert shuffled(list(reversed(runs)), 0) == order
+    assert shuffled(runs, 1) != order
+    assert 15 < sum(run.row < 25 for run in order[:50]) < 35  # the first rows are not favoured
 
 
 def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -125,6 +126,16 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
         "1 run taken out by the grader",
         "2 runs pending: the probe failed: 401",
         "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
+    ]
+
+
+def test_runs_that_were_not_needed_are_no_gap_and_their_estimates_are_labelled() -> None:
+    records = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
+    results = replace(results_of(records, stopped="decided: gate pass_rate >= 0.5 holds"), decided=True)
+
+    assert summary_lines(results)[4:6] == [
+        "2 of 4 runs not needed: decided: gate pass_rate >= 0.5 holds",
+        "stopped early: estimates cover only what ran",
     ]
 
 

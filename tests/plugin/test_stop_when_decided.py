@@ -1,0 +1,86 @@
+"""--osmosis-stop-when-decided: the verdict is the whole eval's, and what cannot change it is not paid for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+from tests.servers import ChatServer, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+EARLY = "--osmosis-stop-when-decided"
+ROWS = [{"score": float(index % 4 > 0)} for index in range(40)]
+"""30 of 40 pass."""
+
+
+def test_an_eval_whose_gate_holds_ends_early(workspace: Workspace) -> None:
+    ends_early(workspace, 0.5, "holds", 0)
+
+
+def test_an_eval_whose_gate_fails_ends_early(plain_workspace: Workspace) -> None:
+    ends_early(plain_workspace, 0.9, "fails", 1)
+
+
+def ends_early(workspace: Workspace, minimum: float, state: str, status: int) -> None:
+    """The verdict is that of the whole eval, the server is asked less often, and what was not asked is said."""
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=ROWS, gate={"pass_rate": f">= {minimum}"}, model={"base_url": server.base_url})
+        whole = workspace.run(CONFIG, "--osmosis-no-probe")
+        assert (whole.ret, len(server.requests)) == (status, 40)
+        verdict = workspace.results()["gates"][0]["state"]
+
+        result = workspace.run(CONFIG, EARLY, "--osmosis-no-probe", "-rs")
+
+        n_asked = len(server.requests) - 40
+    results = workspace.results()
+    assert result.ret == status
+    assert [gate["state"] for gate in results["gates"]] == [verdict] == [state]
+    assert n_asked < 39  # at the latest; in any order
+    n_left = 40 - n_asked
+    assert len(results["pending"]) == n_left
+    assert results["status"] == "stopped"
+    reason = f"decided: gate pass_rate >= {minimum} {state} whatever the other *runs give"
+    result.stdout.fnmatch_lines(["*stops early: once decided*", f"SKIPPED * configs/eval/x.toml:1: *{reason}"])
+    result.stdout.fnmatch_lines([f"{n_left} of 40 runs not needed: {reason}", "stopped early: estimates cover only*"])
+    assert results["stop_reason"] == results["pending"][0]["reason"]
+
+
+def test_an_eval_without_a_gate_is_refused(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_workspace.eval("x", rows=2, gate={"pass_rate": ">= 0.5"})
+    plain_workspace.eval("y", rows=2)
+    monkeypatch.setenv("PYTEST_OSMOSIS_STOP_WHEN_DECIDED", "1")
+
+    result = plain_workspace.run("--osmosis-config=configs/eval")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_STOP_WHEN_DECIDED: the eval y has no gate, *--osmosis-gate=*"])
+    assert "the eval x" not in result.stderr.str()
+
+
+def test_a_part_of_the_plan_goes_on_to_its_end(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
+
+    result = plain_workspace.run(CONFIG, EARLY, "-k", "row1")
+
+    result.assert_outcomes(passed=3, skipped=1, deselected=9)  # rows 1, 10 and 11; the gate
+    result.stdout.fnmatch_lines(["*a part of the plan runs to its end*", "not stopped early: a part of the plan*"])
+
+
+def test_a_gate_that_needs_every_run_is_never_decided_early(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=6, gate={"pass_rate": ">= 0.1", "mean": ">= 0.1"})
+
+    result = plain_workspace.run(CONFIG, EARLY)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["  stops early: never, as gate mean >= 0.1 needs every run: nothing says *"])
+    assert plain_workspace.results()["status"] == "finished"
+
+
+def test_inline_it_ends_early_too(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
+
+    result = plain_workspace.run(CONFIG, EARLY, "--osmosis-inline")
+
+    assert result.ret == 0
+    assert plain_workspace.results()["summary"]["total_runs"] == 5
+    result.stdout.fnmatch_lines(["5 of 10 runs not needed: decided: gate pass_rate >= 0.5 holds whatever*"])

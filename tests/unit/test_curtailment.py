@@ -1,0 +1,158 @@
+"""Exact curtailment: what is decided early is what every way to complete the eval would give."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_osmosis import curtailment
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.curtailment import Curtailment, obstacle
+from pytest_osmosis.gates import Runs, Short, decide, needs_all, short_of
+from pytest_osmosis.outcomes import Judging
+from pytest_osmosis.records import Run, RunRecord
+from pytest_osmosis.results import runs_for
+from tests.unit.made import BROKE, A, B, failed, finished, removed
+
+JUDGING = Judging((A, B), decide=A)
+ENDINGS = ("passes", "fails", "breaks", "outage", "unscored")
+PASS_RATE = GateRule("pass_rate", 0.7)
+
+
+def record(run: Run, ending: str) -> RunRecord:
+    """A run that came to this; B gives the opposite of A."""
+    match ending:
+        case "passes" | "fails":
+            return finished({A: float(ending == "passes"), B: float(ending == "fails")}, *run)
+        case "unscored":
+            return finished({}, *run, errors={A: BROKE, B: BROKE})
+        case "removed":
+            return removed(*run)
+    return failed("agent" if ending == "breaks" else "provider", *run)
+
+
+def state_of(rules: Sequence[GateRule], records: Sequence[RunRecord]) -> list[str]:
+    return [decide(rule, runs_for(rule, records, JUDGING)).state for rule in rules]
+
+
+def gate(minimums: st.SearchStrategy[float]) -> st.SearchStrategy[GateRule]:
+    kinds: list[Any] = [("pass_rate", None), ("pass_at", 1), ("pass_at", 2), ("pass_hat", 2)]
+    functions = st.sampled_from([None, A, B])
+    return st.builds(
+        lambda kind, minimum, function: GateRule(kind[0], minimum, k=kind[1], function=function),
+        st.sampled_from(kinds),
+        minimums,
+        functions,
+    )
+
+
+MINIMUMS = st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.75, 0.8, 1.0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(gate(MINIMUMS), min_size=1, max_size=2), st.data())
+def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
+    rules: list[GateRule], data: st.DataObject
+) -> None:
+    shares = all(rule.k is None for rule in rules)  # only then may runs be taken out
+    possible = ("passes", "fails", "outage", *(["removed"] if shares else []))
+    endings = (*ENDINGS, *possible[3:])
+    n_rows, n = data.draw(st.sampled_from([(1, 1), (4, 1), (1, 4), (2, 2)] if shares else [(1, 2), (2, 2), (1, 4)]))
+    order = data.draw(st.permutations([Run(row, run) for row in range(n_rows) for run in range(n)]))
+    curtailed = Curtailment(rules, order)
+    done: list[RunRecord] = []
+
+    for n_done, run in enumerate(order, 1):
+        done.append(record(run, data.draw(st.sampled_from(endings))))
+        said = curtailed.done(done[-1], JUDGING)
+
+        assert (said is not None) == certain(rules, done, order[n_done:], possible)
+
+
+@pytest.mark.parametrize("minimum", [0.0, 0.5, 0.6, 2 / 3, 1.0])
+@pytest.mark.parametrize("endings", list(itertools.product(["passes", "fails", "removed"], repeat=3)), ids="-".join)
+def test_runs_that_are_taken_out_bring_a_share_nearer_to_its_verdict(minimum: float, endings: Sequence[str]) -> None:
+    rules, order = [GateRule("pass_rate", minimum)], [Run(row, 0) for row in range(3)]
+    curtailed = Curtailment(rules, order)
+    done = list(map(record, order, endings))
+
+    for n_done in (1, 2, 3):
+        said = curtailed.done(done[n_done - 1], JUDGING)
+
+        possible = ("passes", "fails", "outage", "removed")
+        assert (said is not None) == certain(rules, done[:n_done], order[n_done:], possible)
+
+
+def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[Run], endings: Sequence[str]) -> bool:
+    """True where the gates' verdicts are the same, however the runs that are left end."""
+    ways = itertools.product(endings, repeat=len(left))
+    states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}
+    return len(states) == 1 and "not measured" not in next(iter(states))
+
+
+def test_it_says_what_is_decided_and_how_many_runs_are_not_done() -> None:
+    rules = [GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)]
+    order = [Run(row, 0) for row in range(10)]
+    curtailed = Curtailment(rules, order)
+
+    said = [curtailed.done(record(run, "passes"), JUDGING) for run in order[:5]]
+
+    assert said[:4] == [None] * 4
+    assert said[4] == (
+        "decided: gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other 5 runs give"
+    )
+
+
+@pytest.mark.parametrize("ending", ["outage", "unscored"])
+def test_runs_that_were_not_measured_decide_nothing(ending: str) -> None:
+    order = [Run(row, 0) for row in range(10)]
+    curtailed = Curtailment([PASS_RATE], order)
+
+    assert [curtailed.done(record(run, ending), JUDGING) for run in order] == [None] * 10
+
+
+def test_the_bounds_of_a_large_eval_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[GateRule] = []
+
+    def look(rule: GateRule, runs: Runs) -> Short:
+        looks.append(rule)
+        return short_of(rule, runs)
+
+    monkeypatch.setattr(curtailment, "short_of", look)
+    order = [Run(row, run) for row in range(1000) for run in range(2)]
+    curtailed = Curtailment([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
+
+    for index, run in enumerate(order):
+        curtailed.done(record(run, "passes" if index % 7 < 4 else "fails"), JUDGING)
+
+    assert 2 <= len(looks) < 60
+
+
+@pytest.mark.parametrize(
+    ("rule", "removable", "why"),
+    [
+        (PASS_RATE, True, None),
+        (GateRule("pass_at", 0.7, k=3), False, None),
+        (GateRule("pass_hat", 0.7, k=3), True, "a Grader may take runs out, and rows with them"),
+        (GateRule("pass_at", 0.7, k=1), True, "a Grader may take runs out, and rows with them"),
+        (GateRule("mean", 0.5), False, "nothing says between which bounds its scores lie"),
+        (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound hangs on the spread of all runs"),
+        (GateRule("pass_at", 0.7, "upper", k=3), False, "its upper bound hangs on the spread of all runs"),
+    ],
+)
+def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | None) -> None:
+    assert needs_all(rule, removable=removable) == why
+    assert (obstacle([PASS_RATE, rule], removable=removable) is None) == (why is None)
+
+
+def test_a_run_that_is_taken_out_can_turn_a_pass_at_k_that_seemed_decided() -> None:
+    rule = GateRule("pass_at", 0.5, k=2)
+    done = [record(Run(0, 0), "passes"), record(Run(1, 0), "fails"), record(Run(1, 1), "fails")]
+
+    assert state_of([rule], [*done, record(Run(0, 1), "fails")]) == ["holds"]
+    assert state_of([rule], [*done, record(Run(0, 1), "removed")]) == ["fails"]
