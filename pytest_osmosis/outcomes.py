@@ -1,4 +1,4 @@
-"""Whether a run passed, and what a test says of it: `RunRecord` and thresholds -> `Outcome`. SPEC 7's table.
+"""Whether a run passed, and what a test says of it: `RunRecord` and thresholds -> `Outcome`.
 
 *failed* always means scored and not passed by `decide`; *error* means not scored.
 """
@@ -100,7 +100,7 @@ def judged_by_no_score(outcome: Outcome) -> Outcome:
 
 
 def kind_of(record: RunRecord, judging: Judging) -> Kind:
-    """The outcome's kind by SPEC 7, where no gate decides."""
+    """The kind of outcome, where no gate decides."""
     if record.status in ("pending", "skipped"):
         return "skipped"
     if judging.boundary(record) is not None:

@@ -23,7 +23,8 @@ def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
 def _gate(verdict: Verdict) -> list[str]:
     """A verdict, and how likely it is to notice a loss where that is not likely."""
     lines = [f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}"]
-    if verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
+    decided = verdict.state in ("holds", "fails")
+    if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
         chance, n_rows = verdict.power
         lines.append(
             f"  low power: a true {verdict.rule.name} of {verdict.rule.minimum - DROP:.12g} fails it with a chance of "
