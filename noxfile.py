@@ -48,4 +48,6 @@ def tests(session: nox.Session, pytest: str) -> None:
     """What pytest's version can change: the plugin's tests and the contracts."""
     session.install("--upgrade", "pip>=25.1")
     session.install("--editable", ".[all]", "--group", "test", f"pytest=={pytest}.*")
+    companions = ["--upgrade", "--no-deps", "--target", f"{session.virtualenv.location}/companions"]
+    session.install(*companions, "--group", "companions")
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *(session.posargs or FACING_PYTEST))
