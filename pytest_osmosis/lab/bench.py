@@ -15,7 +15,7 @@ from pytest_osmosis.lab.process import CPU_S, Child, Circumstances
 from pytest_osmosis.lab.target import Target
 
 BUDGET_S = 10.0
-"""What a probe may spend: slow functions are called less often."""
+"""What a probe may spend: slow functions are called less often, and that is said."""
 MOST_DEATHS = 5
 
 NO_EXAMPLE = (
@@ -26,10 +26,15 @@ NO_INPUT = "every call that was tried raised, so nothing can be said; give a cas
 
 
 class Bench:
-    """One function under examination. `known` are the inputs of its cases."""
+    """One function under examination. `known` are the inputs of its cases, `budget_s` is what a probe may spend.
 
-    def __init__(self, target: Target, known: Sequence[Input] = ()) -> None:
+    `cut_short` is True once a probe has left out calls that it had no time for.
+    """
+
+    def __init__(self, target: Target, known: Sequence[Input] = (), budget_s: float = BUDGET_S) -> None:
         self.target = target
+        self.budget_s = budget_s
+        self.cut_short = False
         self._known = [given for given in known if _is_plain(given)]
         self._child = Child(target)
         self._deaths = 0
@@ -38,7 +43,7 @@ class Bench:
     @cached_property
     def examples(self) -> Examples:
         """Answers that it takes for right, and others."""
-        return find(self.target, self._within(BUDGET_S), self._known)
+        return find(self.target, self._within(self.budget_s), self._known)
 
     def ask(self, given: Input, *, watch: bool = False, cpu_s: float = CPU_S) -> Outcome:
         """What comes of a call in the child process."""
@@ -56,7 +61,7 @@ class Bench:
 
     def all_scored(self, inputs: Iterable[Input]) -> list[Scored]:
         """The same for several, as far as there is time."""
-        ask = self._within(BUDGET_S)
+        ask = self._within(self.budget_s)
         return [Scored(given, ask(given)) for given in inputs]
 
     def _within(self, seconds: float) -> Callable[[Input], Outcome]:
@@ -65,6 +70,7 @@ class Bench:
 
         def ask(given: Input) -> Outcome:
             if time.monotonic() > end:
+                self.cut_short = True
                 return Outcome("not_called", text="was not called: there was no time left")
             return self.ask(given)
 
@@ -84,7 +90,9 @@ class Bench:
         for given in tried:
             self.ask(given)
         each = (time.monotonic() - begun) / max(1, len(tried))
-        return list(inputs[: max(2, int(BUDGET_S / (each * calls + 1e-9)))])
+        n = max(2, int(self.budget_s / (each * calls + 1e-9)))
+        self.cut_short = self.cut_short or n < len(inputs)
+        return list(inputs[:n])
 
     def close(self) -> None:
         """End the child process."""
@@ -126,6 +134,7 @@ NAMES = ("determinism", "range", "mutation", "robustness", "fuzz", "speed", "lea
 
 def examine(bench: Bench, name: str) -> Verdict:
     """What a probe says; not to be importable in a process of its own is a finding too."""
+    bench.cut_short = False
     try:
         verdict = probes()[name](bench)
     except CodeError as error:
@@ -135,6 +144,10 @@ def examine(bench: Bench, name: str) -> Verdict:
     if bench.deadly is not None and not verdict.failures():  # what was asked of it then was not answered
         fix = "raise an exception, or give a score; never end the process"
         return Verdict((Finding("crash", "it ends its process", bench.deadly.seen(bench.target), fix),))
+    if bench.cut_short and not verdict.findings and not verdict.unmeasured:
+        seen = f"a probe has {bench.budget_s:g} s, and calls that it had no time for were left out"
+        fix = "make it faster, or take this probe for half an answer"
+        return Verdict((Finding("cut-short", "it is too slow to be looked at whole", seen, fix, level="note"),))
     return verdict
 
 

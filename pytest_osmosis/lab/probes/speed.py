@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from pytest_osmosis.lab.bench import BUDGET_S, NO_INPUT, Bench
+from pytest_osmosis.lab.bench import NO_INPUT, Bench
 from pytest_osmosis.lab.calls import Input, Outcome, Scored
 from pytest_osmosis.lab.findings import Finding, Verdict
 
@@ -46,13 +46,14 @@ def _p95_ms(bench: Bench, given: Input) -> float:
 def _growing(bench: Bench, fit: Input) -> Iterator[Finding]:
     """The shortest answer that takes too long, twice."""
     inputs = [given for size in SIZES for unit in UNITS for given in _repeating(fit, unit, size)]
-    end = time.monotonic() + BUDGET_S
+    end = time.monotonic() + bench.budget_s
     for given in inputs:
         outcome = bench.ask(given, cpu_s=LIMIT_S)
         if outcome.kind == "slow" and bench.ask(given, cpu_s=LIMIT_S).kind == "slow":
             yield _explodes(bench, given, outcome)
             return
         if time.monotonic() > end:  # every call takes long, whatever the answer
+            bench.cut_short = True
             return
 
 

@@ -40,6 +40,16 @@ def test_nothing_is_said_of_a_right_function(bench: Bench, target: Target) -> No
     assert {name: verdict.unmeasured for name, verdict in verdicts.items() if verdict.unmeasured} == {}
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_probe_that_had_no_time_for_its_calls_says_so(name: str) -> None:
+    bench = Bench(next(iter(RIGHT.values())), budget_s=1e-9)
+
+    verdict = examine(bench, name)
+    bench.close()
+
+    assert verdict.unmeasured or "cut-short" in {finding.code for finding in verdict.notes()}, verdict
+
+
 @pytest.mark.parametrize("target", PLANTED.values(), ids=PLANTED)
 def test_a_planted_bug_is_found(bench: Bench, target: Target) -> None:
     name, code = planted.PLANTED[target.name]
