@@ -82,9 +82,20 @@ def aside_lines(naming: Naming) -> list[str]:
 
 
 def collect_too(config: pytest.Config, path: Path) -> None:
-    """Let pytest collect the file of a named eval, unless it is an argument already."""
-    if path not in (_path(config, arg) for arg in config.args):
+    """Let pytest collect the file of a named eval, unless it is an argument already or will be found in one.
+
+    Of a folder and a file in it, pytest 8 collects the file alone.
+    """
+    given = [_path(config, arg) for arg in config.args]
+    if path not in given and not any(_is_found_in(config, folder, path) for folder in given):
         config.args.append(str(path))
+
+
+def _is_found_in(config: pytest.Config, folder: Path, path: Path) -> bool:
+    """True where pytest comes across a file as it looks through a folder."""
+    if not path.is_relative_to(folder) or not folder.is_dir():
+        return False
+    return not any(_is_skipped(config, part) for part in path.relative_to(folder).parts[:-1])
 
 
 def named_rows(config: pytest.Config, path: Path | None) -> list[int]:
@@ -152,12 +163,16 @@ def _found(config: pytest.Config, named: list[Path | None]) -> list[Path]:
 
 def _tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
     """configs/eval/*.toml under a folder, without those folders that pytest does not look into."""
-    skipped = config.getini("norecursedirs")
     for where, folders, _ in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not any(fnmatch.fnmatch(name, one) for one in skipped))
+        folders[:] = sorted(name for name in folders if not _is_skipped(config, name))
         path = Path(where)
         if path.parts[-2:] == ("configs", "eval"):
             yield from _tomls_in(path)
+
+
+def _is_skipped(config: pytest.Config, name: str) -> bool:
+    """True for a folder that pytest does not look into."""
+    return any(fnmatch.fnmatch(name, one) for one in config.getini("norecursedirs"))
 
 
 def _is_toml(arg: str) -> bool:
