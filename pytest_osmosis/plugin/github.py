@@ -29,8 +29,9 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
     if os.environ.get("GITHUB_ACTIONS") != "true" or any(map(config.pluginmanager.hasplugin, OTHERS)):
         return []
     ours = [report for report in reports if eval_of(report.nodeid) in evals.prepared]
-    runs = [finding for report in ours if (finding := _of_run(report)) is not None]
-    wholes = [_of_whole(report, evals) for report in ours if _of_run(report) is None]
+    of_runs = [_of_run(report) for report in ours]
+    runs = [finding for finding in of_runs if finding is not None]
+    wholes = [_of_whole(report, evals) for report, finding in zip(ours, of_runs, strict=True) if finding is None]
     checkout = os.environ.get("GITHUB_WORKSPACE")
     return commands([*wholes, *runs], Path(checkout) if checkout else config.rootpath)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin.reward_options import path_of
 
 _RUN_OF_A_ROW = re.compile(r"\[row(\d+)-run\d+\]$")
 _VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
@@ -41,7 +42,7 @@ def named_evals(config: pytest.Config) -> Naming:
     typed = config._parser.parse_known_args([str(arg) for arg in config.invocation_params.args])
     _refuse_later(typed)
     tomls = [path for given in typed.osmosis_config for path in _files(config, given)]
-    positional = [_path(config, arg) for arg in typed.file_or_dir if _is_toml(arg)]
+    positional = [path_of(config, arg) for arg in typed.file_or_dir if _is_toml(arg)]
     named: list[Path | None] = list(dict.fromkeys([*tomls, *positional]))
     if not named and typed.osmosis_agent:
         named = [None]
@@ -86,7 +87,7 @@ def collect_too(config: pytest.Config, path: Path) -> None:
 
     Of a folder and a file in it, pytest 8 collects the file alone.
     """
-    given = [_path(config, arg) for arg in config.args]
+    given = [path_of(config, arg) for arg in config.args]
     if path not in given and not any(_is_found_in(config, folder, path) for folder in given):
         config.args.append(str(path))
 
@@ -112,7 +113,7 @@ def typed_dataset(config: pytest.Config) -> str | None:
 
 def _concerns(config: pytest.Config, arg: str, path: Path | None) -> bool:
     file = arg.split("::", 1)[0]
-    return file.lower().endswith(options.DATASETS) if path is None else _path(config, file) == path
+    return file.lower().endswith(options.DATASETS) if path is None else path_of(config, file) == path
 
 
 def _refuse_later(typed: Any) -> None:
@@ -138,11 +139,11 @@ def _refuse_rows_alone(typed: Any) -> None:
 def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, ...]:
     """Keep pytest from collecting evals that only addopts name; gives what they were."""
     typed = config.args_source is config.ArgsSource.ARGS  # and not testpaths
-    stray = [arg for arg in config.args if typed and _is_toml(arg) and _path(config, arg) not in named]
+    stray = [arg for arg in config.args if typed and _is_toml(arg) and path_of(config, arg) not in named]
     if stray:
         config.args[:] = [arg for arg in config.args if arg not in stray] or [str(config.invocation_params.dir)]
-    given = [given for given in config.getoption("osmosis_config") if _path(config, given) not in named]
-    unnamed = [given for given in given if not any(_path(config, given) in path.parents for path in named if path)]
+    given = [given for given in config.getoption("osmosis_config") if path_of(config, given) not in named]
+    unnamed = [given for given in given if not any(path_of(config, given) in path.parents for path in named if path)]
     agent = config.getoption("osmosis_agent")
     return (*stray, *unnamed, *([agent] if agent and not named else []))
 
@@ -156,7 +157,7 @@ def _found(config: pytest.Config, named: list[Path | None]) -> list[Path]:
         return []
     if named and config.args_source is not config.ArgsSource.ARGS:
         return []
-    folders = [folder for arg in config.args if (folder := _path(config, arg)).is_dir()]
+    folders = [folder for arg in config.args if (folder := path_of(config, arg)).is_dir()]
     found = dict.fromkeys(path for folder in folders for path in _tomls_under(config, folder))
     return [path for path in found if path not in named]
 
@@ -180,13 +181,9 @@ def _is_toml(arg: str) -> bool:
     return path.endswith(".toml") and Path(path).name != "pyproject.toml"
 
 
-def _path(config: pytest.Config, arg: str) -> Path:
-    return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
-
-
 def _files(config: pytest.Config, given: str) -> list[Path]:
     """A TOML, or those directly in a folder. `pytest.UsageError` where there is none."""
-    path = _path(config, given)
+    path = path_of(config, given)
     if path.is_dir():
         files = _tomls_in(path)
         if not files:

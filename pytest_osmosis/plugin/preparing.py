@@ -61,6 +61,7 @@ class _Preparing:
         return found
 
     def _prepared(self, path: Path | None) -> Prepared:
+        rows = naming.named_rows(self._config, path)
         prepared = prepare(
             path,
             self._overrides(path),
@@ -69,11 +70,11 @@ class _Preparing:
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
             listing=self._config.option.collectonly or self._options.dry_run,
-            named_rows=naming.named_rows(self._config, path),
+            named_rows=rows,
         )
         prepared = replace(prepared, config=self._capped(prepared.config))
         smoke = self._options.smoke
-        return prepared if smoke is None else prepared.as_smoke(smoke, naming.named_rows(self._config, path))
+        return prepared if smoke is None else prepared.as_smoke(smoke, rows)
 
     def _overrides(self, path: Path | None) -> Sequence[Override]:
         """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""

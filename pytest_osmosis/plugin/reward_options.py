@@ -43,11 +43,12 @@ def listed(config: pytest.Config) -> set[Path]:
 def typed(config: pytest.Config) -> set[Path]:
     """The Python files among the arguments that are no test modules."""
     given = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = {_path(config, arg) for arg in given if arg.split("::", 1)[0].endswith(".py")}
+    paths = {path_of(config, arg) for arg in given if arg.split("::", 1)[0].endswith(".py")}
     return {path for path in paths if not _is_test_module(config, path)}
 
 
-def _path(config: pytest.Config, arg: str) -> Path:
+def path_of(config: pytest.Config, arg: str) -> Path:
+    """The file or folder that an argument names, with or without a node id, symlinks kept."""
     import os
 
     return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)

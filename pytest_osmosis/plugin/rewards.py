@@ -43,8 +43,9 @@ class RewardFiles:
     """Collects the files that the ini key or the arguments name."""
 
     def __init__(self, config: pytest.Config) -> None:
-        config.stash[NAMED] = reward_options.typed(config) | reward_options.listed(config)
-        self.listed = reward_options.listed(config) - reward_options.typed(config)
+        typed, listed = reward_options.typed(config), reward_options.listed(config)
+        config.stash[NAMED] = typed | listed
+        self.listed = listed - typed
         if config.args_source is config.ArgsSource.TESTPATHS:  # which may lead elsewhere
             config.args += [str(path) for path in sorted(self.listed) if not _is_below(path, config)]
 
