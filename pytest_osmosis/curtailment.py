@@ -56,8 +56,8 @@ class _Gate:
         self.rule = rule
         self.state: State | None = None
         self._rows: dict[int, dict[int, float | None]] = {}
-        for row, run in planned:
-            self._rows.setdefault(row, {})[run] = None
+        for run in planned:
+            self._rows.setdefault(run.row, {})[run.run] = None
         self._short = Short(1, 1)
 
     def done(self, record: RunRecord, judging: Judging) -> None:

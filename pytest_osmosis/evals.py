@@ -271,11 +271,11 @@ class EvalRun:
     def recorded(self, run: Run) -> dict[str, Any]:
         """What a scorer is asked with to score `run` again: its recorded conversation and its row."""
         events = replay(self.run_dir / "journal.jsonl")
-        rollouts = (event for event in events if event["ev"] == "rollout" and (event["row"], event["run"]) == run)
+        rollouts = (event for event in events if event["ev"] == "rollout" and Run.of(event) == run)
         last = max(rollouts, key=lambda event: event["attempt"])
         row = self.prepared.dataset.row(run.row)
         return {
-            **Key(*run, last["attempt"])._asdict(),
+            **Key(run, last["attempt"]).to_json(),
             "messages": last["messages"],
             "ground_truth": row.ground_truth,
             "record": row.record,

@@ -1,6 +1,6 @@
 """What happened in a run: events, and `RunRecord`, the fold of a run's events.
 
-Events are JSON objects, one a line of the journal, keyed by (row, run, attempt):
+Events are JSON objects, one a line of the journal, keyed by (row, run, attempt), and `baseline` for runs of that:
 
 - `loaded`   the names of the functions that score, in order, and the digest of their code; once, first
 - `start`    the host began the run (from here on it may have cost money)
@@ -16,6 +16,7 @@ reads events.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -39,17 +40,44 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Run(NamedTuple):
-    """Identity of a run: the absolute row index and the run index, both from 0.
+    """Identity of a run: the absolute row index and the run index, both from 0, and whether the baseline makes it.
 
-    >>> str(Run(12, 3))
-    'row12-run3'
+    >>> str(Run(12, 3)), str(Run(12, 3, baseline=True))
+    ('row12-run3', 'row12-run3-baseline')
     """
 
     row: int
     run: int
+    baseline: bool = False
 
     def __str__(self) -> str:
-        return f"row{self.row}-run{self.run}"
+        return f"row{self.row}-run{self.run}{'-baseline' if self.baseline else ''}"
+
+    @classmethod
+    def named(cls, name: str) -> Run | None:
+        """The run that `str` writes so, None where it is no run's name.
+
+        >>> Run.named("row12-run3-baseline")
+        Run(row=12, run=3, baseline=True)
+        """
+        found = _NAME.fullmatch(name)
+        return cls(int(found[1]), int(found[2]), found[3] is not None) if found else None
+
+    @classmethod
+    def of(cls, event: Event) -> Run:
+        """The run that an event belongs to."""
+        return cls(event["row"], event["run"], event.get("baseline", False))
+
+    def to_json(self) -> dict[str, int]:
+        """What its events carry. Of the baseline they say so, of others nothing.
+
+        >>> Run(12, 3).to_json(), Run(12, 3, baseline=True).to_json()
+        ({'row': 12, 'run': 3}, {'row': 12, 'run': 3, 'baseline': True})
+        """
+        return {"row": self.row, "run": self.run, **({"baseline": True} if self.baseline else {})}
+
+
+_NAME = re.compile(r"row([0-9]{1,18})-run([0-9]{1,18})(-baseline)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +151,7 @@ class Ledger:
         fold = FOLDS.get(kind)
         if fold is None:
             return None
-        run = Run(event["row"], event["run"])
+        run = Run.of(event)
         record = self.records.get(run) or RunRecord(run)
         if event.get("attempt", record.attempt) < record.attempt:
             return None  # a late line of an attempt that was given up

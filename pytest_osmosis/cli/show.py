@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from pytest_osmosis.records import Event, Run, RunRecord, fold
 from pytest_osmosis.report.numbers import count, money, plural, seconds
 from pytest_osmosis.report.text import shown
 
-_ROW_RUN = re.compile(r"(?:.*\[)?row([0-9]{1,18})-run([0-9]{1,18})\]?", re.DOTALL)
 _INDENT = "  "
 
 
@@ -33,10 +31,10 @@ def show_run(folder: Path, name: str, row_run: str) -> list[str]:
 
 
 def _wanted(row_run: str) -> Run:
-    found = _ROW_RUN.fullmatch(row_run)
-    if found is None:
+    run = Run.named(row_run.rpartition("[")[2].removesuffix("]"))
+    if run is None:
         raise OsmosisError(f'"{row_run}": must be a run like row3-run1, or a node id that ends in [row3-run1]')
-    return Run(int(found[1]), int(found[2]))
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def _story(stored: StoredRun, wanted: Run) -> _Story:
         if event["ev"] == "loaded":
             events.append(event)
         elif "row" in event:
-            run = Run(event["row"], event["run"])
+            run = Run.of(event)
             n_runs, last = n_runs + (event["ev"] == "rollout"), max(last, run)
             if run == wanted:
                 events.append(event)

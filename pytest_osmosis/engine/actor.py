@@ -272,8 +272,8 @@ class Engine:
             case "throttled":
                 self._hosts.throttled(host, event["wait_s"])
             case "dropped":
-                for row, run, attempt in event["runs"]:
-                    self._dispatch.dropped(Key(row, run, attempt))
+                for key in event["runs"]:
+                    self._dispatch.dropped(Key.of(key))
             case _:
                 self._dispatch.heard(host, event, raw)
 

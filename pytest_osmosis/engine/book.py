@@ -89,7 +89,7 @@ class Book:
 
     def skip(self, run: Run, reason: str) -> None:
         """A run will not be done."""
-        event = {"ev": "skip", "row": run.row, "run": run.run, "reason": reason}
+        event = {"ev": "skip", **run.to_json(), "reason": reason}
         record = self.enter(event, encode(event))
         self._told.append((run, self._describe(record, self.judging, Transcript())))
 

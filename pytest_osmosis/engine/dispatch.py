@@ -123,7 +123,7 @@ class Dispatch:
 
     def heard(self, host: Host, event: Mapping[str, Any], raw: bytes) -> None:
         """An event that belongs to a run."""
-        flight = self.flights.get(Run(event["row"], event["run"]))
+        flight = self.flights.get(Run.of(event))
         if flight is None or flight.attempt != event["attempt"]:
             if event["ev"] == "stalled":
                 host.line.kill()  # a task that a run left behind holds the loop
@@ -150,7 +150,7 @@ class Dispatch:
 
     def dropped(self, key: Key) -> None:
         """A host gives back what it had not begun."""
-        flight = self.flights.get(Run(key.row, key.run))
+        flight = self.flights.get(key.run)
         if flight is not None and flight.key == key and not flight.begun:
             self._skip(flight.run, self.stopped.text if self.stopped else "dropped")
 
@@ -316,7 +316,7 @@ class Dispatch:
         """The `rollout` event of a run whose host can no longer write it."""
         event = {
             "ev": "rollout",
-            **flight.key._asdict(),
+            **flight.key.to_json(),
             "ms": 0.0,
             "messages": list(flight.row.messages),
             "boundary": boundary,
@@ -330,7 +330,7 @@ class Dispatch:
         errors = {name: {"message": error, "details": details} for name in names}
         event = {
             "ev": "score",
-            **flight.key._asdict(),
+            **flight.key.to_json(),
             "ms": 0.0,
             "scores": {},
             "errors": errors,
@@ -479,7 +479,7 @@ class Dispatch:
     def _run_request(self, flight: Flight) -> dict[str, Any]:
         return {
             "op": "run",
-            **flight.key._asdict(),
+            **flight.key.to_json(),
             "prompt": flight.row.messages,
             "ground_truth": flight.row.ground_truth,
             "record": flight.row.record,
@@ -489,7 +489,7 @@ class Dispatch:
     def _score_request(self, flight: Flight, names: Sequence[str]) -> dict[str, Any]:
         return {
             "op": "score",
-            **flight.key._asdict(),
+            **flight.key.to_json(),
             "names": list(names),
             "messages": flight.messages,
             "ground_truth": flight.row.ground_truth,

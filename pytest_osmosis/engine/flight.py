@@ -42,7 +42,7 @@ class Flight:
     @property
     def key(self) -> Key:
         """What its events carry."""
-        return Key(self.run.row, self.run.run, self.attempt)
+        return Key(self.run, self.attempt)
 
     def heard(self, output: Mapping[str, str]) -> None:
         """Keep what user code put out, by kind."""

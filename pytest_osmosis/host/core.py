@@ -23,13 +23,13 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
-from pytest_osmosis.host.protocol import Key, Setup, dumps, key_of
+from pytest_osmosis.host.protocol import Key, Setup, dumps
 from pytest_osmosis.host.refusals import Refusals
 from pytest_osmosis.host.slots import Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
-from pytest_osmosis.records import Boundary, Run
+from pytest_osmosis.records import Boundary
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import NotAConversation
@@ -135,12 +135,12 @@ class HostCore:
 
     async def perform(self, request: Request) -> None:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
-        key = key_of(request)
+        key = Key.of(request)
         deadline = self._deadline(key, self._setup.agent_timeout_s)
         place = Place(self._slots, self._requests, deadline)
         with output.captured() as sink:
             try:
-                self._emit({"ev": "start", **key._asdict(), "at": _now()})
+                self._emit({"ev": "start", **key.to_json(), "at": _now()})
                 await asyncio.sleep(0)
                 rollout = await self._rolled(key, request, deadline, place)
             finally:
@@ -152,16 +152,16 @@ class HostCore:
 
     async def score(self, request: Request) -> None:
         """Score the conversation in `request` with the scorers that it names. Emits `scoring` and `score` of each."""
-        key = key_of(request)
+        key = Key.of(request)
         await self._scorings.take()
         try:
             for name in request["names"]:
                 with output.captured() as sink:
-                    self._emit({"ev": "scoring", **key._asdict(), "name": name})
+                    self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     await asyncio.sleep(0)
                     begun = time.perf_counter()
                     scored = await self._scored(key, request, name)
-                    self._emit({"ev": "score", **key._asdict(), "ms": _ms(begun), **scored, "output": sink.take()})
+                    self._emit({"ev": "score", **key.to_json(), "ms": _ms(begun), **scored, "output": sink.take()})
         finally:
             self._scorings.give_back()
 
@@ -170,7 +170,7 @@ class HostCore:
 
         For a debugger: nothing is emitted, no time is kept, and what user code raises is raised.
         """
-        key = key_of(request)
+        key = Key.of(request)
         watched = Watched(key, self._deadline(key, math.inf))
         with self._users_code(watched):
             return await self._value(key, request, name, watched)
@@ -197,7 +197,7 @@ class HostCore:
             messages = _kept(ctx.last_conversation) or request["prompt"]
         event = {
             "ev": "rollout",
-            **key._asdict(),
+            **key.to_json(),
             "at": _now(),
             "ms": _ms(begun),
             "messages": messages,
@@ -236,15 +236,15 @@ class HostCore:
                 sampling={**self._setup.sampling, **sampling},
                 seed=request["seed"],
                 timeout_s=self._setup.target["timeout_s"],
-                run=str(Run(key.row, key.run)),
+                run=str(key.run),
             )
             return await self._chat(key, ask, talk, deadline, place)
 
         return ChatContext(
             prompt=request["prompt"],
             metadata=request["record"],
-            row_index=key.row,
-            run_index=key.run,
+            row_index=key.run.row,
+            run_index=key.run.run,
             max_turns=self._setup.max_turns,
             artifacts=self._artifacts(key),
             chat=chat,
@@ -272,12 +272,12 @@ class HostCore:
                     if crowded:
                         self.hold(delay_s)
                         self._emit({"ev": "throttled", "wait_s": delay_s})
-                    self._emit({"ev": "retry", **key._asdict(), "waits": True})
+                    self._emit({"ev": "retry", **key.to_json(), "waits": True})
                     try:
                         async with request.waiting():
                             yield
                     finally:
-                        self._emit({"ev": "retry", **key._asdict(), "waits": False})
+                        self._emit({"ev": "retry", **key.to_json(), "waits": False})
                     talk.retries += 1
 
                 answered = await retry.chat(
@@ -354,12 +354,12 @@ class HostCore:
     def _deadline(self, key: Key, budget_s: float) -> Deadline:
         def stuck(task: asyncio.Task[Any], times: int) -> None:
             if times >= STUCK_AFTER:
-                self._emit({"ev": "stalled", **key._asdict(), "stack": suspended_stack(task)})
+                self._emit({"ev": "stalled", **key.to_json(), "stack": suspended_stack(task)})
 
         return Deadline(budget_s, self._stalls, stuck)
 
     def _artifacts(self, key: Key) -> Path:
-        return Path(self._setup.artifacts) / str(Run(key.row, key.run))
+        return Path(self._setup.artifacts) / str(key.run)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -27,7 +27,7 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
-from pytest_osmosis.host.protocol import Key, Setup, key_of
+from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.host.watch import Watch
@@ -174,7 +174,7 @@ class Host:
                 case "run":
                     self._waiting.append(message)
                 case "score":
-                    self._spawn(self._core.score(message), key_of(message))
+                    self._spawn(self._core.score(message), Key.of(message))
                 case "limit":
                     self._core.resize(message["limit"])
                 case "hold":
@@ -193,10 +193,10 @@ class Host:
     def _begin(self) -> None:
         while self._waiting and not self._closing and self._slots.begin():
             request = self._waiting.popleft()
-            self._spawn(self._core.perform(request), key_of(request))
+            self._spawn(self._core.perform(request), Key.of(request))
 
     def _drop(self) -> None:
-        self._emit({"ev": "dropped", "runs": [list(key_of(request)) for request in self._waiting]})
+        self._emit({"ev": "dropped", "runs": [Key.of(request).to_json() for request in self._waiting]})
         self._waiting.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> None:
@@ -213,7 +213,7 @@ class Host:
         if key is None:
             self._emit({"ev": "probed", "error": text})
         else:
-            self._emit({"ev": "broken", **key._asdict(), "error": text})
+            self._emit({"ev": "broken", **key.to_json(), "error": text})
 
     async def _probe(self) -> None:
         assert self._model is not None, "only hosts that roll out are asked to probe"
@@ -245,7 +245,7 @@ class Host:
 
     def _stalled(self, key: Key, stack: str) -> None:
         """Called from the watch's thread, while the loop cannot run."""
-        line = self._redaction.event({"ev": "stalled", **key._asdict(), "stack": stack})
+        line = self._redaction.event({"ev": "stalled", **key.to_json(), "stack": stack})
         os.write(self._events, line.encode("ascii") + b"\n")
 
 

@@ -13,20 +13,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from pytest_osmosis.records import Run
+
 Role = Literal["roll", "score"]
 
 
 class Key(NamedTuple):
     """One attempt at one run: what requests and events are matched by."""
 
-    row: int
-    run: int
+    run: Run
     attempt: int
 
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Key:
+        """The key that a request or an event carries."""
+        return cls(Run.of(message), message["attempt"])
 
-def key_of(message: Mapping[str, Any]) -> Key:
-    """The key that a request or an event carries."""
-    return Key(message["row"], message["run"], message["attempt"])
+    def to_json(self) -> dict[str, int]:
+        """What requests and events carry."""
+        return {**self.run.to_json(), "attempt": self.attempt}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +18,6 @@ import pytest
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin.items import Fetch, RunItem
 from pytest_osmosis.records import Run
-
-_RUN = re.compile(r"row(\d+)-run(\d+)\]")
 
 
 class EvalFile(pytest.File):
@@ -135,8 +132,8 @@ def run_of(nodeid: str) -> Named | None:
     """The run that a node id names, None where it names something else.
 
     >>> run_of("x.toml::x[row12-run3]")
-    Named(eval_id='x.toml::x', run=Run(row=12, run=3))
+    Named(eval_id='x.toml::x', run=Run(row=12, run=3, baseline=False))
     """
     head, _, tail = nodeid.rpartition("[")
-    found = _RUN.fullmatch(tail)
-    return Named(head, Run(int(found[1]), int(found[2]))) if found else None
+    run = Run.named(tail.removesuffix("]"))
+    return Named(head, run) if run is not None else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin.collect import run_of
 from pytest_osmosis.plugin.reward_options import path_of
 
-_RUN_OF_A_ROW = re.compile(r"\[row(\d+)-run\d+\]$")
 _VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
 _HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
 
@@ -102,7 +101,7 @@ def _is_found_in(config: pytest.Config, folder: Path, path: Path) -> bool:
 def named_rows(config: pytest.Config, path: Path | None) -> list[int]:
     """Rows of the eval in `path` that node ids among the arguments ask for; None is the one without a TOML."""
     ids = [arg for arg in config.args if "::" in arg and _concerns(config, arg, path)]
-    return [int(found[1]) for arg in ids if (found := _RUN_OF_A_ROW.search(arg))]
+    return [named.run.row for arg in ids if (named := run_of(arg))]
 
 
 def typed_dataset(config: pytest.Config) -> str | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class OutcomeServer:
-    """Answers workers, each in a thread of its own: (eval, row, run) in, outcome out, as JSON."""
+    """Answers workers, each in a thread of its own: (eval, run) in, outcome out, as JSON."""
 
     def __init__(self, evals: EvalSession) -> None:
         from multiprocessing.connection import Listener
@@ -63,8 +63,8 @@ class OutcomeServer:
     def _serve(self, connection: Connection[bytes, bytes]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                eval_id, row, run = json.loads(connection.recv_bytes())
-                answer = self._evals.answer(eval_id, Run(row, run))
+                eval_id, *run = json.loads(connection.recv_bytes())
+                answer = self._evals.answer(eval_id, Run(*run))
                 reply = {"outcome": answer.outcome.to_json(), "gated": answer.gated}
                 connection.send_bytes(json.dumps(reply).encode("ascii"))
 

@@ -141,8 +141,9 @@ def test_what_is_stopped_in_the_middle_is_pending_and_was_not_asked_for(workspac
         check_requests(live, weather)
     begun = starts(live)
     for record in live.results.records:
-        assert record.status != "pending" or kills or not begun[record.run]
-        assert (record.run in weather.asked) <= (record.run in begun)
+        key = record.run.row, record.run.run
+        assert record.status != "pending" or kills or not begun[key]
+        assert (key in weather.asked) <= (key in begun)
     assert any(record.status == "pending" for record in live.results.records)
 
 

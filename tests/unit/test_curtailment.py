@@ -28,12 +28,12 @@ def record(run: Run, ending: str) -> RunRecord:
     """A run that came to this; B gives the opposite of A."""
     match ending:
         case "passes" | "fails":
-            return finished({A: float(ending == "passes"), B: float(ending == "fails")}, *run)
+            return finished({A: float(ending == "passes"), B: float(ending == "fails")}, run.row, run.run)
         case "unscored":
-            return finished({}, *run, errors={A: BROKE, B: BROKE})
+            return finished({}, run.row, run.run, errors={A: BROKE, B: BROKE})
         case "removed":
-            return removed(*run)
-    return failed("agent" if ending == "breaks" else "provider", *run)
+            return removed(run.row, run.run)
+    return failed("agent" if ending == "breaks" else "provider", run.row, run.run)
 
 
 def state_of(rules: Sequence[GateRule], records: Sequence[RunRecord]) -> list[str]:

@@ -210,3 +210,25 @@ def test_calls_of_tools_are_a_part_of_the_answer_and_their_ids_are_not() -> None
 
 def test_without_an_assistant_message_there_is_no_answer() -> None:
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
+
+
+def test_a_run_of_the_baseline_is_a_run_of_its_own() -> None:
+    lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
+
+    ledger = fold([LOADED, *lines, *({**line, "baseline": True} for line in lines[:2])])
+
+    assert {str(run): record.status for run, record in ledger.records.items()} == {
+        str(RUN): "finished",
+        f"{RUN}-baseline": "pending",
+    }
+
+
+@pytest.mark.parametrize("run", [Run(0, 0), Run(12, 3), Run(12, 3, baseline=True)])
+def test_a_run_is_known_by_its_name_and_by_its_events(run: Run) -> None:
+    assert Run.named(str(run)) == run
+    assert Run.of({"ev": "start", **run.to_json()}) == run
+
+
+@pytest.mark.parametrize("name", ["", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"])
+def test_what_is_no_name_of_a_run_names_none(name: str) -> None:
+    assert Run.named(name) is None
