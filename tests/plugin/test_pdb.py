@@ -185,7 +185,7 @@ def test_a_reward_that_takes_its_process_along_is_not_called_again(plain_workspa
 
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
-    assert printed(done) == ["('say', Run(row=0, run=0))"]
+    assert printed(done) == ["('say', Run(row=0, run=0, baseline=False))"]
 
 
 # -- nothing new while a prompt is open -----------------------------------------------------------------------
