@@ -33,6 +33,8 @@ from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Job, Spending, Transcript, no_cost, undecided
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
+from pytest_osmosis.engine.rates import Limits as Rates
+from pytest_osmosis.engine.rates import least_s
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.gates import Verdict
 from pytest_osmosis.history import LastRun, flips, last_run, plan_digest
@@ -45,9 +47,9 @@ from pytest_osmosis.plan import Plan, shuffled, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
-from pytest_osmosis.report.numbers import plural
+from pytest_osmosis.report.numbers import plural, seconds
 from pytest_osmosis.report.properties import Property, properties_of
-from pytest_osmosis.results import Results, Subject
+from pytest_osmosis.results import Results, Subject, Throttling
 
 SecretsFile = Path | Literal["-"] | None
 
@@ -332,6 +334,7 @@ class EvalRun:
             max_errors=len(self.selected) if self.smoke else _max_errors(config.limits, len(self.selected)),
             max_errors_said=_max_errors_said(config.limits, len(self.selected)),
             spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
+            limits=_rates(config),
             cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
             n_runs=len(self.selected),
             decided=Curtailment(config.gates, self.selected).done if self._curtailed else undecided,
@@ -391,11 +394,17 @@ class EvalRun:
             row_digests=self.prepared.row_digests,
             smoke_of=n_planned if self.smoke else None,
             decided=stop is not None and stop.reason == "decided",
+            throttling=self._throttling(),
         )
         last = self.prepared.last
         if last is None or not made.whole:
             return made
         return replace(made, flips=flips(last, made.shares()))
+
+    def _throttling(self) -> Throttling:
+        engine = self.engine
+        paused = engine.throttle
+        return Throttling(paused.pauses, paused.paused_s, paused.least, paused.limit, engine.held_s)
 
 
 def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setup:
@@ -410,6 +419,7 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),
         limit=config.evaluation.batch_size,
+        permits=any(_rates(config)),
         agent=config.agent.agent,
         entrypoint=entrypoint,
         grader=config.scoring.grader,
@@ -426,6 +436,10 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
 def _unlimited(setup: Setup) -> Setup:
     """`setup` for code that somebody steps through: one rollout at a time, without deadlines."""
     return replace(setup, limit=1, agent_timeout_s=math.inf, grader_timeout_s=math.inf)
+
+
+def _rates(config: EvalConfig) -> Rates:
+    return Rates(config.execution.requests_per_minute, config.execution.tokens_per_minute)
 
 
 def _max_errors(limits: Limits, n_runs: int) -> int:
@@ -462,6 +476,23 @@ def sampling_text(prepared: Prepared) -> str:
         aside = aside if target.seed_key is not None else " (not sent: this provider takes none)"
         given.append(f"seed {config.sampling.seed}{aside}")
     return ", ".join(given) or "the model's defaults"
+
+
+def limits_said(prepared: Prepared) -> list[str]:
+    """The limits of the provider in words, for the header, and how long the eval takes at the least under each."""
+    requests, tokens = _rates(prepared.config)
+    n_runs, last, said = prepared.collected.n_runs, prepared.last, []
+    if requests is not None:
+        least = seconds(least_s(n_runs, requests))
+        said.append(f"{plural(requests, 'request')} a minute: at least {least} at one request a rollout")
+    if tokens is not None:
+        about = ""
+        if last is not None and last.total_tokens:
+            about = (
+                f": about {seconds(least_s(last.total_tokens * n_runs / last.n_runs, tokens))} by the last run's tokens"
+            )
+        said.append(f"{plural(tokens, 'token')} a minute{about}")
+    return said
 
 
 def _subject(prepared: Prepared) -> Subject:

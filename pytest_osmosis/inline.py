@@ -65,6 +65,11 @@ class Loop:
             raise
         return task.result()
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """From any thread: have `call` made by the loop, once it runs."""
+        if self._made is not None:
+            self._made.call_soon_threadsafe(call)
+
     def close(self) -> None:
         """Cancel what user code left behind, and close."""
         loop, self._made = self._made, None
@@ -104,7 +109,7 @@ class InlineLine:
     def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Leave requests for the thread that serves."""
         for message in messages:
-            if message["op"] in ("run", "score", "probe"):
+            if message["op"] in ("run", "score", "probe", "permit"):
                 self._give(self, message)
 
     def kill(self) -> None:
@@ -143,9 +148,16 @@ class InlineHost:
         """A line to this host. The first one has its code loaded, once somebody serves."""
         if self._setup is None:
             self._setup, self._environ = setup, environ
-        line = InlineLine(name, post, lambda line, request: self._inbox.put((line, request)))
+        line = InlineLine(name, post, self._given)
         self._inbox.put((line, {"op": "load"}))
         return line
+
+    def _given(self, line: InlineLine, request: Mapping[str, Any]) -> None:
+        """From any thread: requests wait for who serves; permits are waited for by what runs already."""
+        if request["op"] == "permit":
+            self._loop.soon(lambda: self._core.permitted(request["ids"]))
+        else:
+            self._inbox.put((line, request))
 
     def load(self) -> None:
         """Wait for the first line, and answer it: the code is loaded, or refused."""

@@ -50,6 +50,30 @@ class EqualAnswers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Throttling:
+    """What kept an eval from asking as fast as it could.
+
+    A server without room had everyone wait `paused_s` in `pauses`, and `least_in_flight` of `limit` rollouts at once
+    was the least that was left; `held_s` says for how long each limit of `[execution]` held what could have been sent.
+    """
+
+    pauses: int = 0
+    paused_s: float = 0.0
+    least_in_flight: int = 1
+    limit: int = 1
+    held_s: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is published."""
+        return {
+            "pauses": self.pauses,
+            "paused_s": round(self.paused_s, 3),
+            "least_in_flight": self.least_in_flight,
+            "held_s": {name: round(held_s, 3) for name, held_s in self.held_s.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """The results of one eval run.
 
@@ -76,6 +100,7 @@ class Results:
     flips: Flips | None = None
     smoke_of: int | None = None
     decided: bool = False
+    throttling: Throttling = field(default_factory=Throttling)
 
     def count(self, status: str) -> int:
         """How many selected runs have this status."""
@@ -195,6 +220,7 @@ class Results:
                 "usage": self.usage,
                 "cost_usd": self.cost_usd,
                 "cost_unknown": self.n_cost_unknown,
+                "throttling": self.throttling.to_json(),
             },
             "provenance": dict(self.provenance),
             "last_run": None if self.flips is None else self.flips.to_json(),

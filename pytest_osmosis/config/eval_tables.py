@@ -398,8 +398,16 @@ EXECUTION = Table(
         ),
         Field("granularity", anything(), "What one test stands for.", supported=False),
         Field("warnings", anything(), "What becomes of warnings.", supported=False),
-        Field("requests_per_minute", anything(), "Rate of requests.", supported=False),
-        Field("tokens_per_minute", anything(), "Rate of tokens.", supported=False),
+        Field(
+            "requests_per_minute",
+            integer(1),
+            "Most requests to the model in any minute, retries included, over all processes of the eval.",
+        ),
+        Field(
+            "tokens_per_minute",
+            integer(1),
+            "Most tokens in any minute, of input and output: estimated before an answer, corrected after it.",
+        ),
     ),
 )
 

@@ -114,6 +114,8 @@ class Execution:
 
     hosts: int | None = None
     watchdog_s: float = 120.0
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

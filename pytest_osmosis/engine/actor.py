@@ -7,6 +7,7 @@ is done, once, after the journal holds it; so there is no lock on its state. The
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -19,6 +20,8 @@ from pytest_osmosis.engine.dispatch import Dispatch
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
 from pytest_osmosis.engine.line import Died, Heard
+from pytest_osmosis.engine.permits import Permits
+from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.engine.watchdog import Watchdog
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import Key
@@ -68,6 +71,7 @@ class Engine:
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._book = Book(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
+        self._permits = Permits(job.limits)
         self._dispatch = Dispatch(job, self._hosts, self._book, self.notices)
         self._loaded = threading.Event()
         self._refused: CodeError | HostError | None = None
@@ -102,6 +106,16 @@ class Engine:
     def stopped(self) -> Stop | None:
         """Why nothing new is begun, None while it is."""
         return self._dispatch.stopped
+
+    @property
+    def throttle(self) -> Throttle:
+        """What servers without room had everyone do."""
+        return self._hosts.throttle
+
+    @property
+    def held_s(self) -> Mapping[str, float]:
+        """For how long each limit of a provider held what could have been sent."""
+        return dict(self._permits.held_s)
 
     def start(self) -> None:
         """Start the hosts, which load the user's code. Nothing is asked of a model before `go`."""
@@ -180,8 +194,10 @@ class Engine:
             self._hosts.look_after(self._dispatch.busy)
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
+        now = time.monotonic()
+        self._permits.grant(now, not_before=math.inf if self._paused else self._hosts.throttle.until)
         if self._dispatching:
-            self._dispatch.look_at_time(time.monotonic())
+            self._dispatch.look_at_time(now)
         self._settle()
 
     def _watch(self) -> None:
@@ -193,7 +209,7 @@ class Engine:
 
     def _arrived(self) -> list[Message]:
         try:
-            messages = [self._inbox.get(timeout=TURN_S)]
+            messages = [self._inbox.get(timeout=self._permits.wait_s(time.monotonic(), TURN_S))]
             time.sleep(GATHER_S)
             while not self._inbox.empty():
                 messages.append(self._inbox.get())
@@ -237,19 +253,23 @@ class Engine:
 
     def _settle(self) -> None:
         try:
-            self._book.settle(self._dispatch.in_flight, self._dispatch.retrying)
+            self._book.settle(**self._now())
         except JournalError as error:
             self.notices.append(str(error))
             self._dispatch.stop(Stop("journal", str(error)))
-            self._book.settle(self._dispatch.in_flight, self._dispatch.retrying)
+            self._book.settle(**self._now())
+
+    def _now(self) -> dict[str, int | str | None]:
+        """Where the runs under way are."""
+        dispatch = self._dispatch
+        where = {"in_flight": dispatch.in_flight, "retrying": dispatch.retrying, "held": dispatch.held}
+        return {**where, "held_by": self._permits.held_by}
 
     def _end(self) -> None:
         """End the hosts and close the journal; what is still in flight stays pending."""
         stopped = self.stopped
         self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
         self._hosts.close()
-        if self._hosts.throttle.pauses:
-            self.notices.append(self._hosts.throttle.text)
         self._settle()
         if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
             self.notices.append(wrong)
@@ -271,6 +291,12 @@ class Engine:
                 self._probed(event["error"])
             case "throttled":
                 self._hosts.throttled(host, event["wait_s"])
+            case "ask":
+                self._permits.ask(host, event, self._dispatch.flights.get(Run.of(event)))
+            case "answered":
+                self._permits.answered(host, event["id"], event["usage"])
+            case "unused":
+                self._permits.unused(host, event["id"])
             case "dropped":
                 for key in event["runs"]:
                     self._dispatch.dropped(Key.of(key))
@@ -304,6 +330,7 @@ class Engine:
             self._refuse(HostError(self._hosts.start_failure(how)))
         if host is self._prober:
             self._prober = None
+        self._permits.died(host)
         self._dispatch.died(host, how)
         self._hosts.replace(host)
 
@@ -322,6 +349,7 @@ class Engine:
 
     def _probe(self, host: Host) -> None:
         self._prober = host
+        self._permits.probed(time.monotonic())
         host.hand([{"op": "probe"}])
 
     def _probed(self, error: str | None) -> None:

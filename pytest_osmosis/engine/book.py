@@ -93,12 +93,12 @@ class Book:
         record = self.enter(event, encode(event))
         self._told.append((run, self._describe(record, self.judging, Transcript())))
 
-    def settle(self, in_flight: int, retrying: int = 0) -> None:
-        """Everything of this turn in one write to the journal, then to those who asked for it.
+    def settle(self, **counts: int | str | None) -> None:
+        """Everything of this turn in one write to the journal, then to those who asked for it; `counts` hold now.
 
         `JournalError`, once, where the journal takes no more; what is told is told all the same.
         """
-        self._counts.update(in_flight=in_flight, retrying=retrying)
+        self._counts.update(counts)
         lines, self._lines = b"".join(self._lines), []
         try:
             if lines and self._works:

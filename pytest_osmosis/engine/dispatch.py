@@ -59,13 +59,19 @@ class Dispatch:
 
     @property
     def in_flight(self) -> int:
-        """Runs that are being rolled out, without those that wait for a retry."""
-        return sum(flight.begun and not flight.rolled and not flight.retrying for flight in self.flights.values())
+        """Runs that are being rolled out, without those that wait for a retry or a permit."""
+        flights = self.flights.values()
+        return sum(each.begun and not (each.rolled or each.retrying or each.held) for each in flights)
 
     @property
     def retrying(self) -> int:
         """Runs that wait for a retry."""
         return sum(flight.begun and not flight.rolled and flight.retrying > 0 for flight in self.flights.values())
+
+    @property
+    def held(self) -> int:
+        """Runs that wait for a permit."""
+        return sum(flight.held > 0 and not flight.retrying for flight in self.flights.values())
 
     @property
     def known(self) -> Set[Run]:

@@ -17,10 +17,10 @@ from pytest_osmosis.records import Run
 class Flight:
     """`host` rolls the run out or scores it asynchronously, None when no host has it.
 
-    `begun`: that host has begun; `retrying`: so many of its requests wait for a retry; `rolled`: its rollout is in the
-    journal; `judging` names the asynchronous function that runs there. `scorer` has the run for functions that block:
-    `running` names the one that runs, `accused` those that ran when a scorer ended. `since` is when it came to where
-    it is now, on the monotonic clock.
+    `begun`: that host has begun; `retrying`: so many of its requests wait for a retry; `held`: so many for a permit;
+    `rolled`: its rollout is in the journal; `judging` names the asynchronous function that runs there. `scorer` has the
+    run for functions that block: `running` names the one that runs, `accused` those that ran when a scorer ended.
+    `since` is when it came to where it is now, on the monotonic clock.
     """
 
     run: Run
@@ -29,6 +29,7 @@ class Flight:
     host: Host | None = None
     begun: bool = False
     retrying: int = 0
+    held: int = 0
     rolled: bool = False
     judging: str | None = None
     scorer: Host | None = None

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.line import PipeLine, Spawn
+from pytest_osmosis.engine.rates import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import RunRecord
@@ -91,6 +92,7 @@ class Job:
     max_errors: float
     max_errors_said: str
     spending: Spending = field(default_factory=Spending)
+    limits: Limits = field(default_factory=Limits)
     cost_usd: Cost = no_cost
     n_runs: int = 0
     decided: Decided = undecided
@@ -106,7 +108,8 @@ class Progress:
     """Counts so far, replaced as a whole, so that any thread may read them.
 
     `removed` are those of `done` that their grader took out, `score` the sum of what the one function that decides
-    gave. Runs of which a request waits for its retry are in `retrying` and not in `in_flight`.
+    gave. Runs of which a request waits for its retry are in `retrying` and not in `in_flight`; those that wait for what
+    `held_by` names are in `held`.
     """
 
     submitted: int = 0
@@ -117,5 +120,7 @@ class Progress:
     score: float = 0.0
     in_flight: int = 0
     retrying: int = 0
+    held: int = 0
+    held_by: str | None = None
     tokens: int = 0
     again: int = 0

@@ -14,7 +14,7 @@ class Throttle:
     least: int = field(init=False)
     pauses: int = 0
     paused_s: float = 0.0
-    _until: float = 0.0
+    until: float = 0.0
     _finished: int = 0
 
     def __post_init__(self) -> None:
@@ -22,13 +22,13 @@ class Throttle:
 
     def refused(self, now: float, wait_s: float) -> None:
         """There was no room: everyone waits `wait_s`. What was sent before a pause and is refused in it is no news."""
-        if now >= self._until:
+        if now >= self.until:
             self.pauses += 1
             self.ceiling = max(1, self.ceiling // 2)
             self.least = min(self.least, self.ceiling)
             self._finished = 0
-        self.paused_s += max(0.0, now + wait_s - max(now, self._until))
-        self._until = max(self._until, now + wait_s)
+        self.paused_s += max(0.0, now + wait_s - max(now, self.until))
+        self.until = max(self.until, now + wait_s)
 
     def finished(self) -> None:
         """A run was rolled out: after each round of them a quarter more may be in flight."""
@@ -36,12 +36,3 @@ class Throttle:
         if self._finished >= self.ceiling:
             self._finished = 0
             self.ceiling = min(self.limit, self.ceiling + max(1, self.ceiling // 4))
-
-    @property
-    def text(self) -> str:
-        """What it did, for the summary."""
-        times = f"{self.pauses} pause{'s' if self.pauses != 1 else ''}"
-        return (
-            f"the server refused requests (429, 503): {times}, {self.paused_s:.1f} s in all, "
-            f"and down to {self.least} of {self.limit} in flight"
-        )

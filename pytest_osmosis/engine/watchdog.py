@@ -45,7 +45,9 @@ def waited_for(flights: Sequence[Flight], queued: int, now: float) -> str:
 def stage_of(flight: Flight) -> str:
     """Where a run is, by the boundary that it would fail at: provider, agent, reward or host."""
     if not flight.rolled:
-        return "provider: waits for a retry" if flight.retrying else "agent: rolls out"
+        if flight.retrying:
+            return "provider: waits for a retry"
+        return "provider: held by a limit" if flight.held else "agent: rolls out"
     name = flight.judging or flight.running
     if name is not None:
         return f"reward: {name}"

@@ -23,9 +23,10 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
+from pytest_osmosis.host.permits import Permits, size_of
 from pytest_osmosis.host.protocol import Key, Setup, dumps
 from pytest_osmosis.host.refusals import Refusals
-from pytest_osmosis.host.slots import Bound, Place, Slots
+from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
@@ -106,6 +107,7 @@ class HostCore:
         self._refusals = Refusals()
         self._requests = Bound(setup.limit)
         self._scorings = Bound(setup.limit)
+        self._permits = Permits(emit) if setup.permits else None
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
 
@@ -125,6 +127,11 @@ class HostCore:
         self._held_until = max(self._held_until, loop.time() + wait_s)
         loop.call_at(self._held_until, self._set_limits)
         self._set_limits()
+
+    def permitted(self, numbers: Sequence[int]) -> None:
+        """The engine lets these requests be sent."""
+        if self._permits is not None:
+            self._permits.granted(numbers)
 
     def _set_limits(self) -> None:
         limit = 0 if self._paused else self._limit
@@ -265,7 +272,7 @@ class HostCore:
             crowded = self._refusals.crowded(error)
 
         try:
-            async with place.request() as request:
+            async with place.request(self._asking(key, ask)) as request:
 
                 @asynccontextmanager
                 async def waiting(delay_s: float) -> AsyncIterator[None]:
@@ -289,10 +296,19 @@ class HostCore:
                     rng=self._jitter,
                     heard=heard,
                 )
+                request.answered(answered.reply.usage)
         finally:
             talk.open -= not deadline.expired
         talk.add(answered.reply)
         return answered.reply
+
+    def _asking(self, key: Key, ask: ChatRequest) -> Ask | None:
+        """Asks for a permit to send `ask`; None where none is needed."""
+        permits = self._permits
+        if permits is None:
+            return None
+        size = size_of(ask)
+        return lambda: permits.take(key, size)
 
     # -- scoring -----------------------------------------------------------------------------------------
 

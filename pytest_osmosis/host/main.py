@@ -179,6 +179,8 @@ class Host:
                     self._core.resize(message["limit"])
                 case "hold":
                     self._core.hold(message["wait_s"])
+                case "permit":
+                    self._core.permitted(message["ids"])
                 case "pause" | "resume" as op:
                     self._core.pause(op == "pause")
                 case "drop":

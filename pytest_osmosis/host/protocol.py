@@ -1,9 +1,9 @@
 """What crosses the pipe between the engine and a host: one ASCII JSON object a line, in both directions.
 
-To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `hold`, `drop`,
+To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `hold`, `permit`, `drop`,
 `pause`, `resume`, `close`.
 From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`), `probed`, `dropped`, `stalled`,
-`throttled`, `notice`, and the journal's own `start`, `rollout`, `score`.
+`throttled`, `ask` with `answered` or `unused`, and the journal's own `start`, `rollout`, `score`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ class Key(NamedTuple):
         return {**self.run.to_json(), "attempt": self.attempt}
 
 
+class Size(NamedTuple):
+    """What is known of a request's tokens before it is sent: characters of its text, the bound on its answer."""
+
+    chars: int
+    max_tokens: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """All that a host must know before its first run.
@@ -41,7 +48,8 @@ class Setup:
     `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
     (`models.targets.ModelTarget.to_json`, request body keys); `secrets` are names of environment variables whose values
-    never leave the process. `limit` is how many rollouts may be in flight. Role "score" only ever scores.
+    never leave the process. `limit` is how many rollouts may be in flight; with `permits` each request waits for the
+    engine's. Role "score" only ever scores.
     """
 
     role: Role
@@ -49,6 +57,7 @@ class Setup:
     roots: tuple[str, ...]
     target: Mapping[str, Any]
     limit: int = 1
+    permits: bool = False
     agent: str | None = "chat"
     entrypoint: str | None = None
     grader: str | None = None

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Protocol
+
+from pytest_osmosis.host.permits import Permit
+from pytest_osmosis.models.base import Usage
+
+Ask = Callable[[], Awaitable[Permit]]
+"""Asks for the permit of one request."""
 
 
 class Bound:
@@ -107,8 +113,8 @@ class Clock(Protocol):
 class Place:
     """One rollout's place: it holds a slot, unless all that it does is wait for retries.
 
-    Its clock stands still while it waits for others: for its slot after a retry, or for the turn of a request while
-    none of its own is under way.
+    Its clock stands still while it waits for others: for its slot after a retry, or for the turn or the permit of a
+    request while none of its own is under way.
     """
 
     def __init__(self, slots: Slots, requests: Bound, clock: Clock) -> None:
@@ -120,26 +126,29 @@ class Place:
         self._under_way = 0
         self._queued = 0
 
-    def request(self) -> Request:
-        """One more request of this rollout."""
-        return Request(self)
+    def request(self, ask: Ask | None = None) -> Request:
+        """One more request of this rollout; `ask` gets a permit for each time that it is sent."""
+        return Request(self, ask)
 
     def end(self) -> None:
         """The rollout is over; requests that it forgot get no further turn."""
         self.over = True
         self._slots.end(holding=self._held)
 
-    async def admit(self) -> None:
-        """Wait until a request may be sent."""
+    async def admit(self, ask: Ask | None = None) -> Permit | None:
+        """Wait until a request may be sent, last for its permit, as that says when."""
         self._queued += 1
         self._set_clock()
         try:
             await self._take_slot()
             await self._requests.take()
-            if self.over:
+            try:
+                permit = await self._permitted(ask)
+            except BaseException:
                 self._requests.give_back()
-                raise RuntimeError("its rollout is over")
+                raise
             self._under_way += 1
+            return permit
         except BaseException:
             self.go_on()
             raise
@@ -164,6 +173,15 @@ class Place:
             self._held = True
             self._slots.take_beyond()
 
+    async def _permitted(self, ask: Ask | None) -> Permit | None:
+        """The permit, where one is needed. A rollout that is over gets none."""
+        permit = await ask() if ask is not None and not self.over else None
+        if self.over:
+            if permit is not None:
+                permit.give_back()
+            raise RuntimeError("its rollout is over")
+        return permit
+
     async def _take_slot(self) -> None:
         if self._held:
             return
@@ -183,9 +201,16 @@ class Place:
 class Request:
     """One request with its retries: an async context that is entered when the request may be sent."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, ask: Ask | None) -> None:
         self._place = place
+        self._ask = ask
+        self._permit: Permit | None = None
         self._under_way = False
+
+    def answered(self, usage: Usage | None = None) -> None:
+        """It was sent and is over; None: nobody counted its tokens."""
+        if self._permit is not None:
+            self._permit.answered(usage)
 
     async def __aenter__(self) -> Request:
         await self._begin()
@@ -209,10 +234,11 @@ class Request:
         await self._begin()
 
     async def _begin(self) -> None:
-        await self._place.admit()
+        self._permit = await self._place.admit(self._ask)
         self._under_way = True
 
     def _stop(self) -> None:
         if self._under_way:
             self._under_way = False
+            self.answered()
             self._place.dismiss()

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
-from pytest_osmosis.evals import EvalRun, Prepared, sampling_text
+from pytest_osmosis.evals import EvalRun, Prepared, limits_said, sampling_text
 from pytest_osmosis.gates import title_of
 from pytest_osmosis.plugin import companions
 from pytest_osmosis.plugin.collect import run_of
@@ -45,6 +45,8 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    for limit in limits_said(prepared):
+        yield f"  limit: {limit}"
     if prepared.smoke is not None:
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:

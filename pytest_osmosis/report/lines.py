@@ -6,7 +6,7 @@ from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.report.numbers import count, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
-from pytest_osmosis.results import Results
+from pytest_osmosis.results import Results, Throttling
 from pytest_osmosis.stats import POWER
 
 
@@ -42,8 +42,27 @@ def account_lines(results: Results) -> list[str]:
         *_truncated(results),
         *_equal_answers(results),
         ", ".join([*_spent(results), seconds(results.duration_ms / 1000)]),
+        *_throttled(results.throttling),
         *([flips_line(results.flips)] if results.flips is not None else []),
     ]
+
+
+def _throttled(throttling: Throttling) -> list[str]:
+    """What kept it from being faster, where something did."""
+    lines = [
+        f"{name} held requests for {seconds(held_s)}" for name, held_s in throttling.held_s.items() if held_s >= HELD_S
+    ]
+    if throttling.pauses:
+        lines.append(
+            f"the server refused requests (429, 503): {plural(throttling.pauses, 'pause')}, "
+            f"{seconds(throttling.paused_s)} in all, and down to {throttling.least_in_flight} of {throttling.limit} "
+            "in flight"
+        )
+    return lines
+
+
+HELD_S = 0.1
+"""A limit that held requests for less did not matter."""
 
 
 def _smoke(results: Results) -> list[str]:

@@ -40,6 +40,10 @@ class Counts(Protocol):
     @property
     def retrying(self) -> int: ...
     @property
+    def held(self) -> int: ...
+    @property
+    def held_by(self) -> str | None: ...
+    @property
     def tokens(self) -> int: ...
 
 
@@ -105,6 +109,7 @@ def live_line(name: str, counts: Counts, pace: Pace, *, mean: bool, columns: int
         *([_Part(f"{count(counts.unmeasured)} not measured", 2)] if counts.unmeasured else []),
         _Part(f"{count(counts.in_flight)} in flight", 7),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
+        *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
         *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s else []),
         *([_Part(f"{_about(left_s)} left", 3)] if left_s is not None else []),
     ]

@@ -1,4 +1,7 @@
-"""[limits] on what may be spent: nothing more is begun, what is there is kept, and what is missing is said."""
+"""[limits] on what may be spent: nothing more is begun, what is there is kept, and what is missing is said.
+
+Limits of the provider: they hold, and it is told what they cost.
+"""
 
 from __future__ import annotations
 
@@ -75,3 +78,32 @@ def test_limits_hold_inline_too(plain_workspace: Workspace) -> None:
 
     assert result.ret == 9
     assert 2 <= plain_workspace.results()["summary"]["total_runs"] < 10
+
+
+def test_limits_of_the_provider_are_told_with_the_time_that_they_cost(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=4, evaluation={"batch_size": 4}, execution={"requests_per_minute": 150})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "  limit: 150 requests a minute: at least 0.97 s at one request a rollout",
+            "  limit: 1,000,000 tokens a minute",
+            "requests_per_minute held requests for *",
+        ]
+    )
+    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0.5
+
+    again = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000", "--co")
+
+    again.stdout.fnmatch_lines(["  limit: 1,000,000 tokens a minute: about * by the last run's tokens"])
+
+
+def test_limits_of_the_provider_hold_inline_too(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=3, execution={"requests_per_minute": 150})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-inline")
+
+    assert result.ret == 0
+    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0.3

@@ -46,6 +46,13 @@ def test_a_log_gets_everything_but_a_bar() -> None:
     )
 
 
+def test_runs_that_a_limit_holds_are_said_with_its_name() -> None:
+    assert line(**{**HALF, "in_flight": 2, "held": 30, "held_by": "tokens_per_minute"}) == (
+        "multiply 240/500, 80% passed, mean 0.806, 3 not measured, 2 in flight, 4 waiting to retry, "
+        "30 held by tokens_per_minute, 1,234 tokens/s, 15 s left"
+    )
+
+
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

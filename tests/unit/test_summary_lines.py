@@ -16,7 +16,7 @@ from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.statistics import NAME_COLUMNS
 from pytest_osmosis.report.text import width
-from pytest_osmosis.results import Results
+from pytest_osmosis.results import Results, Throttling
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
 
 
@@ -278,6 +278,16 @@ def test_runs_that_were_rolled_out_again_are_said() -> None:
     lines = summary_lines(results_of([finished({A: 1.0}, attempt=2)]))
 
     assert "1 run rolled out a second time, as the first time the engine host ended" in lines
+
+
+def test_what_slowed_it_down_is_said_where_it_mattered() -> None:
+    held = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
+    throttled = replace(results_of([finished({A: 1.0})]), throttling=Throttling(2, 3.25, 4, 32, held))
+    lines = summary_lines(throttled)[-2:]
+    assert lines == [
+        "requests_per_minute held requests for 5 min 12 s",
+        "the server refused requests (429, 503): 2 pauses, 3.2 s in all, and down to 4 of 32 in flight",
+    ]
 
 
 def test_the_end_of_a_very_long_function_name_is_kept() -> None:

@@ -538,9 +538,15 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ("granularity = 1", ["2: [execution] granularity: not supported yet; leave it out"]),
         ("watchdog_s = 0", ["2: [execution] watchdog_s: must be a finite number above 0, got 0"]),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),
-        ("requests_per_minute = 1", ["2: [execution] requests_per_minute: not supported yet; leave it out"]),
-        ("tokens_per_minute = 1", ["2: [execution] tokens_per_minute: not supported yet; leave it out"]),
-        ("host = 1", ['2: [execution] host: unknown key, did you mean "hosts"? (valid: hosts, watchdog_s)']),
+        ("requests_per_minute = 0", ["2: [execution] requests_per_minute: must be an integer of at least 1, got 0"]),
+        ("tokens_per_minute = 1.5", ["2: [execution] tokens_per_minute: must be an integer of at least 1, got 1.5"]),
+        (
+            "host = 1",
+            [
+                '2: [execution] host: unknown key, did you mean "hosts"? '
+                "(valid: hosts, watchdog_s, requests_per_minute, tokens_per_minute)"
+            ],
+        ),
     ],
     "baseline": [
         ('model_path = "x"', ["1: [baseline]: not supported yet; leave it out"]),

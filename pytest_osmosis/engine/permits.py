@@ -1,0 +1,162 @@
+"""Permits for requests: what `requests_per_minute` and `tokens_per_minute` allow, whichever host asks.
+
+A host asks before each request, retries too, and sends it once it has the permit; first come, first served. What a
+request takes in tokens is estimated from those before it, and put right once the server has said it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_osmosis.engine.flight import Flight
+from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.rates import Limits, Rate, Taken
+from pytest_osmosis.host.protocol import Size
+
+CHARS_A_TOKEN = 4.0
+FIRST_ANSWER_TOKENS = 500.0
+"""What is thought of texts and answers before any was counted; `max_tokens` says more of answers where it is given."""
+LOOK_S = 0.01
+"""Waits are looked at this often at the most: what became free meanwhile is granted together."""
+
+
+@dataclass(slots=True)
+class Estimate:
+    """How many tokens a request takes, as those before it did."""
+
+    _answers: int = 0
+    _chars: int = 0
+    _input_tokens: int = 0
+    _output_tokens: int = 0
+
+    def tokens(self, size: Size) -> int:
+        """Those of its text, and of an answer of the usual length."""
+        if not self._answers:
+            answer = FIRST_ANSWER_TOKENS if size.max_tokens is None else float(size.max_tokens)
+            return math.ceil(size.chars / CHARS_A_TOKEN + answer)
+        answer = self._output_tokens / self._answers
+        if size.max_tokens is not None:
+            answer = min(answer, size.max_tokens)
+        return math.ceil(size.chars * self._input_tokens / self._chars + answer)
+
+    def saw(self, size: Size, usage: Mapping[str, int]) -> None:
+        """What one took in truth."""
+        self._answers += 1
+        self._chars += max(1, size.chars)
+        self._input_tokens += usage["input_tokens"]
+        self._output_tokens += usage["output_tokens"]
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A request that waits for its permit, or has it and no answer yet. `flight` is that of its run, if it is known."""
+
+    host: Host
+    number: int
+    size: Size
+    flight: Flight | None
+    taken: tuple[Taken, ...] = ()
+
+
+@dataclass(slots=True)
+class Permits:
+    """All asks of an eval. `held_s` says for how long each limit held what could have been sent."""
+
+    limits: Limits
+    held_s: dict[str, float] = field(default_factory=dict)
+    held_by: str | None = None
+    _rates: dict[str, Rate] = field(default_factory=dict)
+    _estimate: Estimate = field(default_factory=Estimate)
+    _waiting: deque[Ask] = field(default_factory=deque)
+    _granted: dict[tuple[Host, int], Ask] = field(default_factory=dict)
+    _looked_at: float = 0.0
+    _next_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._rates = {name: Rate(limit) for name, limit in self.limits._asdict().items() if limit is not None}
+        self.held_s = dict.fromkeys(self._rates, 0.0)
+
+    def ask(self, host: Host, event: Mapping[str, Any], flight: Flight | None) -> None:
+        """A host wants to send a request."""
+        if flight is not None:
+            flight.held += 1
+        self._waiting.append(Ask(host, event["id"], Size(event["chars"], event["max_tokens"]), flight))
+
+    def probed(self, now: float) -> None:
+        """The probe is sent without a permit, as it is the first request; it counts."""
+        self._take(now, Size(2, 16))
+
+    def grant(self, now: float, not_before: float) -> None:
+        """Send the permits that are due, none before `not_before`; a host that waits for one is not silent."""
+        if self.held_by is not None:
+            self.held_s[self.held_by] += now - self._looked_at
+        self.held_by, self._looked_at = None, now
+        due: dict[Host, list[int]] = {}
+        while self._waiting and now >= not_before:
+            ask = self._waiting[0]
+            name, free_at = self._free_at(now, ask.size)
+            if free_at > now:
+                self.held_by, self._next_at = name, free_at
+                break
+            self._waiting.popleft()
+            self._let_go(ask)
+            ask.taken = self._take(now, ask.size)
+            self._granted[ask.host, ask.number] = ask
+            due.setdefault(ask.host, []).append(ask.number)
+        for host, numbers in due.items():
+            host.hand([{"op": "permit", "ids": numbers}])
+        for ask in self._waiting:
+            ask.host.heard_at = now
+
+    def wait_s(self, now: float, most_s: float) -> float:
+        """How long nothing can be granted, as far as that is known; `most_s` at the most."""
+        return most_s if self.held_by is None else min(most_s, max(LOOK_S, self._next_at - now))
+
+    def answered(self, host: Host, number: int, usage: Mapping[str, int] | None) -> None:
+        """A request is over; without `usage` it counts as estimated."""
+        ask = self._granted.pop((host, number), None)
+        if ask is not None and usage is not None:
+            self._estimate.saw(ask.size, usage)
+            self._correct(ask, tokens=usage["input_tokens"] + usage["output_tokens"])
+
+    def unused(self, host: Host, number: int) -> None:
+        """A request was given up before it was sent."""
+        ask = self._granted.pop((host, number), None)
+        if ask is not None:
+            self._correct(ask, requests=0, tokens=0)
+            return
+        for waiting in [each for each in self._waiting if each.host is host and each.number == number]:
+            self._waiting.remove(waiting)
+            self._let_go(waiting)
+
+    def died(self, host: Host) -> None:
+        """Nobody waits there any more; what it had sent counts."""
+        for ask in [ask for ask in self._waiting if ask.host is host]:
+            self._waiting.remove(ask)
+            self._let_go(ask)
+        self._granted = {key: ask for key, ask in self._granted.items() if ask.host is not host}
+
+    def _let_go(self, ask: Ask) -> None:
+        if ask.flight is not None:
+            ask.flight.held -= 1
+
+    def _amounts(self, size: Size) -> list[tuple[str, Rate, float]]:
+        amounts = {"requests_per_minute": 1.0, "tokens_per_minute": float(self._estimate.tokens(size))}
+        return [(name, rate, amounts[name]) for name, rate in self._rates.items()]
+
+    def _free_at(self, now: float, size: Size) -> tuple[str, float]:
+        """The limit that holds it longest, and until when."""
+        return max(((name, rate.free_at(now, n)) for name, rate, n in self._amounts(size)), key=lambda each: each[1])
+
+    def _take(self, now: float, size: Size) -> tuple[Taken, ...]:
+        return tuple(rate.take(now, amount) for _, rate, amount in self._amounts(size))
+
+    def _correct(self, ask: Ask, **amounts: float) -> None:
+        for (name, rate), taken in zip(self._rates.items(), ask.taken, strict=True):
+            amount = amounts.get(name.partition("_")[0])
+            if amount is not None:
+                rate.correct(taken, amount)

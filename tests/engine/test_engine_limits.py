@@ -1,0 +1,120 @@
+"""requests_per_minute and tokens_per_minute: when requests arrive at the server, and whose time the wait is."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+
+import pytest
+from aiohttp import web
+
+from pytest_osmosis.engine.rates import BURST_S, WINDOW_S
+from tests.engine.evaluating import Workspace, evaluated, running
+from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status
+
+TWICE = """
+async def rollout(ctx):
+    for _ in range(2):
+        reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
+
+
+class Log:
+    """When each request arrived; one in four is refused."""
+
+    def __init__(self, *, refuses: bool = False, answer: Behaviour | None = None) -> None:
+        self.arrived: list[float] = []
+        self._refuses = refuses
+        self._answer = answer or reply("42")
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        self.arrived.append(time.monotonic())
+        if self._refuses and len(self.arrived) % 4 == 0:
+            return await status(500)(exchange)
+        return await self._answer(exchange)
+
+
+def most_within(arrived: Sequence[float], seconds: float) -> int:
+    """The most requests that came in any so many seconds."""
+    return max(sum(begin <= at < begin + seconds for at in arrived) for begin in arrived)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_requests_of_all_hosts_retries_too_arrive_no_faster_than_allowed(workspace: Workspace, hosts: int) -> None:
+    log, per_minute = Log(refuses=True), 1200
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(12)])
+    workspace.agent(TWICE)
+    with ChatServer(log) as server:
+        execution = {"hosts": hosts, "requests_per_minute": per_minute}
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution=execution))
+    assert live.kinds() == ["passed"] * 12
+    assert len(log.arrived) > 24
+    jitter_s = 0.25
+    for seconds in (0.5, 1.0):
+        allowed = 1 + (seconds + BURST_S + jitter_s) * per_minute / WINDOW_S
+        assert most_within(log.arrived, seconds) <= allowed
+    throttling = live.results.to_json()["summary"]["throttling"]
+    assert throttling["pauses"] == 0
+    assert 0.2 < throttling["held_s"]["requests_per_minute"] < 60
+
+
+def test_the_wait_for_a_permit_is_nobodys_time(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
+    with ChatServer(slow(0.01, reply("42"))) as server:
+        evaluation = {"batch_size": 8, "agent_workflow_timeout_s": 0.5}
+        config = workspace.config(server, evaluation=evaluation, execution={"requests_per_minute": 200})
+        with running(config) as live:
+            live.wait_for(lambda: live.run.engine.progress.held > 1, "for runs that are held")
+            assert live.run.engine.progress.held_by == "requests_per_minute"
+            live.wait()
+    assert live.kinds() == ["passed"] * 8
+
+
+def test_tokens_count_as_the_server_says(workspace: Workspace) -> None:
+    """Estimated are far fewer than the 100 that each answer really takes: 1,200 a minute are 20 a second."""
+    log = Log(answer=reply("42", usage={"prompt_tokens": 60, "completion_tokens": 40, "total_tokens": 100}))
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
+    with ChatServer(log) as server:
+        tables = {"sampling": {"max_tokens": 1}, "execution": {"tokens_per_minute": 6000}}
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}, **tables))
+    assert live.kinds() == ["passed"] * 5
+    steps = [after - before for before, after in itertools.pairwise(log.arrived)]
+    assert all(step > 100 * WINDOW_S / 6000 - 2 * BURST_S for step in steps)
+    assert log.arrived[-1] - log.arrived[0] > 4 * 100 * WINDOW_S / 6000 - 2 * BURST_S
+
+
+def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Workspace) -> None:
+    log = Log()
+    workspace.agent("""
+    async def rollout(ctx):
+        for _ in range(3):
+            try:
+                await asyncio.wait_for(ctx.chat(ctx.prompt), 0.05)
+            except TimeoutError:
+                pass
+        reply = await ctx.chat(ctx.prompt)
+        return [*ctx.prompt, reply.message]
+    """)
+    with ChatServer(log) as server:
+        live = evaluated(workspace.config(server, execution={"requests_per_minute": 120}))
+    assert live.kinds() == ["passed"] * 4
+    assert most_within(log.arrived, 1.0) <= 1 + (1.0 + 2 * BURST_S) * 2
+    assert live.run.engine._permits._granted == {}
+    assert not live.run.engine._permits._waiting
+
+
+def test_a_host_that_dies_takes_its_waits_along(workspace: Workspace) -> None:
+    log = Log()
+    workspace.agent("""
+    async def rollout(ctx):
+        if ctx.row_index == 3:
+            os._exit(1)
+        reply = await ctx.chat(ctx.prompt)
+        return [*ctx.prompt, reply.message]
+    """)
+    with ChatServer(log) as server:
+        live = evaluated(workspace.config(server, execution={"requests_per_minute": 150}))
+    assert live.kinds() == ["passed"] * 3 + ["error"]
+    assert live.run.engine.progress.held == 0

@@ -1,0 +1,95 @@
+"""Limits a minute: no minute at the server holds more, and little of what is allowed is left lying."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.engine.permits import Estimate
+from pytest_osmosis.engine.rates import BURST_S, WINDOW_S, Rate, least_s
+from pytest_osmosis.host.protocol import Size
+
+
+def granted(rate: Rate, amounts: Sequence[float], *, begin: float = 0.0, late_s: float = 0.0) -> list[float]:
+    """When each is taken, by one who wants all of them at once and is `late_s` late each time."""
+    now, times = begin, []
+    for amount in amounts:
+        while (free_at := rate.free_at(now, amount)) > now:
+            now = free_at + late_s
+        rate.take(now, amount)
+        times.append(now)
+    return times
+
+
+def most_in_a_minute(times: Sequence[float], amounts: Sequence[float]) -> float:
+    """The most that any 60 s hold."""
+    taken = list(zip(times, amounts, strict=True))
+    return max(sum(amount for at, amount in taken if begin <= at < begin + 60) for begin in times)
+
+
+@given(
+    per_minute=st.integers(1, 500),
+    n=st.integers(1, 200),
+    delays=st.lists(st.floats(0, 1), min_size=200, max_size=200),
+)
+def test_no_minute_at_the_server_holds_more_requests_than_the_limit(
+    per_minute: int, n: int, delays: list[float]
+) -> None:
+    times = granted(Rate(per_minute), [1.0] * n)
+    arrived = sorted(at + delay for at, delay in zip(times, delays, strict=False))
+    assert most_in_a_minute(arrived, [1.0] * n) <= per_minute
+
+
+@given(amounts=st.lists(st.integers(1, 1000).map(float), min_size=1, max_size=60))
+def test_no_minute_holds_more_tokens_than_the_limit(amounts: list[float]) -> None:
+    assert most_in_a_minute(granted(Rate(1000), amounts), amounts) <= 1000
+
+
+@given(per_minute=st.integers(1, 5000), n=st.integers(1, 300))
+def test_the_header_never_promises_less_time_than_it_takes(per_minute: int, n: int) -> None:
+    times = granted(Rate(per_minute), [1.0] * n)
+    assert times[-1] - times[0] >= least_s(n, per_minute) - 1e-6
+
+
+def test_requests_are_spread_over_the_minute_and_the_limit_is_used() -> None:
+    times = granted(Rate(600), [1.0] * 600, late_s=0.01)
+    steps = [after - before for before, after in itertools.pairwise(times)]
+    assert max(steps) < 0.2
+    assert times[-1] < 61
+    assert sum(at < 1.0 for at in times) <= 10 + 600 * BURST_S / 60 + 1
+
+
+def test_what_was_not_taken_for_long_is_not_made_up_for() -> None:
+    rate = Rate(60)
+    granted(rate, [1.0] * 2)
+    times = granted(rate, [1.0] * 5, begin=1000.0)
+    assert times[-1] - times[0] >= 4 - 2 * BURST_S
+
+
+def test_what_is_larger_than_the_limit_is_had_alone() -> None:
+    times = granted(Rate(100), [10.0, 500.0, 10.0])
+    assert times[1] - times[0] >= WINDOW_S
+    assert times[2] - times[1] >= WINDOW_S
+
+
+def test_a_correction_makes_the_next_ones_come_later_or_sooner() -> None:
+    rate = Rate(600)
+    taken = rate.take(0.0, 100.0)
+    before = rate.free_at(0.0, 1.0)
+    rate.correct(taken, 200.0)
+    assert rate.free_at(0.0, 1.0) > before
+    rate.correct(taken, 0.0)
+    assert rate.free_at(0.0, 600.0) <= 0.0
+
+
+def test_tokens_are_estimated_from_text_and_bound_until_answers_tell_better() -> None:
+    estimate = Estimate()
+    assert estimate.tokens(Size(400, 50)) == 150
+    assert estimate.tokens(Size(400, None)) == 600
+    for _ in range(3):
+        estimate.saw(Size(100, None), {"input_tokens": 50, "output_tokens": 30})
+    assert estimate.tokens(Size(400, None)) == 230
+    assert estimate.tokens(Size(400, 10)) == 210
