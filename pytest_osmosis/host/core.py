@@ -7,6 +7,7 @@ becomes an event with its boundary and never leaves `perform` or `score`: other 
 from __future__ import annotations
 
 import asyncio
+import bdb
 import json
 import math
 import os
@@ -24,6 +25,7 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
 from pytest_osmosis.host.permits import Permits, size_of
+from pytest_osmosis.host.prompts import NO_TERMINAL
 from pytest_osmosis.host.protocol import Key, Setup, dumps
 from pytest_osmosis.host.refusals import Refusals
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
@@ -363,6 +365,8 @@ class HostCore:
         failed = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
         if failed is not None and code == "agent":
             return Failure(failed.boundary, str(failed), "", failed.systemic)
+        if isinstance(error, bdb.BdbQuit):
+            return Failure(code, NO_TERMINAL, user_traceback(error))
         if isinstance(error, (NotAConversation, NotAScore)):
             return Failure(code, str(error), user_traceback(error) if is_users(error) else "")
         return Failure(code, _said(error), user_traceback(error))

@@ -23,7 +23,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, BinaryIO
 
 from pytest_osmosis.errors import CodeError, ModelError
-from pytest_osmosis.host import output
+from pytest_osmosis.host import output, prompts
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
@@ -48,6 +48,7 @@ def main() -> None:
     redaction = Redaction(secrets_of(setup, os.environ))
     inbox = Inbox(requests)
     output.install(redaction.text)
+    prompts.refuse()
     model = _model(setup)
     try:
         code = load(setup)

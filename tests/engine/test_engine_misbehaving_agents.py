@@ -127,6 +127,13 @@ SOFT = [
     Bad("a stopped loop", "asyncio.get_running_loop().stop()\nraise ValueError('stopped')", "agent", "stopped"),
     Bad("input", "input()", "agent", "EOFError"),
     Bad(
+        "a breakpoint",
+        "breakpoint()",
+        "agent",
+        "finds no terminal in an engine host; run the eval with --osmosis-inline",
+    ),
+    Bad("a debugger", "import pdb\npdb.set_trace()", "agent", "run the eval with --osmosis-inline"),
+    Bad(
         "an error whose text raises",
         "class Odd(Exception):\n    def __str__(self): raise ValueError('no')\nraise Odd",
         "agent",
