@@ -245,6 +245,7 @@ class EvalRun:
         self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
+        self.unwritten: list[str] = []
         self.gone = False
         self._keep_conversations = keep_conversations
         self._curtailed = stop_when_decided and not self.partial and prepared.needs_every_run is None
@@ -309,17 +310,23 @@ class EvalRun:
         self.results = replace(self.results, verdicts=[*self.results.verdicts, *verdicts])
 
     def write_results(self) -> None:
-        """Write results.json into the run directory, and where the config asks for it: the paths are in `written`."""
+        """Write results.json into the run directory, and where the config asks for it. Idempotent.
+
+        The paths are in `written`, what kept others from being written is in `unwritten`.
+        """
+        if self.written or self.unwritten:
+            return
         assert self.results is not None
         published = self.results.to_json()
-        self.written = [results.write(self.run_dir / "results.json", published)]
+        paths = [self.run_dir / "results.json"]
         output = results_path(self.prepared.config)
         if output is not None:
-            path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.partial else output
+            paths.append(output.with_name(f"{output.stem}.partial{output.suffix}") if self.partial else output)
+        for path in paths:
             try:
                 self.written.append(results.write(path, published))
             except OSError as error:
-                self.engine.notices.append(f"{shown(path)} could not be written: {error.strerror}")
+                self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
 
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
         config, target = self.prepared.config, self.prepared.target
@@ -359,12 +366,15 @@ class EvalRun:
         return judged_by_no_score(outcome) if self.smoke else outcome
 
     def _redact_log(self) -> None:
-        """The log holds what subprocesses wrote straight to it; an empty one is removed."""
+        """The log holds what subprocesses wrote straight to it; one that is empty or cannot be redacted is removed."""
         log = self.run_dir / "host.log"
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        if text:
+        try:
             log.write_text(_redaction(self.prepared).text(text), encoding="utf-8")
-        else:
+        except OSError as error:
+            self.engine.notices.append(f"{shown(log)} could not be written: {error.strerror}")
+            text = ""
+        if not text:
             log.unlink(missing_ok=True)
 
     def _results(self, duration_ms: float) -> Results:

@@ -329,6 +329,8 @@ def obstacle(path: Path) -> str | None:
     """What will keep a file from being written at `path`, None where nothing is seen to."""
     if path.is_dir():
         return "it is a folder"
+    if path.exists() and not path.is_file():
+        return "it is no ordinary file"
     nearest = next(folder for folder in path.absolute().parents if folder.exists())
     if not nearest.is_dir():
         return f"{nearest} is not a folder"
@@ -336,12 +338,13 @@ def obstacle(path: Path) -> str | None:
 
 
 def write(path: Path, results: Mapping[str, Any]) -> Path:
-    """Write atomically: a reader sees the old file or the whole new one. Gives the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write atomically: a reader sees the old file or the whole new one; a link is followed. Gives the path."""
+    file = path.resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         scratch.write_text(_text(results), encoding="utf-8")
-        scratch.replace(path)
+        scratch.replace(file)
     finally:
         scratch.unlink(missing_ok=True)
     return path

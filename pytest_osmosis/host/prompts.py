@@ -1,4 +1,4 @@
-"""Debuggers in an engine host: there is no terminal, so that `breakpoint()` is an error that says where there is one."""
+"""Debuggers in an engine host: it has no terminal, so `breakpoint()` is an error that says where there is one."""
 
 from __future__ import annotations
 

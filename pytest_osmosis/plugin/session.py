@@ -297,16 +297,18 @@ class EvalSession:
         for key, run in self.runs.items():
             if run.results is not None and not run.partial:
                 run.add_verdicts(self.listeners.verdicts(key, run.results))
-            verdicts.report(session, key, run, gated=self._decides(key))
         self._write_results()
+        for key, run in self.runs.items():
+            verdicts.report(session, key, run, gated=self._decides(key))
         verdicts.report_hook_errors(session, self.listeners.take_errors())
 
     def _write_results(self) -> None:
         for key, run in self.runs.items():
-            if not run.written:
+            if not (run.written or run.unwritten):
                 run.write_results()
                 assert run.results is not None
-                self.listeners.written(key, run.results, run.written[0])
+                for path in run.written[:1]:
+                    self.listeners.written(key, run.results, path)
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured. Where nothing began, nothing is kept."""

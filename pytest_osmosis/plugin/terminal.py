@@ -209,12 +209,13 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     """The table of each eval that ran."""
     verbose = terminal.config.get_verbosity() > 0
     for run in evals.runs.values():
-        if run.results is None or not run.written:
+        if run.results is None or not (run.written or run.unwritten):
             continue
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
-        for line in [*summary_lines(run.results, verbose=verbose), *run.engine.notices]:
+        for line in [*summary_lines(run.results, verbose=verbose), *run.engine.notices, *run.unwritten]:
             terminal.write_line(line)
-        terminal.write_line(f"results: {shown(run.written[-1])}")
+        for path in run.written[-1:]:
+            terminal.write_line(f"results: {shown(path)}")
         if (log := run.run_dir / "host.log").exists():
             terminal.write_line(f"user code also wrote to {shown(log)}")
     for error in evals.listeners.take_errors():  # after Ctrl-C they have no report

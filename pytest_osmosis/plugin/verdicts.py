@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 
+from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.gates import State
 from pytest_osmosis.outcomes import Kind
@@ -41,6 +42,8 @@ def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
     for verdict in run.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         yield f"gate {verdict.title}", _kind(verdict.state, gated), text
+    if run.unwritten:
+        yield "results", "error", "\n".join([*run.unwritten, f"what ran is in {shown(run.run_dir)}/journal.jsonl"])
 
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:

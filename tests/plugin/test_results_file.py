@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -106,3 +107,51 @@ def test_several_evals_run_one_after_the_other_each_with_its_own_env(
         [event["at"] for event in workspace.events(kind, name)] for kind, name in (("rollout", "x"), ("start", "y"))
     )
     assert max(x) <= min(y)
+
+
+IN_THE_WAY = """
+import pathlib
+
+def score(solution_str, **kwargs):
+    pathlib.Path("out.json").mkdir(exist_ok=True)
+    return 1.0
+"""
+
+
+def test_results_that_cannot_be_written_at_the_end_are_an_error(workspace: Workspace) -> None:
+    workspace.write("rewards.py", IN_THE_WAY)
+    workspace.eval(gate={"pass_rate": ">= 0.1"})
+
+    result = workspace.run(CONFIG, "--osmosis-output=out.json", "-rE")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "out.json could not be written: Is a directory",
+            "results: .osmosis/runs/*",
+            "ERROR configs/eval/x.toml::x?results? - out.json could not be written*",
+        ]
+    )
+    assert len(workspace.results()["rows"]) == 3
+
+
+def test_results_only_ever_replace_an_ordinary_file(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    os.mkfifo(plain_workspace.root / "pipe")
+
+    result = plain_workspace.run(CONFIG, "--osmosis-output=pipe")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*results file *pipe: cannot be written: it is no ordinary file"])
+    assert not plain_workspace.run_dirs()
+
+
+def test_results_go_where_a_link_leads(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    (plain_workspace.root / "out.json").symlink_to("there.json")
+
+    plain_workspace.run(CONFIG, "--osmosis-output=out.json")
+
+    assert (plain_workspace.root / "out.json").is_symlink()
+    assert read_json(plain_workspace.root / "there.json")["summary"]["total_runs"] == 3

@@ -289,4 +289,4 @@ def test_a_disk_that_takes_no_results_leaves_those_of_the_run_directory(workspac
     run = ran(prepared)
 
     assert run.written == [run.run_dir / "results.json"]
-    assert run.engine.notices == ["out/results.json could not be written: File exists"]
+    assert run.unwritten == ["out/results.json could not be written: File exists"]
