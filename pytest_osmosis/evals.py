@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest_osmosis
-from pytest_osmosis import curtailment, gates, results
+from pytest_osmosis import comparison, curtailment, gates, results
+from pytest_osmosis.baseline import StoredResults, read_results
+from pytest_osmosis.comparison import Comparison
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.tables import Limits
+from pytest_osmosis.config.rules import GRADER_SCORE
+from pytest_osmosis.config.tables import GateRule, Limits
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.curtailment import Curtailment
 from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
@@ -47,7 +50,7 @@ from pytest_osmosis.plan import Plan, shuffled, spans_of
 from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
-from pytest_osmosis.report.numbers import plural, seconds
+from pytest_osmosis.report.numbers import plural, score, seconds
 from pytest_osmosis.report.properties import Property, properties_of
 from pytest_osmosis.results import Results, Subject, Throttling
 
@@ -60,7 +63,8 @@ class Prepared:
 
     `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
     `row_digests` are those of the rows' content; `last` is the last whole run with the same `plan_digest`. `smoke` is
-    the part of the plan that a smoke test takes, None where it is none.
+    the part of the plan that a smoke test takes, None where it is none. `baseline` are the results that the eval is
+    compared with, None also where their file is yet to be written; `differs` says which settings are others there.
     """
 
     config: EvalConfig
@@ -74,6 +78,8 @@ class Prepared:
     plan_digest: str = ""
     last: LastRun | None = None
     smoke: Plan | None = None
+    baseline: StoredResults | None = None
+    differs: tuple[str, ...] = ()
 
     @property
     def collected(self) -> Plan:
@@ -111,11 +117,12 @@ def prepare(
     secrets_file: SecretsFile = None,
     read_stdin: Callable[[], str] = _stdin,
     listing: bool = False,
+    updating: bool = False,
     named_rows: Sequence[int] = (),
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
-    `listing` leaves secrets and keys alone, as nothing will run.
+    `listing` leaves secrets and keys alone, as nothing will run. `updating` lets the baseline's file be missing.
     `read_stdin` gives what the secrets file "-" holds; `named_rows` are rows that a node id asks for. Raises
     `ProblemsError` with every problem.
     """
@@ -137,6 +144,7 @@ def prepare(
         values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
         extra = missing_extra(target, where=where) if target else None
         problems.extend([extra] if extra is not None else [])
+    baseline = checked(lambda: _stored_baseline(config, updating))
     if problems:
         raise ProblemsError(problems)
     dataset, plan, notes, digests = dataset_plan
@@ -145,7 +153,31 @@ def prepare(
         raise ProblemsError([_unknown_price(config)])
     digest = plan_digest(_identity(config, plan, target, digests))
     last = last_run(_runs_folder(config), digest)
-    return Prepared(config, dataset, plan, target, values, notes, price, digests, digest, last)
+    prepared = Prepared(config, dataset, plan, target, values, notes, price, digests, digest, last, baseline=baseline)
+    return replace(prepared, differs=_differs(prepared))
+
+
+def baseline_path(config: EvalConfig) -> Path | None:
+    """Where the results are that an eval is compared with."""
+    return None if config.baseline.results is None else config.workspace / config.baseline.results
+
+
+def _stored_baseline(config: EvalConfig, updating: bool) -> StoredResults | None:
+    path = baseline_path(config)
+    if path is None or (updating and not path.exists()):
+        return None
+    return read_results(path, shown(config.path))
+
+
+def _differs(prepared: Prepared) -> tuple[str, ...]:
+    """The settings that are others in the baseline's results."""
+    if prepared.baseline is None:
+        return ()
+    config = prepared.config
+    has_grader = config.scoring.grader is not None or config.experiment.entrypoint is not None
+    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []))
+    here = results.published_config(_subject(prepared), _judging(config, scorers))
+    return prepared.baseline.differs(here)
 
 
 def _unknown_price(config: EvalConfig) -> Problem:
@@ -178,9 +210,18 @@ def _model_named_at(config: EvalConfig, overrides: Sequence[Override]) -> str:
 
 def output_problems(prepared: Prepared) -> list[Problem]:
     """What is known, before anything is paid for, to keep the results from being written where they are asked for."""
-    path = results_path(prepared.config)
+    path, baseline = results_path(prepared.config), baseline_path(prepared.config)
+    if path is not None and path == baseline:
+        return [Problem(f"results file {path}", "is the baseline's, which only --osmosis-update-baseline writes")]
     found = results.obstacle(path) if path is not None else None
     return [Problem(f"results file {path}", f"cannot be written: {found}")] if found else []
+
+
+def update_problems(prepared: Prepared) -> list[Problem]:
+    """The same of the baseline's file, where it is to be written."""
+    path = baseline_path(prepared.config)
+    found = results.obstacle(path) if path is not None else None
+    return [Problem(f"baseline {path}", f"cannot be written: {found}")] if found else []
 
 
 def results_path(config: EvalConfig) -> Path | None:
@@ -220,7 +261,8 @@ class EvalRun:
     is done, from the engine's thread; `hosts` processes roll out unless the config says how many. `inline` makes
     hosts for debuggers: they get one run at a time, without deadlines. With `keep_conversations` those of runs that
     are done are in `conversations`, for whoever takes them out. With `stop_when_decided` a complete selection ends once
-    its gates are decided, and is run in an order that favours no rows.
+    its gates are decided, and is run in an order that favours no rows. With `update_baseline` its results are written
+    as the baseline's too, and no gate compares them with that.
     """
 
     def __init__(
@@ -237,6 +279,7 @@ class EvalRun:
         inline: Spawn | None = None,
         keep_conversations: bool = False,
         stop_when_decided: bool = False,
+        update_baseline: bool = False,
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
@@ -247,6 +290,7 @@ class EvalRun:
         self.written: list[Path] = []
         self.unwritten: list[str] = []
         self.gone = False
+        self.updates_baseline = update_baseline and prepared.config.baseline.results is not None
         self._keep_conversations = keep_conversations
         self._curtailed = stop_when_decided and not self.partial and prepared.needs_every_run is None
         self._rerun = rerun
@@ -309,10 +353,25 @@ class EvalRun:
         assert self.results is not None
         self.results = replace(self.results, verdicts=[*self.results.verdicts, *verdicts])
 
+    @property
+    def not_updated(self) -> str | None:
+        """Why the results do not become the baseline, None where they do or where nobody asked for that."""
+        assert self.results is not None
+        if not self.updates_baseline:
+            return None
+        if self.partial:
+            return f"{gates.part(len(self.selected), self.prepared.plan.n_runs)} are no baseline"
+        if self.results.stopped is not None:
+            return f"the eval was stopped: {self.results.stopped}"
+        if pending := self.results.count("pending"):
+            return f"{plural(pending, 'run')} never ran"
+        return None if self.results.measured else "no run was measured"
+
     def write_results(self) -> None:
         """Write results.json into the run directory, and where the config asks for it. Idempotent.
 
-        The paths are in `written`, what kept others from being written is in `unwritten`.
+        The paths are in `written`, what kept others from being written is in `unwritten`. Where that was asked for,
+        whole results become the baseline.
         """
         if self.written or self.unwritten:
             return
@@ -327,13 +386,36 @@ class EvalRun:
                 self.written.append(results.write(path, published))
             except OSError as error:
                 self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
+        baseline = baseline_path(self.prepared.config)
+        if baseline is not None and self.updates_baseline and self.not_updated is None:
+            self._write_baseline(baseline, published)
+
+    def _write_baseline(self, path: Path, published: Mapping[str, Any]) -> None:
+        before = self.prepared.baseline
+        was = "" if before is None else f"; it was {score(before.pass_rate)}"
+        said = f"pass rate {score(published['summary']['pass_rate'])}{was}"
+        try:
+            self.engine.notices.append(f"baseline updated: {shown(results.write(path, published))} ({said})")
+        except OSError as error:
+            self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
+
+    def compare_among(self, n_evals: int, p: float) -> None:
+        """Decide the comparison as one of `n_evals` that were looked at, with the p that Holm gives it."""
+        assert self.results is not None
+        assert self.results.comparison is not None
+        compared = self.results.comparison.among(n_evals, p)
+        verdicts = [
+            self._regression(verdict.rule, compared) if verdict.rule is not None and _is_loss(verdict.rule) else verdict
+            for verdict in self.results.verdicts
+        ]
+        self.results = replace(self.results, comparison=compared, verdicts=verdicts)
 
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
         config, target = self.prepared.config, self.prepared.target
         return Job(
             setup=_setup(self.prepared, self.run_dir, pythonpath),
             dataset=self.prepared.dataset,
-            judging=Judging((), config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide),
+            judging=_judging(config),
             describe=self._describe,
             environ={**environ, **config.env, **self.prepared.secrets},
             run_dir=self.run_dir,
@@ -382,10 +464,6 @@ class EvalRun:
         records = results.records_of(self.selected, self.engine.ledger.records)
         by_function, overall = results.summarize(records, judging, config.evaluation.n)
         n_planned = self.prepared.plan.n_runs
-        if self.partial:
-            verdicts = [gates.partial(rule, len(records), n_planned, smoke=self.smoke) for rule in config.gates]
-        else:
-            verdicts = [gates.decide(rule, results.runs_for(rule, records, judging)) for rule in config.gates]
         stop, ran = self.engine.stopped, all(record.status != "pending" for record in records)
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
@@ -398,7 +476,6 @@ class EvalRun:
             duration_ms=duration_ms,
             by_function=by_function,
             overall=overall,
-            verdicts=verdicts,
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
             price=self.prepared.price,
             row_digests=self.prepared.row_digests,
@@ -406,10 +483,40 @@ class EvalRun:
             decided=stop is not None and stop.reason == "decided",
             throttling=self._throttling(),
         )
+        compared = self._compared(made)
         last = self.prepared.last
-        if last is None or not made.whole:
-            return made
-        return replace(made, flips=flips(last, made.shares()))
+        return replace(
+            made,
+            comparison=compared,
+            verdicts=[self._verdict(rule, made, compared) for rule in config.gates],
+            flips=flips(last, made.shares()) if last is not None and made.whole else None,
+        )
+
+    def _compared(self, made: Results) -> Comparison | None:
+        """What became of the rows against the baseline; None without one, and of a part of the plan."""
+        stored = self.prepared.baseline
+        if stored is None or self.partial:
+            return None
+        return comparison.compare(
+            shown(stored.path),
+            comparison.matched(made.row_runs(), stored.rows),
+            started_at=stored.started_at,
+            allowed=next((-rule.minimum for rule in self.prepared.config.gates if _is_loss(rule)), 0.0),
+            differs=self.prepared.differs,
+        )
+
+    def _verdict(self, rule: GateRule, made: Results, compared: Comparison | None) -> Verdict:
+        if self.partial:
+            return gates.partial(rule, len(made.records), self.prepared.plan.n_runs, smoke=self.smoke)
+        if _is_loss(rule):
+            return self._regression(rule, compared)
+        return gates.decide(rule, results.runs_for(rule, made.records, made.judging))
+
+    def _regression(self, rule: GateRule, compared: Comparison | None) -> Verdict:
+        if self.updates_baseline:
+            return gates.not_decided(rule, "a new baseline is asked for")
+        assert compared is not None, "config.rules wants a baseline"
+        return comparison.decide(rule, compared)
 
     def _throttling(self) -> Throttling:
         engine = self.engine
@@ -441,6 +548,14 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=config.evaluation.grader_timeout_s,
     )
+
+
+def _judging(config: EvalConfig, scorers: tuple[str, ...] = ()) -> Judging:
+    return Judging(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
+
+
+def _is_loss(rule: GateRule) -> bool:
+    return rule.metric == "max_regression"
 
 
 def _unlimited(setup: Setup) -> Setup:

@@ -19,7 +19,7 @@ from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.report.numbers import beside, plural
 
-State = Literal["holds", "fails", "not measured", "partial"]
+State = Literal["holds", "fails", "not measured", "partial", "not decided"]
 
 Runs = Sequence[Sequence[float | None]]
 """The runs of each row: a score, or 1.0 and 0.0 for passed and not; None where it was not measured."""
@@ -63,7 +63,11 @@ def title_of(rule: GateRule) -> str:
     'pass_rate >= 0.7'
     >>> title_of(GateRule("pass_at", 0.7, "lower", k=3, function="rewards:exact"))
     'rewards:exact pass_at_3 >= 0.7 (lower)'
+    >>> title_of(GateRule("max_regression", -0.02))
+    'max_regression <= 0.02'
     """
+    if rule.metric == "max_regression":
+        return f"{rule.name} <= {-rule.minimum:.12g}"
     function = f"{rule.function} " if rule.function else ""
     return f"{function}{rule.name} >= {rule.minimum:.12g}{'' if rule.rule == 'point' else f' ({rule.rule})'}"
 
@@ -118,6 +122,8 @@ def needs_all(rule: GateRule, *, removable: bool) -> str | None:
     A run that is taken out brings a share no further than its failing or its passing would; but it may take a row out
     of pass@k, which moves the mean of the others either way.
     """
+    if rule.metric == "max_regression":
+        return "its p hangs on all runs"
     if rule.metric == "mean":
         return "nothing says between which bounds its scores lie"
     if rule.rule != "point":
@@ -153,8 +159,18 @@ def _at_least(n: float) -> int:
 
 def partial(rule: GateRule, n_selected: int, n_planned: int, *, smoke: bool = False) -> Verdict:
     """The verdict where only a part of the plan was selected: none."""
-    runs = f"{n_selected:,} of {n_planned:,} runs"
+    runs = part(n_selected, n_planned)
     return Verdict(title_of(rule), "partial", f"smoke: {runs}" if smoke else runs, rule=rule)
+
+
+def part(n_selected: int, n_planned: int) -> str:
+    """How much of a plan was selected, in words."""
+    return f"{n_selected:,} of {n_planned:,} runs"
+
+
+def not_decided(rule: GateRule, why: str) -> Verdict:
+    """The verdict where nobody wants one."""
+    return Verdict(title_of(rule), "not decided", why, rule=rule)
 
 
 class _Finding(NamedTuple):

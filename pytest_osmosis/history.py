@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pytest_osmosis import stats
 
@@ -24,6 +24,18 @@ NOISE = 0.05
 """A p from here on is noise."""
 ROWS = '  "rows": '
 """How the line begins with which the rows start in results.json; what stands before it is small."""
+
+
+class Known(Protocol):
+    """A row that is known by its content."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of its content."""
+        ...
+
+
+R = TypeVar("R", bound=Known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +128,14 @@ def last_run(runs: Path, digest: str) -> LastRun | None:
 def flips(last: LastRun, new: Sequence[Share]) -> Flips | None:
     """What became of the rows that both have measured; None where there are none, or the old ones cannot be read."""
     try:
-        before = _by_content(last.shares())
+        before = by_content(last.shares())
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    after = _by_content(new)
+    after = by_content(new)
     both = [row for row in after if row in before]
     if not both:
         return None
-    found = stats.compare([after[row] for row in both], [before[row] for row in both])
+    found = stats.compare([after[row].passed for row in both], [before[row].passed for row in both])
     return Flips(
         run=last.folder.name,
         started_at=last.started_at,
@@ -179,20 +191,21 @@ def _whole(folder: Path, results: Mapping[str, Any]) -> LastRun | None:
 
 def _shares(results: Mapping[str, Any]) -> Iterator[Share]:
     for row in results["rows"]:
-        passed = [run["passed"] for run in row["runs"] if _is_measured(run)]
+        passed = [run["passed"] for run in row["runs"] if is_measured(run)]
         if passed:
             yield Share(row["row_digest"], sum(passed) / len(passed))
 
 
-def _is_measured(run: Mapping[str, Any]) -> bool:
+def is_measured(run: Mapping[str, Any]) -> bool:
+    """True where a published run counts as an answer."""
     return run["status"] != "skipped" and run.get("boundary") not in ("provider", "host", "reward")
 
 
-def _by_content(shares: Iterable[Share]) -> dict[tuple[str, int], float]:
-    """Shares by content; of rows with the same content the first is matched with the first, and so on."""
+def by_content(rows: Iterable[R]) -> dict[tuple[str, int], R]:
+    """Rows by their content; of rows with the same content the first is matched with the first, and so on."""
     seen: Counter[str] = Counter()
     matched = {}
-    for share in shares:
-        matched[share.digest, seen[share.digest]] = share.passed
-        seen[share.digest] += 1
+    for row in rows:
+        matched[row.digest, seen[row.digest]] = row
+        seen[row.digest] += 1
     return matched

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
+from pytest_osmosis.comparison import Comparison, RowRuns
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.gates import Runs, Verdict
 from pytest_osmosis.history import Flips, Share
@@ -81,8 +82,8 @@ class Results:
     `decided` where that was because its gates were, whatever the runs that are missing would have been.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
     `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
-    of the rows since the last run of the same plan. `smoke_of` is how many runs the plan has of which these are a smoke
-    test, None where they are none.
+    of the rows since the last run of the same plan, `comparison` what became of them against the baseline. `smoke_of`
+    is how many runs the plan has of which these are a smoke test, None where they are none.
     """
 
     subject: Subject
@@ -98,6 +99,7 @@ class Results:
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
     flips: Flips | None = None
+    comparison: Comparison | None = None
     smoke_of: int | None = None
     decided: bool = False
     throttling: Throttling = field(default_factory=Throttling)
@@ -166,6 +168,15 @@ class Results:
                 shares.append(Share(self.row_digests[row], sum(passed) / len(passed)))
         return shares
 
+    def row_runs(self) -> list[RowRuns]:
+        """Whether each run of each row passed, in order; those that their grader took out are left out."""
+        rows = by_row([record for record in self.records if record.status != "skipped"])
+        return [RowRuns(row, self.row_digests[row], list(map(self._passed, records))) for row, records in rows.items()]
+
+    def _passed(self, record: RunRecord) -> bool | None:
+        measured = record.status != "pending" and self.judging.measured(record)
+        return self.judging.passed(record) if measured else None
+
     def run_cost_usd(self, record: RunRecord) -> float | None:
         """What a run's rollout cost, None where nobody knows."""
         return None if self.price is None else self.price.cost_usd(record.usage)
@@ -191,15 +202,8 @@ class Results:
             **({"stop_reason": self.stopped} if self.stopped else {}),
             "partial": self.partial,
             "config": {
-                "model": self.subject.model,
-                "n_runs": self.subject.n,
-                "pass_threshold": self.judging.pass_threshold,
-                "eval_fns": list(self.judging.scorers),
-                "name": self.subject.name,
-                "thresholds": {name: self.judging.threshold(name) for name in self.judging.scorers},
-                "decide": self.judging.decide,
+                **published_config(self.subject, self.judging),
                 "price": None if self.price is None else self.price.to_json(),
-                **self.subject.extra,
             },
             "summary": {
                 "total_rows": len(rows),
@@ -224,6 +228,7 @@ class Results:
             },
             "provenance": dict(self.provenance),
             "last_run": None if self.flips is None else self.flips.to_json(),
+            "baseline": None if self.comparison is None else self.comparison.to_json(),
             "rows": [
                 {
                     "row_index": row,
@@ -277,6 +282,20 @@ class Results:
             "finish_reason": record.finish_reason,
             "attempt": record.attempt,
         }
+
+
+def published_config(subject: Subject, judging: Judging) -> dict[str, Any]:
+    """What was evaluated, and who decides."""
+    return {
+        "model": subject.model,
+        "n_runs": subject.n,
+        "pass_threshold": judging.pass_threshold,
+        "eval_fns": list(judging.scorers),
+        "name": subject.name,
+        "thresholds": {name: judging.threshold(name) for name in judging.scorers},
+        "decide": judging.decide,
+        **subject.extra,
+    }
 
 
 def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:

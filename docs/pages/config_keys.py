@@ -30,13 +30,7 @@ This page is made by `docs/generate.py`.
 
 def page() -> str:
     """The page as Markdown."""
-    there = [section(table) for table in EVAL_TABLES.values() if is_there(table)]
-    return markdown.page([HEAD, *there, *([found] if (found := list(later())) else [])])
-
-
-def is_there(table: Table) -> bool:
-    """True for a table in which something can be written."""
-    return table.supported and (table.entries is not None or any(field.supported for field in table.fields))
+    return markdown.page([HEAD, *map(section, EVAL_TABLES.values())])
 
 
 def section(table: Table) -> Iterator[str]:
@@ -81,10 +75,3 @@ def refused(fields: Iterable[Field]) -> Iterator[str]:
     names = [f"`{field.name}`" for field in fields if not field.supported]
     if names:
         yield from ("", f"Not supported yet, and refused: {', '.join(names)}.")
-
-
-def later() -> Iterator[str]:
-    """The tables that are known and refused."""
-    names = [f"`[{table.name}]`" for table in EVAL_TABLES.values() if not is_there(table)]
-    if names:
-        yield from ("## Not supported yet", "", f"Refused, never ignored: {', '.join(names)}.")

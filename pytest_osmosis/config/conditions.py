@@ -27,6 +27,7 @@ from pytest_osmosis.errors import Problem
 
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
+LOSS: Metric = "max_regression"
 FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)
 """Keys of [gate] that are functions, with conditions of their own below them."""
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
@@ -114,9 +115,9 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
     Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
     """
     found = re.fullmatch(r"\s*(?:(reward|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
-    if found is None or not is_metric(found[2]):
+    if found is None or not (is_metric(found[2]) or (found[2] == LOSS and not found[1])):
         expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
-        return Problem(origin, f"{expects} (metrics: {METRICS}), got {toml(text)}")
+        return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")
     function, metric, bound = found.groups()
     return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
 
@@ -167,6 +168,19 @@ def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
     close = closest(key, ("min", "rule"))
     meant = f', did you mean "{close}"?' if close else ""
     return [Fault(f"unknown key{meant} (valid: min, rule)", (key,), "")]
+
+
+def loss() -> Kind:
+    """The largest loss that is no regression, kept as a `GateRule`; typed as a gate it follows a "=" or "<="."""
+
+    def read(value: Any) -> GateRule:
+        share: float = _RATIO.read(value)
+        return GateRule(LOSS, -share)
+
+    def typed(text: str) -> object:
+        return _RATIO.typed(text.strip().removeprefix("<").removeprefix("=").strip())
+
+    return Kind(f"{_RATIO.expects}, like 0.02", read, typed, _RATIO.schema)
 
 
 ERRORS_EXPECTED = 'a count of runs (an integer of at least 0) or a share of them like "5%"'

@@ -174,8 +174,6 @@ class Draft:
                 self._fail_in(level, document, (name,), f"[{key_text(name)}]: {unknown_table(self.tables, name)}")
             else:
                 self._fail_in(level, document, (name,), f"{key_text(name)}: {self._unknown_option(level, name)}")
-        elif not table.supported:
-            self._fail_in(level, document, (name,), f"[{name}]: {NOT_SUPPORTED}")
         elif not isinstance(content, dict):
             self._givers.update({(name, field.name): _Giver(level, document, (name,)) for field in table.fields})
             self._fail_in(level, document, (name,), f"[{name}]: must be a table, got {toml(content)}")
@@ -212,9 +210,6 @@ class Draft:
         if table is None:
             text = f"[{key_text(override.table)}]: {unknown_table(self.tables, override.table)}"
             self._fail_at(level, override.origin, text)
-            return
-        if not table.supported:
-            self._fail_at(level, override.origin, f"[{table.name}]: {NOT_SUPPORTED}")
             return
         self._givers[place] = _Giver(level, override.origin)
         kind = _override_kind(table, override.key)

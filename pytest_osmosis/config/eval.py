@@ -16,6 +16,7 @@ from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
 from pytest_osmosis.config.selection import SELECTING, effective_places, selection
 from pytest_osmosis.config.tables import (
     Agent,
+    Baseline,
     Data,
     EvalConfig,
     Evaluation,
@@ -105,6 +106,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
         limits=Limits(**draft.table("limits")),
+        baseline=Baseline(**_from_current_folder(draft, draft.table("baseline"), "baseline", "results")),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
         overridden=overridden,

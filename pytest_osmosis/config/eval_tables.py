@@ -19,6 +19,7 @@ from pytest_osmosis.config.conditions import (
     condition,
     conditions_of_function,
     error_bound,
+    loss,
 )
 from pytest_osmosis.config.fields import Entries, Family, Field, Table, Tables
 from pytest_osmosis.config.kinds import (
@@ -96,6 +97,10 @@ def _url() -> Kind:
     port = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5]))))"
     pattern = rf"^[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\s]*@)?{host}(:{port}?)?([/?#]\S*)?$"
     return string("an http:// or https:// URL with a host", fits, pattern)
+
+
+def _variable() -> Kind:
+    return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
 
 
 def _header_value() -> Kind:
@@ -292,11 +297,7 @@ MODEL = Table(
     "Where the model is and how it is called.",
     (
         Field("base_url", _url(), "The server's API, like http://localhost:8000/v1."),
-        Field(
-            "api_key_env",
-            name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself"),
-            "Environment variable that holds the API key.",
-        ),
+        Field("api_key_env", _variable(), "Environment variable that holds the API key."),
         Field(
             "client",
             choice("auto", "openai", "anthropic", "light", "litellm"),
@@ -418,7 +419,9 @@ GATE = Table(
     (
         Field("pass_rate", condition("pass_rate"), "Share of runs that pass."),
         Field("mean", condition("mean"), "Mean score of the one function that decides."),
-        Field("max_regression", anything(), "Largest loss against the baseline.", supported=False),
+        Field(
+            "max_regression", loss(), "Largest loss of the pass rate against [baseline]; more, with p < 0.05, fails."
+        ),
     ),
     families=(
         Family(PASS_AT, "pass_at_K", "pass_at_3", condition, "pass@k: at least one of K runs passes; needs n >= K."),
@@ -446,7 +449,16 @@ LIMITS = Table(
     ),
 )
 
-BASELINE = Table("baseline", "What the run is compared with.", supported=False)
+BASELINE = Table(
+    "baseline",
+    "What the eval is compared with, row by row: another model or earlier results.",
+    (
+        Field("model_path", text(), "A model that is asked the same, side by side.", supported=False),
+        Field("base_url", _url(), "The server of that model.", supported=False),
+        Field("api_key_env", _variable(), "Environment variable that holds its API key.", supported=False),
+        Field("results", text(), "A results.json inside the workspace; --osmosis-update-baseline writes it."),
+    ),
+)
 
 OUTPUT = Table(
     "output",

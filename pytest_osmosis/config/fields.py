@@ -69,7 +69,6 @@ class Table:
     fields: tuple[Field, ...] = ()
     entries: Entries | None = None
     required: bool = False
-    supported: bool = True
     families: tuple[Family, ...] = ()
 
     def field(self, key: str) -> Field | None:
@@ -85,7 +84,7 @@ Tables = Mapping[str, Table]
 def unknown_table(tables: Tables, name: str) -> str:
     """What to say of a table that the dialect does not have."""
     close = closest(name, tables)
-    valid = ", ".join(table.name for table in tables.values() if table.supported)
+    valid = ", ".join(tables)
     return f"unknown table{f', did you mean [{close}]?' if close else ''} (valid: {valid})"
 
 

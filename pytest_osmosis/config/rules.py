@@ -29,8 +29,9 @@ def check(draft: Draft, workspace: Path) -> None:
     _scorers(draft)
     _score_names(draft)
     _gates(draft)
-    for key in ("dir", "results"):
-        _output(draft, workspace, key)
+    _baseline(draft)
+    for table, key in (("output", "dir"), ("output", "results"), ("baseline", "results")):
+        _stays_inside(draft, workspace, table, key)
 
 
 def has_entrypoint(draft: Draft) -> bool:
@@ -198,7 +199,13 @@ def _meant(name: str, names: tuple[str, ...]) -> str:
     return f"{f', did you mean {toml(close)}?' if close else ''} (valid: {quoted_list(names) or 'none'})"
 
 
-def _output(draft: Draft, workspace: Path, key: str) -> None:
-    path = draft.get("output", key)
-    if path is not None and not draft.typed("output", key) and inside(workspace, path) is None:
-        draft.fail("output", key, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
+def _baseline(draft: Draft) -> None:
+    compared = draft.given("baseline", "model_path") or draft.given("baseline", "results")
+    if draft.given("gate", "max_regression") and not compared:
+        draft.fail("gate", "max_regression", "needs a baseline: give [baseline] results")
+
+
+def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:
+    path = draft.get(table, key)
+    if path is not None and not draft.typed(table, key) and inside(workspace, path) is None:
+        draft.fail(table, key, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")

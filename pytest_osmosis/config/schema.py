@@ -39,8 +39,6 @@ def _is_required(table: Table) -> bool:
 
 
 def _table(table: Table) -> Schema:
-    if not table.supported:
-        return {**_NEVER, "description": f"{table.help} Not supported yet."}
     if table.entries is not None:
         entries = table.entries
         return {
@@ -90,5 +88,10 @@ _BETWEEN_KEYS = [
             _has("scoring", "eval_fns", minItems=1),
             _has("scoring", "grader"),
         ],
+    },
+    {
+        "description": "[gate] max_regression needs a baseline.",
+        "if": _has("gate", "max_regression"),
+        "then": _has("baseline", "results"),
     },
 ]

@@ -104,7 +104,7 @@ class Data:
     columns: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
-Metric = Literal["pass_rate", "mean", "pass_at", "pass_hat"]
+Metric = Literal["pass_rate", "mean", "pass_at", "pass_hat", "max_regression"]
 Rule = Literal["point", "lower", "upper"]
 
 
@@ -123,7 +123,8 @@ class GateRule:
     """One condition of `[gate]` on the aggregate: `metric >= minimum`.
 
     `rule` says what is compared: the value as measured, or the lower or upper end of its interval. `k` is that of
-    pass@k and pass^k; `function` is the one whose scores are meant, None for the runs as a whole.
+    pass@k and pass^k; `function` is the one whose scores are meant, None for the runs as a whole. Of "max_regression"
+    `minimum` is minus the loss that is allowed, and what is compared the difference to the baseline.
     """
 
     metric: Metric
@@ -154,6 +155,20 @@ class Limits:
     def max_errors_is_share(self) -> bool:
         """True where `max_errors` is a share of the runs, False where it is a count."""
         return isinstance(self.max_errors, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """`[baseline]`: what the eval is compared with: a model, or earlier results. `model_path` or `results` is None.
+
+    `results` from a TOML is relative to the workspace and stays inside it; from the command line it is absolute, made
+    so from the current folder.
+    """
+
+    model_path: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    results: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +220,7 @@ class EvalConfig:
     execution: Execution = field(default_factory=Execution)
     gates: tuple[GateRule, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    baseline: Baseline = field(default_factory=Baseline)
     output: Output = field(default_factory=Output)
     prices: Mapping[str, Rates] = field(default_factory=lambda: EMPTY)
     overridden: tuple[str, ...] = ()

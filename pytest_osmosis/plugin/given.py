@@ -44,7 +44,7 @@ class Options(NamedTuple):
     """What is said, beside which evals.
 
     `smoke` is how many rows a smoke test takes, None where none is asked for; `stop_when_decided` where that was said,
-    None where it was not.
+    None where it was not. `update_baseline` lets results become the baseline.
     """
 
     overrides: tuple[Override, ...]
@@ -59,6 +59,7 @@ class Options(NamedTuple):
     not_measured_exit: int
     inline: bool
     smoke: int | None
+    update_baseline: bool
 
 
 def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
@@ -72,6 +73,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     stop_when_decided = decided.origin if _flag(decided, problems) else None
     usd = _usd(session["confirm-above"], problems)
     smoke = _smoke(session["smoke"], session["smoke-rows"], overrides, problems)
+    update_baseline = _update_baseline(session["update-baseline"], smoke, stop_when_decided, problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
     return Options(
@@ -87,6 +89,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, session["inline"].origin if inline else None),
         smoke=smoke,
+        update_baseline=update_baseline,
     )
 
 
@@ -95,13 +98,17 @@ def typed(config: pytest.Config) -> list[str]:
     words = []
     for option in (options.NAMING[1], *options.OF_CONFIG, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
-        if option.name in ("output", "markdown", "inline", "stop-when-decided") or not value:
+        if option.name in _OF_WHOLE_RUNS or not value:
             continue
         if option.metavar is None:
             words.append(option.flag)
         else:
             words += [f"{option.flag}={one}" for one in (value if option.repeatable else [value])]
     return words
+
+
+_OF_WHOLE_RUNS = ("output", "markdown", "inline", "stop-when-decided", "update-baseline")
+"""Options that mean nothing, or the wrong thing, where a single run is run again."""
 
 
 def read_stdin(config: pytest.Config) -> str:
@@ -232,6 +239,23 @@ def _smoke(smoke: _Said, rows: _Said, overrides: Iterable[Override], problems: l
             text = f"contradicts {smoke.origin}, which makes one run of each of the first rows; {fix}"
             problems.append(Problem(one.origin, text))
     return SMOKE_ROWS if n_rows is None else n_rows
+
+
+def _update_baseline(said: _Said, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:
+    """Whether results become the baseline, which nothing but the command says; a part of an eval cannot become it."""
+    if not _flag(said, problems):
+        return False
+    if said.origin != options.UPDATE_BASELINE.flag:
+        fix = f"give {options.UPDATE_BASELINE.flag} in the command"
+        problems.append(
+            Problem(said.origin, f"a baseline is never written but where the command itself says so; {fix}")
+        )
+    for other in (options.SMOKE.flag if smoke is not None else None, decided):
+        if other is not None:
+            problems.append(
+                Problem(said.origin, f"contradicts {other}: a baseline is a whole eval; leave out one of them")
+            )
+    return True
 
 
 _INSTEAD_OF = {

@@ -98,6 +98,12 @@ SMOKE = Option(
     "Smoke test: roll out and score the first rows of each eval, one run each; errors fail it, scores decide nothing.",
 )
 
+UPDATE_BASELINE = Option(
+    "update-baseline",
+    None,
+    "Write the results where [baseline] results says, if the eval is whole; max_regression is not decided then.",
+)
+
 OF_SESSION = (
     Option("output", "PATH", "Write results.json here too; a folder, or a path with {name}, when several evals run."),
     Option(
@@ -118,6 +124,7 @@ OF_SESSION = (
         None,
         "Begin nothing more once no missing run can change a verdict of the gates; runs go in a shuffled order.",
     ),
+    UPDATE_BASELINE,
     Option("no-probe", None, "Do not ask the model one question before the first rollout."),
     Option(
         "inline",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.options import OPTIONS
+from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, output_problems, prepare
+from pytest_osmosis.evals import Prepared, baseline_path, output_problems, prepare, update_problems
 from pytest_osmosis.plugin import given, naming
 from pytest_osmosis.plugin.collect import eval_id
+from pytest_osmosis.plugin.options import UPDATE_BASELINE
 
 
 class Evals(NamedTuple):
@@ -53,9 +56,11 @@ class _Preparing:
                 continue
             found.prepared[eval_id(self._config, prepared.plan)] = prepared
             problems += output_problems(prepared)
+            problems += update_problems(prepared) if self._options.update_baseline else []
             if path not in self._named.listed:
                 problems += self._undecidable(prepared.config)
                 naming.collect_too(self._config, prepared.config.path)
+        problems += self._not_updatable(list(found.prepared.values())) if not problems else []
         if problems:
             raise pytest.UsageError(*map(str, problems))
         return found
@@ -70,6 +75,7 @@ class _Preparing:
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
             listing=self._config.option.collectonly or self._options.dry_run,
+            updating=self._options.update_baseline,
             named_rows=rows,
         )
         prepared = replace(prepared, config=self._capped(prepared.config))
@@ -99,6 +105,19 @@ class _Preparing:
             return []
         fix = 'give --osmosis-gate="pass_rate >= 0.7" or [gate], or leave the option out'
         return [Problem(asked, f"the eval {config.name} has no gate, so nothing can be decided; {fix}")]
+
+    def _not_updatable(self, evals: Sequence[Prepared]) -> list[Problem]:
+        """A baseline has its file, each its own."""
+        if not self._options.update_baseline:
+            return []
+        flag = UPDATE_BASELINE.flag
+        homes = [path for prepared in evals if (path := baseline_path(prepared.config)) is not None]
+        if not homes:
+            return [Problem(flag, 'no eval says where its baseline is; give [baseline] results = "baselines/x.json"')]
+        shared = [path for path, times in Counter(homes).items() if times > 1]
+        return [
+            Problem(flag, f"several evals have {shown(path)} as their baseline; give each its own") for path in shared
+        ]
 
     def _with_output(self, prepared: Prepared) -> Prepared:
         """Where `--osmosis-output` puts this eval's results."""

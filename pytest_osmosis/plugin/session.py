@@ -100,6 +100,7 @@ class EvalSession:
                 inline=self.inline.host(key).spawn if self.inline else None,
                 keep_conversations=self.listeners.want_rollouts,
                 stop_when_decided=self.options.stop_when_decided is not None and not self.config.option.runxfail,
+                update_baseline=self.options.update_baseline,
             )
             if self.options.stop_when_decided is not None and self.runs[key].partial:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
@@ -289,6 +290,7 @@ class EvalSession:
     def _finish_runs(self, grace_s: float) -> None:
         for run in self.runs.values():
             run.finish(grace_s)
+        verdicts.compare_together(self.runs.values())
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report stops, limits and gates as tests of their own, then write results; others are asked and told."""

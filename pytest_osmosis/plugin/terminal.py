@@ -16,7 +16,7 @@ from pytest_osmosis.plugin import companions
 from pytest_osmosis.plugin.collect import run_of
 from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
-from pytest_osmosis.report.numbers import count, plural
+from pytest_osmosis.report.numbers import count, moment, plural, score
 from pytest_osmosis.report.text import width
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
         yield f"  {last_run_line(prepared.last)}"
+    if config.baseline.results is not None:
+        yield f"  {_baseline(prepared)}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
@@ -62,10 +64,19 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
         yield f"  overridden: {', '.join(said)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
-    for note in (*config.notes, *prepared.notes):
+    for note in (*config.notes, *prepared.notes, *(f"the baseline differs in {one}" for one in prepared.differs)):
         yield f"  note: {note}"
     for name in prepared.short_secrets:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"
+
+
+def _baseline(prepared: Prepared) -> str:
+    """What the eval is compared with."""
+    stored = prepared.baseline
+    if stored is None:
+        return f"baseline: {prepared.config.baseline.results}, which this run is to become"
+    rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.n_runs, 'run')}"
+    return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
 
 
 def _stops_early(prepared: Prepared, *, runxfail: bool) -> str:

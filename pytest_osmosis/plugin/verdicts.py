@@ -18,6 +18,7 @@ from pytest_osmosis.outcomes import Kind
 from pytest_osmosis.plugin.collect import node_id
 from pytest_osmosis.plugin.items import skip_at
 from pytest_osmosis.plugin.listeners import HookError
+from pytest_osmosis.stats import holm
 
 SYSTEMIC = ("systemic", "journal")
 LIMITS = ("max_errors", "max_tokens", "max_cost_usd", "max_duration_s")
@@ -39,11 +40,22 @@ def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
     if stopped is not None and stopped.reason in LIMITS:
         kind: Kind = "skipped" if stopped.reason != "max_errors" and _decided(run, gated) else "error"
         yield f"limit {stopped.reason}", kind, f"stopped: {stopped.text}"
+    if run.not_updated is not None:
+        yield "baseline", "error", f"the baseline is not updated: {run.not_updated}"
     for verdict in run.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         yield f"gate {verdict.title}", _kind(verdict.state, gated), text
     if run.unwritten:
         yield "results", "error", "\n".join([*run.unwritten, f"what ran is in {shown(run.run_dir)}/journal.jsonl"])
+
+
+def compare_together(runs: Iterable[EvalRun]) -> None:
+    """Where several evals are compared with baselines, take that into account. Idempotent."""
+    found = [(run, run.results.comparison) for run in runs if run.results is not None]
+    compared = [(run, one.paired.p) for run, one in found if one is not None and one.paired is not None]
+    if len(compared) > 1:
+        for (run, _), p in zip(compared, holm([p for _, p in compared]), strict=True):
+            run.compare_among(len(compared), p)
 
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
@@ -74,7 +86,7 @@ def _decided(run: EvalRun, gated: bool) -> bool:
     """True where every gate of the config has its verdict, whatever the missing runs would have been."""
     assert run.results is not None
     states = [verdict.state for verdict in run.results.verdicts if verdict.rule is not None]
-    return gated and bool(states) and all(state in ("holds", "fails") for state in states)
+    return gated and bool(states) and all(state in ("holds", "fails", "not decided") for state in states)
 
 
 def may_replace(status: int) -> bool:
@@ -83,7 +95,7 @@ def may_replace(status: int) -> bool:
 
 
 def _kind(state: State, gated: bool) -> Kind:
-    if not gated:
+    if not gated or state == "not decided":
         return "skipped"
     if state == "holds":
         return "passed"

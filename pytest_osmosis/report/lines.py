@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pytest_osmosis.comparison import Comparison, meaning_text
 from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import Flips, LastRun
-from pytest_osmosis.report.numbers import count, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.report.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results, Throttling
-from pytest_osmosis.stats import POWER
+from pytest_osmosis.stats import POWER, Interval
 
 
 def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
@@ -26,8 +27,14 @@ def _gate(verdict: Verdict) -> list[str]:
     decided = verdict.state in ("holds", "fails")
     if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
         chance, n_rows = verdict.power
+        least = verdict.rule.minimum - DROP
+        truth = (
+            f"loss of {-least:.12g}"
+            if verdict.rule.metric == "max_regression"
+            else f"{verdict.rule.name} of {least:.12g}"
+        )
         lines.append(
-            f"  low power: a true {verdict.rule.name} of {verdict.rule.minimum - DROP:.12g} fails it with a chance of "
+            f"  low power: a true {truth} fails it with a chance of "
             f"{chance:.2f}; {plural(n_rows, 'row')} would make that {POWER:g}"
         )
     return lines
@@ -44,6 +51,7 @@ def account_lines(results: Results) -> list[str]:
         ", ".join([*_spent(results), seconds(results.duration_ms / 1000)]),
         *_throttled(results.throttling),
         *([flips_line(results.flips)] if results.flips is not None else []),
+        *(comparison_lines(results.comparison) if results.comparison is not None else []),
     ]
 
 
@@ -198,6 +206,38 @@ def last_run_line(last: LastRun) -> str:
     cost = _known_cost(last.cost_usd, last.n_cost_unknown)
     took = f"{plural(last.n_runs, 'rollout')}, {plural(last.total_tokens, 'token')}, {cost}, {seconds(last.duration_s)}"
     return f"last run ({moment(last.started_at)}): {took}"
+
+
+def comparison_lines(found: Comparison) -> list[str]:
+    """What became of the pass rate against the baseline, which rows could not be compared, and what else differs."""
+    when = f" ({moment(found.started_at)})" if found.started_at is not None else ""
+    head = f"against the baseline {found.name}{when}: "
+    if found.paired is None:
+        return [f"{head}not measured: no row was measured on both sides{_uncompared(found)}"]
+    paired = found.paired
+    said = f"{head}pass rate {score(found.new_rate)}, there {score(found.old_rate)} over {plural(paired.n_rows, 'row')}"
+    where = f", 95% interval {_signed(paired.interval)}" if paired.interval is not None else ""
+    p = f"p {p_value(paired.p)} ({paired.test})"
+    if found.n_evals > 1:
+        p += f", {p_value(found.p).removeprefix('= ')} as one of {found.n_evals} evals (Holm)"
+    rows = f"+{count(paired.better)} -{count(paired.worse)} rows"
+    return [
+        said + _uncompared(found),
+        f"  {difference(paired.difference)}{where}; {rows}, {p}: {meaning_text(found)}",
+        *(f"  the baseline differs in {one}" for one in found.differs),
+    ]
+
+
+def _signed(interval: Interval) -> str:
+    return f"{difference(interval.low)} to {difference(interval.high)}"
+
+
+def _uncompared(found: Comparison) -> str:
+    """The rows that were left out."""
+    rows = found.matched
+    counts = {"changed": rows.changed, "added": rows.added, "removed": rows.removed, "not measured": found.n_unmeasured}
+    said = [f"{count(n)} {what}" for what, n in counts.items() if n]
+    return f"; rows left out: {', '.join(said)}" if said else ""
 
 
 def flips_line(flips: Flips) -> str:

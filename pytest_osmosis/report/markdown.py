@@ -37,7 +37,7 @@ def _verdict(results: Results) -> str:
         return "a gate fails" if fails == 1 else f"{fails} gates fail"
     if "not measured" in states:
         return "not measured"
-    if states and "partial" not in states:
+    if "holds" in states and "partial" not in states:
         return "every gate holds"
     return f"{results.passed:,} of {plural(len(results.records) - results.count('skipped'), 'run')} passed"
 

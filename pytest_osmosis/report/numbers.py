@@ -44,6 +44,15 @@ def score(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
+def difference(value: float) -> str:
+    """A difference of scores or ratios with its sign.
+
+    >>> difference(-0.0664), difference(0.02), difference(0.0)
+    ('-0.066', '+0.020', '0.000')
+    """
+    return "0.000" if value == 0 else f"{value:+.3f}"
+
+
 def money(usd: float) -> str:
     """An amount of US dollars: cents from a dollar on, two digits that say something below.
 

@@ -10,10 +10,11 @@ from pytest_osmosis.stats.intervals import Interval, student_t, wilson
 from pytest_osmosis.stats.moments import mean, median, percentile, sample_variance, std
 from pytest_osmosis.stats.paired import Paired, bonett_price, compare, holm, mcnemar, sign_flip
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
-from pytest_osmosis.stats.power import POWER, chance_below, rows_for, smallest_effect
+from pytest_osmosis.stats.power import ALPHA, POWER, chance_below, rows_for, smallest_effect
 from pytest_osmosis.stats.summary import PERCENTILES, Attempt, Summary, summarize
 
 __all__ = [
+    "ALPHA",
     "PERCENTILES",
     "POWER",
     "Attempt",

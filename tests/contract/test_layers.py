@@ -16,7 +16,20 @@ PACKAGE = "pytest_osmosis"
 
 WORDS = {"report.numbers", "report.text"}
 """Leaves that say how numbers and strange text are written: there is one place for that, so every layer may ask."""
-CORE = {"config", "datasets", "errors", "history", "models", "plan", "prices", "records", "stats", *WORDS}
+CORE = {
+    "baseline",
+    "comparison",
+    "config",
+    "datasets",
+    "errors",
+    "history",
+    "models",
+    "plan",
+    "prices",
+    "records",
+    "stats",
+    *WORDS,
+}
 
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
@@ -38,9 +51,11 @@ LAYERS: dict[str, set[str]] = {
     "outcomes": {"records", *WORDS},
     "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records"},
     "gates": {"config", "stats", *WORDS},
-    "results": {"config", "gates", "history", "outcomes", "prices", "records", "stats"},
+    "comparison": {"config", "gates", "history", "stats", *WORDS},
+    "baseline": {"comparison", "config", "errors", "history", "results"},
+    "results": {"comparison", "config", "gates", "history", "outcomes", "prices", "records", "stats"},
     "curtailment": {"config", "gates", "outcomes", "records", "results", *WORDS},
-    "report": {"gates", "history", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
+    "report": {"comparison", "gates", "history", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
     "evals": {*CORE, "curtailment", "engine", "gates", "host", "journal", "outcomes", "report", "results"},
     "inline": {"engine", "errors", "host", "models"},
     "plugin": {*CORE, "evals", "gates", "inline", "lab", "outcomes", "report", "results", "rewards"},

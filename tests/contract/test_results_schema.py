@@ -125,10 +125,12 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     interrupted = evaluate(interrupt=True)
     stopped = evaluate(unreachable(CONFIG))
     removed = evaluate(removing(CONFIG))
+    Path("base.json").write_text(json.dumps(whole))
+    compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
 
-    kinds = [whole, again, partial, interrupted, stopped, removed]
+    kinds = [whole, again, partial, interrupted, stopped, removed, compared]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False, False, True, False, False, False]
+    assert [results["partial"] for results in kinds] == [False, False, True, False, False, False, False]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -137,7 +139,7 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     assert {"agent", "reward", "provider"} == {name for results in kinds for name in results["summary"]["boundaries"]}
     assert stopped["status"] == "stopped"
     assert interrupted["pending"]
-    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True]
+    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True, False]
     assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
 
 

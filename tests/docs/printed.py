@@ -11,7 +11,7 @@ ELISION = "..."
 VARYING = [
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"-\d{8}T\d{6}Z-[0-9a-f]{6}"), "-<run>"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d| UTC)"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)?(e-\d+)? ?(ms|s|min)\b"), "<duration>"),
     (re.compile(r"(?<=Python )\d+\.\d+\.\d+|(?<=pytest-)\d+\.\d+\.\d+|(?<=pluggy-)\d+\.\d+\.\d+"), "<version>"),
     (re.compile(r"={3,}|-{3,}|_{3,}"), "---"),  # rulers fill the line, so they vary with what stands in it

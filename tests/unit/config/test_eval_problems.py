@@ -549,7 +549,11 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ),
     ],
     "baseline": [
-        ('model_path = "x"', ["1: [baseline]: not supported yet; leave it out"]),
+        ('model_path = "x"', ["2: [baseline] model_path: not supported yet; leave it out"]),
+        (
+            'results = "../x.json"',
+            ['2: [baseline] results: must stay inside the workspace, symlinks resolved, got "../x.json"'],
+        ),
     ],
     "prices": [
         ('"openai/gpt-5-mini" = {input = 1}', ['2: [prices] "openai/gpt-5-mini".output: missing; must be ' + RATE]),
@@ -718,19 +722,30 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             ],
         ),
         ("mean = {}", ["2: [gate] mean: min is missing; must be a finite number, got {}"]),
-        ('max_regression = ">= 0.7"', ["2: [gate] max_regression: not supported yet; leave it out"]),
+        (
+            'max_regression = ">= 0.7"',
+            [
+                '2: [gate] max_regression: must be a finite number between 0 and 1, got ">= 0.7"',
+                "2: [gate] max_regression: needs a baseline: give [baseline] results",
+            ],
+        ),
+        ("max_regression = 0.02", ["2: [gate] max_regression: needs a baseline: give [baseline] results"]),
+        (
+            '"rewards:exact" = {max_regression = 0.1}',
+            ['2: [gate] "rewards:exact".max_regression: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)'],
+        ),
         ('pass_at_3 = ">= 0.7"', ["2: [gate] pass_at_3: needs [evaluation] n of at least 3, n is 1"]),
         ('pass_hat_10 = ">= 0.7"', ["2: [gate] pass_hat_10: needs [evaluation] n of at least 10, n is 1"]),
         (
             "pas_rate = 1",
             [
-                '2: [gate] pas_rate: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, pass_at_K, pass_hat_K, "module:function")'
+                '2: [gate] pas_rate: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, max_regression, pass_at_K, pass_hat_K, "module:function")'
             ],
         ),
         (
             "pass_at_0 = 1",
             [
-                '2: [gate] pass_at_0: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, pass_at_K, pass_hat_K, "module:function")'
+                '2: [gate] pass_at_0: unknown key, did you mean "pass_rate"? (valid: pass_rate, mean, max_regression, pass_at_K, pass_hat_K, "module:function")'
             ],
         ),
     ],
@@ -812,7 +827,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [evaluaton]: unknown table, did you mean [evaluation]? (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
+                "1: [evaluaton]: unknown table, did you mean [evaluation]? (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, baseline, output, prices)"
             ],
         ),
     ],
@@ -820,7 +835,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
+                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, baseline, output, prices)"
             ],
         ),
     ],
@@ -828,7 +843,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [eval]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
+                "1: [eval]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, baseline, output, prices)"
             ],
         ),
     ],
@@ -836,7 +851,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "n = 1",
             [
-                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)"
+                "1: [zzz]: unknown table (valid: experiment, evaluation, advanced, env, secrets, model, sampling, scoring, agent, data, execution, gate, limits, baseline, output, prices)"
             ],
         ),
     ],
@@ -1039,6 +1054,7 @@ required = [
 ]
 
 [baseline]
+results = "/x.json"
 """
     assert problems(text, Override("evaluation", "batch_size", "0", "--osmosis-batch-size")) == [
         "2: [evaluation] n: must be an integer of at least 1, got 0",
@@ -1054,7 +1070,7 @@ required = [
         '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator ">" is not possible, only ">=" is, got "> 0.7"',
         '30: [gate] pass_at_3: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
         '33: [secrets] required: "TOKEN" stands in [env] too; keep it in one of them',
-        "37: [baseline]: not supported yet; leave it out",
+        '38: [baseline] results: must stay inside the workspace, symlinks resolved, got "/x.json"',
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',
     ]
 

@@ -142,13 +142,14 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
             '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
         ),
         ("gate", "pass_at_3", ">= 0.5", "--x: needs [evaluation] n of at least 3, n is 1"),
-        ("baseline", "x", "1", "--x: [baseline]: not supported yet; leave it out"),
+        ("baseline", "x", "1", "--x: [baseline] x: unknown key (valid: results)"),
+        ("gate", "max_regression", "0.02", "--x: needs a baseline: give [baseline] results"),
         (
             "modl",
             "x",
             "1",
             "--x: [modl]: unknown table, did you mean [model]? (valid: experiment, evaluation, advanced, env, "
-            "secrets, model, sampling, scoring, agent, data, execution, gate, limits, output, prices)",
+            "secrets, model, sampling, scoring, agent, data, execution, gate, limits, baseline, output, prices)",
         ),
         (
             "env",

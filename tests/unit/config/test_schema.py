@@ -34,7 +34,7 @@ def test_every_key_of_every_table_is_in_the_schema_and_described() -> None:
     for table in EVAL_TABLES.values():
         declared = properties[table.name]
         assert declared["description"].startswith(table.help)
-        assert list(declared.get("properties", {})) == [field.name for field in table.fields if table.supported]
+        assert list(declared.get("properties", {})) == [field.name for field in table.fields]
         for field in table.fields:
             assert declared["properties"][field.name]["description"].startswith(field.help)
 
@@ -123,6 +123,8 @@ VALID = [
     ('gate."rewards:exact"', 'mean = {min = 7}\npass_at_1 = ">= 0.5"\npass_hat_1 = {min = 1, rule = "upper"}'),
     *[("limits", f"max_errors = {bound}") for bound in ("0", '"5%"', '" 0.5 % "', '"100%"')],
     ("limits", "max_cost_usd = 0.5\nmax_tokens = 1\nmax_duration_s = 3600"),
+    ("gate", 'max_regression = 0.02\n[baseline]\nresults = "base.json"'),
+    ("baseline", 'results = "base.json"'),
     ("output", 'dir = "runs"\nresults = "out/results.json"'),
 ]
 

@@ -1,0 +1,177 @@
+"""Earlier results as baseline: written when asked for, compared row by row, and a gate that a regression fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import Row, Workspace, junit_cases, read_json
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+UPDATE = "--osmosis-update-baseline"
+FILE = "baselines/x.json"
+GATE = {"max_regression": 0.02}
+PASS: Row = {}
+FAIL: Row = {"score": 0.0}
+BROKEN: Row = {"reward": "raises"}
+
+
+def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
+    """An eval with these rows and [baseline] results."""
+    workspace.eval(rows=rows, **{"baseline": {"results": FILE}, "gate": GATE, **tables})
+
+
+def with_baseline(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
+    """The same once the baseline is written from it."""
+    eval_of(workspace, rows, **tables)
+    workspace.run(CONFIG, UPDATE)
+    assert (workspace.root / FILE).exists()
+
+
+def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Workspace) -> None:
+    eval_of(workspace, [PASS] * 7)
+    written = workspace.run(CONFIG, UPDATE, "-rs")
+    assert written.ret == 0
+    written.assert_outcomes(passed=7, skipped=1)
+    written.stdout.fnmatch_lines(
+        [
+            "  baseline: baselines/x.json, which this run is to become",
+            "gate max_regression <= 0.02: NOT DECIDED: a new baseline is asked for",
+            "baseline updated: baselines/x.json (pass rate 1.000)",
+        ]
+    )
+    assert read_json(workspace.root / FILE) == workspace.results()
+
+    eval_of(workspace, [FAIL] * 6 + [PASS])
+    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, xfailed=6, failed=1)
+    finding = "pass rate 0.143, the baseline's 1.000: -0.857 over 7 rows, p = 0.031: a regression"
+    result.stdout.fnmatch_lines(
+        [
+            "  baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)",
+            "against the baseline baselines/x.json (20* UTC): pass rate 0.143, there 1.000 over 7 rows",
+            "  -0.857, 95% interval * to *; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
+            f"gate max_regression <= 0.02: FAILS: {finding}",
+        ]
+    )
+    case = junit_cases(workspace.root / "junit.xml")["x[gate max_regression <= 0.02]"]
+    assert [child.tag for child in case] == ["failure"]
+    found = workspace.results()["baseline"]
+    assert (found["baseline"], found["rows"], found["worse"], found["regression"]) == (FILE, 7, 6, True)
+    assert read_json(workspace.root / FILE) != workspace.results(), "it is never written by itself"
+
+
+def test_what_chance_would_make_is_no_regression_and_rows_that_differ_are_told(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_baseline(workspace, [PASS] * 8)
+    ours = workspace.root / "data/x.jsonl"
+    lines = ours.read_text().splitlines()
+    changed = json.dumps({**json.loads(lines[2]), "user_prompt": "What is 7 * 7?", "ground_truth": "49"})
+    worse = [json.dumps({**json.loads(line), "score": 0.0}) for line in lines[3:6]]
+    added = '{"user_prompt": "What is 8 * 8?", "ground_truth": "64"}'
+    ours.write_text("\n".join([*lines[:2], changed, *worse, lines[6], "", added]) + "\n")
+
+    result = workspace.run(CONFIG, "--osmosis-gate=max_regression = 0.05", "--osmosis-pass-threshold=0.5")
+
+    assert result.ret == 0
+    out = result.stdout.str()
+    result.stdout.fnmatch_lines(
+        [
+            '  note: the baseline differs in the thresholds: {"rewards:score": 1.0}, here {"rewards:score": 0.5}',
+            "against the baseline baselines/x.json (*): pass rate 0.500, there 1.000 over 6 rows; "
+            "rows left out: 2 changed",
+            "  -0.500, *; +0 -3 rows, p = 0.25 (McNemar, exact): no more than noise",
+            "  the baseline differs in the thresholds: *",
+            "gate max_regression <= 0.05: HOLDS: *no more than noise",
+        ]
+    )
+    assert "a regression" not in out
+
+
+def test_what_could_not_be_measured_never_holds(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with_baseline(workspace, [PASS] * 8)
+    eval_of(workspace, [BROKEN] * 6 + [PASS] * 2, limits={"max_errors": 8})
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 9
+    result.assert_outcomes(passed=2, xfailed=6, errors=1)
+    result.stdout.fnmatch_lines(["gate max_regression <= 0.02: NOT MEASURED: *; 6 unmeasured runs could change that"])
+
+
+def test_several_evals_are_looked_at_together(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    for name in ("x", "y"):
+        workspace.eval(name, [PASS] * 7, baseline={"results": f"baselines/{name}.json"}, gate=GATE)
+    both = "--osmosis-config=configs/eval"
+    assert workspace.run(both, UPDATE).ret == 0
+    workspace.eval("x", [FAIL] * 6 + [PASS], baseline={"results": "baselines/x.json"}, gate=GATE)
+
+    result = workspace.run(both)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*p = 0.031 (McNemar, exact), 0.062 as one of 2 evals (Holm): no more than noise"])
+    assert workspace.run(CONFIG).ret == 1, "alone it is a regression"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "said"),
+    [
+        ([PASS] * 3, ["-k", "row0-"], "the baseline is not updated: 1 of 3 runs are no baseline"),
+        ([BROKEN] * 3, [], "the baseline is not updated: *"),
+    ],
+    ids=["a part", "unmeasured"],
+)
+def test_what_is_not_whole_or_not_measured_does_not_become_the_baseline(
+    plain_workspace: Workspace, rows: list[Row], words: list[str], said: str
+) -> None:
+    eval_of(plain_workspace, rows)
+
+    result = plain_workspace.run(CONFIG, UPDATE, *words)
+
+    assert result.ret in (1, 9)
+    result.stdout.fnmatch_lines(["*x?baseline?*", said])
+    assert not (plain_workspace.root / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "words", "said"),
+    [
+        (
+            {},
+            [],
+            "*x.toml: [[]baseline] results: baselines/x.json does not exist; --osmosis-update-baseline writes it*",
+        ),
+        ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: give [[]baseline] results"),
+        ({"baseline": {}, "gate": {}}, [UPDATE], "*--osmosis-update-baseline: no eval says where its baseline is; *"),
+        ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
+        ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
+        ({}, [UPDATE, f"--osmosis-output={FILE}"], "*is the baseline's, which only --osmosis-update-baseline writes"),
+        ({"baseline": {"results": "../x.json"}}, [UPDATE], "*results: must stay inside the workspace*"),
+    ],
+    ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],
+)
+def test_what_cannot_be_is_exit_4(
+    plain_workspace: Workspace, tables: dict[str, Any], words: list[str], said: str
+) -> None:
+    eval_of(plain_workspace, [PASS], **tables)
+
+    result = plain_workspace.run(CONFIG, *words)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+def test_a_variable_never_writes_a_baseline(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    eval_of(plain_workspace, [PASS])
+    monkeypatch.setenv("PYTEST_OSMOSIS_UPDATE_BASELINE", "1")
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: a baseline is never written but where *"])

@@ -1,0 +1,232 @@
+"""An eval against its baseline: which rows are the same, what the difference means, and the gate's three verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.comparison import Comparison, Matched, Pair, RowRuns, compare, decide, matched
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.stats import holm
+
+RULE = GateRule("max_regression", -0.02)
+Runs = Sequence[bool | None]
+YES, NO, NONE = [True], [False], [None]
+
+
+def rows(*digests: str, first: int = 0) -> list[RowRuns]:
+    return [RowRuns(first + index, digest, YES) for index, digest in enumerate(digests)]
+
+
+def pairs(**counts: int) -> list[Pair]:
+    """So many rows of one run each: `kept`, `better`, `worse`, `lost` (not passed on either side)."""
+    kinds = {"kept": Pair(YES, YES), "better": Pair(YES, NO), "worse": Pair(NO, YES), "lost": Pair(NO, NO)}
+    return [kinds[kind] for kind, n in counts.items() for _ in range(n)]
+
+
+def compared(found: Sequence[Pair], allowed: float = 0.02) -> Comparison:
+    return compare("base.json", Matched(found), allowed=allowed)
+
+
+# -- which rows are the same ------------------------------------------------------------------------------
+
+
+def test_rows_are_matched_by_content_wherever_they_stand() -> None:
+    new = [RowRuns(0, "a", YES), RowRuns(1, "b", NO)]
+    old = [RowRuns(7, "b", YES), RowRuns(9, "a", NO)]
+
+    assert matched(new, old) == Matched([Pair(YES, NO), Pair(NO, YES)])
+
+
+def test_rows_that_only_one_side_has_are_added_removed_or_changed() -> None:
+    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
+
+    assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
+
+
+def test_of_rows_with_the_same_content_the_first_is_matched_with_the_first() -> None:
+    new = [RowRuns(0, "a", YES), RowRuns(1, "a", NO), RowRuns(2, "a", NO)]
+    old = [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
+
+    found = matched(new, old)
+
+    assert found.pairs == [Pair(YES, NO), Pair(NO, YES)]
+    assert (found.added, found.removed, found.changed) == (1, 0, 0)
+
+
+# -- what the difference means -----------------------------------------------------------------------------
+
+
+def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
+    found = compared(pairs(kept=80, worse=15, better=5))
+
+    assert found.paired is not None
+    assert found.paired.difference == pytest.approx(-0.10)
+    assert found.paired.test == "McNemar, exact"
+    assert found.p == pytest.approx(0.0413894653)
+    assert found.paired.interval is not None
+    assert found.paired.interval.low < -0.10 < found.paired.interval.high < 0
+    assert found.new_rate == pytest.approx(0.85)
+    assert found.old_rate == pytest.approx(0.95)
+    assert found.meaning == "regression"
+
+
+@pytest.mark.parametrize(
+    ("found", "allowed", "meaning"),
+    [
+        (pairs(kept=94, worse=6), 0.0, "regression"),
+        (pairs(kept=94, worse=6), 0.06, "within"),
+        (pairs(kept=94, better=6), 0.0, "improvement"),
+        (pairs(kept=95, worse=5), 0.0, "noise"),
+        (pairs(kept=10), 0.0, "noise"),
+    ],
+    ids=["six fell", "six fell, six may", "six rose", "five fell", "none moved"],
+)
+def test_only_what_chance_would_not_make_is_called_something(
+    found: Sequence[Pair], allowed: float, meaning: str
+) -> None:
+    assert compared(found, allowed).meaning == meaning
+
+
+def test_a_loss_of_exactly_what_is_allowed_is_none_whatever_floats_say() -> None:
+    found = compared(pairs(kept=293, worse=7), 7 / 300)
+
+    assert found.paired is not None
+    assert found.p < 0.05
+    assert found.meaning == "within"
+
+
+def test_runs_of_a_row_are_averaged_first() -> None:
+    found = compared([Pair([True, False], [True, True]), Pair([True, True], [True, False, True, False])])
+
+    assert found.paired is not None
+    assert (found.paired.n_rows, found.paired.better, found.paired.worse) == (2, 1, 1)
+    assert (found.new_rate, found.old_rate) == (0.75, 0.75)
+
+
+def test_rows_that_one_side_has_not_measured_are_left_out_and_counted() -> None:
+    found = compared([Pair(YES, YES), Pair(NONE, YES), Pair(YES, NONE), Pair([None, False], YES), Pair([], YES)])
+
+    assert found.paired is not None
+    assert (found.paired.n_rows, found.n_unmeasured) == (2, 3)
+
+
+def test_among_several_evals_the_p_is_holms() -> None:
+    found = [compared(pairs(kept=90, worse=6)), compared(pairs(kept=90, worse=9, better=1))]
+    ps = [one.p for one in found]
+    assert [one.meaning for one in found] == ["regression", "regression"]
+
+    together = [one.among(2, p) for one, p in zip(found, holm(ps), strict=True)]
+
+    assert [one.p for one in together] == [pytest.approx(2 * 0.021484375), pytest.approx(2 * 0.021484375)]
+    third = found[0].among(3, 3 * ps[0])
+    assert (third.meaning, decide(RULE, third).state) == ("noise", "holds")
+
+
+# -- the gate ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "words"),
+    [
+        (pairs(kept=90, worse=10), "fails", "pass rate 0.900, the baseline's 1.000: -0.100 over 100 rows, p = 0.002"),
+        (pairs(kept=90, worse=6, better=4), "holds", "no more than noise"),
+        (pairs(kept=90, better=10), "holds", "an improvement"),
+        (pairs(kept=994, worse=6), "holds", "lower, but no more than the 0.02 that max_regression allows"),
+        (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is 0.062 at the least"),
+        (pairs(kept=5), "holds", "no more than noise"),
+        ([Pair(NONE, YES)], "not measured", "no row was measured on both sides"),
+        ([], "not measured", "no row of the baseline is evaluated here"),
+    ],
+    ids=["fell", "fell by chance", "rose", "fell a little", "too few", "too few, none fell", "unmeasured", "no row"],
+)
+def test_the_gate_fails_for_a_regression_alone(found: Sequence[Pair], state: str, words: str) -> None:
+    verdict = decide(RULE, compared(found))
+
+    assert (verdict.title, verdict.state) == ("max_regression <= 0.02", state)
+    assert words in verdict.text
+    assert ("regression" in verdict.text.replace("max_regression", "")) == (state == "fails" or "cannot" in words)
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        ([*pairs(kept=94), *[Pair(NONE, YES)] * 6], "not measured"),
+        ([*pairs(kept=94), *[Pair(YES, NONE)] * 6], "holds"),
+        ([*pairs(kept=84, lost=10), *[Pair(NO, NONE)] * 6], "not measured"),
+        ([*pairs(kept=95), *[Pair(NONE, YES)] * 5], "holds"),
+        ([*pairs(kept=90, worse=20), Pair(NONE, YES)], "fails"),
+        ([*pairs(kept=90, worse=6), Pair(NONE, NO)], "not measured"),
+        ([*pairs(kept=90), *[Pair([], YES)] * 10], "holds"),
+    ],
+    ids=[
+        "six may have fallen",
+        "six passed, whatever they did before",
+        "six may have passed before",
+        "five cannot show it",
+        "fell whatever one gave",
+        "one may have risen",
+        "taken out by the grader",
+    ],
+)
+def test_what_unmeasured_runs_could_change_is_not_measured(found: Sequence[Pair], state: str) -> None:
+    verdict = decide(RULE, compared(found))
+
+    assert verdict.state == state
+    assert ("could change that" in verdict.text) == (state == "not measured")
+
+
+known = st.lists(st.booleans(), min_size=1, max_size=3)
+partly = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(known, known), min_size=1, max_size=12), st.data())
+def test_what_is_decided_with_runs_missing_is_decided_so_with_the_extremes_of_them(
+    whole: list[tuple[list[bool], list[bool]]], data: st.DataObject
+) -> None:
+    found = [Pair(data.draw(partly), old) for _, old in whole]
+    verdict = decide(RULE, compared(found))
+    if verdict.state == "not measured":
+        return
+    for fill in (False, True):
+        filled = [Pair([fill if run is None else run for run in pair.new], pair.old) for pair in found]
+        assert decide(RULE, compared(filled)).state in (verdict.state, "not measured")
+
+
+def test_its_power_is_that_of_a_loss_of_five_points_more_than_is_allowed() -> None:
+    verdict = decide(RULE, compared(pairs(kept=900, worse=50, better=50)))
+
+    # se = sqrt(0.1 / 1000): a loss of 0.07 must be seen as more than 1.96 se = 0.0196, so more than 0.02
+    assert verdict.power is not None
+    assert verdict.power.chance == pytest.approx(1.0, abs=1e-6)
+    few = decide(RULE, compared(pairs(kept=80, worse=10, better=10)))
+    # se = 0.04495: 0.07 - 1.96 se = -0.0181 lies 0.403 se below
+    assert few.power is not None
+    assert few.power.chance == pytest.approx(0.3436, abs=1e-3)
+    assert few.power.n_rows == 324
+
+
+def test_what_is_published_says_it_all() -> None:
+    found = compare(
+        "base.json", Matched(pairs(kept=94, worse=6), added=1, removed=2, changed=3), differs=["the model: a, here b"]
+    )
+
+    published = found.to_json()
+
+    assert {
+        key: published[key] for key in ("rows", "added", "removed", "changed", "better", "worse", "regression")
+    } == {
+        "rows": 100,
+        "added": 1,
+        "removed": 2,
+        "changed": 3,
+        "better": 0,
+        "worse": 6,
+        "regression": True,
+    }
+    assert published["p_value"] == published["p_adjusted"] == 0.03125
+    assert published["differs"] == ["the model: a, here b"]
+    assert published["difference_interval"]["method"] == "Bonett-Price"
