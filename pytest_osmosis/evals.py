@@ -15,7 +15,7 @@ import secrets as randomness
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +51,7 @@ from pytest_osmosis.prices import Price, price_of
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
 from pytest_osmosis.report.numbers import plural, score, seconds
-from pytest_osmosis.report.properties import Property, properties_of
+from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
 from pytest_osmosis.results import Results, Subject, Throttling
 
 SecretsFile = Path | Literal["-"] | None
@@ -249,6 +249,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
         spans=spans_of(selected, dataset.line),
         n=config.evaluation.n,
         selection=selected.text,
+        granularity=config.execution.granularity,
     )
     return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests)
 
@@ -333,11 +334,20 @@ class EvalRun:
         self.engine.close()
         shutil.rmtree(self.run_dir, ignore_errors=True)
 
-    def properties(self, run: Run) -> list[Property]:
-        """What other tools read of a run that is done."""
-        record = self.engine.ledger.records.get(run) or RunRecord(run)
-        price = self.prepared.price
-        return properties_of(record, self.engine.judging, None if price is None else price.cost_usd(record.usage))
+    def never_ran(self, runs: Iterable[Run]) -> list[Run]:
+        """Which of these runs, all of which are done, are pending."""
+        return [record.run for record in self._records(runs) if record.status == "pending"]
+
+    def properties(self, runs: Iterable[Run]) -> list[Property]:
+        """What other tools read of a run that is done, or of those of a row that one test reports of."""
+        records, price = self._records(runs), self.prepared.price
+        costs = [None if price is None else price.cost_usd(record.usage) for record in records]
+        if len(records) == 1:
+            return properties_of(records[0], self.engine.judging, costs[0])
+        return properties_of_row(records, self.engine.judging, costs)
+
+    def _records(self, runs: Iterable[Run]) -> list[RunRecord]:
+        return results.records_of(runs, self.engine.ledger.records)
 
     def finish(self, grace_s: float = 0.0) -> Results:
         """Close the engine and make the results. Idempotent."""
@@ -360,7 +370,7 @@ class EvalRun:
         if not self.updates_baseline:
             return None
         if self.partial:
-            return f"{gates.part(len(self.selected), self.prepared.plan.n_runs)} are no baseline"
+            return f"{self._part} are no baseline"
         if self.results.stopped is not None:
             return f"the eval was stopped: {self.results.stopped}"
         if pending := self.results.count("pending"):
@@ -459,9 +469,17 @@ class EvalRun:
         if not text:
             log.unlink(missing_ok=True)
 
+    @property
+    def _part(self) -> str:
+        """How much of the plan was selected, in words."""
+        plan, n_selected = self.prepared.plan, len(self.selected)
+        if plan.granularity == "row" and not self.smoke:
+            return f"{n_selected // plan.n:,} of {plan.n_rows:,} rows"
+        return f"{n_selected:,} of {plan.n_runs:,} runs"
+
     def _results(self, duration_ms: float) -> Results:
         config, judging = self.prepared.config, self.engine.judging
-        records = results.records_of(self.selected, self.engine.ledger.records)
+        records = self._records(self.selected)
         by_function, overall = results.summarize(records, judging, config.evaluation.n)
         n_planned = self.prepared.plan.n_runs
         stop, ran = self.engine.stopped, all(record.status != "pending" for record in records)
@@ -507,7 +525,7 @@ class EvalRun:
 
     def _verdict(self, rule: GateRule, made: Results, compared: Comparison | None) -> Verdict:
         if self.partial:
-            return gates.partial(rule, len(made.records), self.prepared.plan.n_runs, smoke=self.smoke)
+            return gates.partial(rule, f"smoke: {self._part}" if self.smoke else self._part)
         if _is_loss(rule):
             return self._regression(rule, compared)
         return gates.decide(rule, results.runs_for(rule, made.records, made.judging))

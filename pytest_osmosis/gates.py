@@ -157,15 +157,9 @@ def _at_least(n: float) -> int:
     return max(1, math.ceil(n - 1e-6))
 
 
-def partial(rule: GateRule, n_selected: int, n_planned: int, *, smoke: bool = False) -> Verdict:
-    """The verdict where only a part of the plan was selected: none."""
-    runs = part(n_selected, n_planned)
-    return Verdict(title_of(rule), "partial", f"smoke: {runs}" if smoke else runs, rule=rule)
-
-
-def part(n_selected: int, n_planned: int) -> str:
-    """How much of a plan was selected, in words."""
-    return f"{n_selected:,} of {n_planned:,} runs"
+def partial(rule: GateRule, part: str) -> Verdict:
+    """The verdict where only `part` of the plan was selected ("12 of 500 runs"): none."""
+    return Verdict(title_of(rule), "partial", part, rule=rule)
 
 
 def not_decided(rule: GateRule, why: str) -> Verdict:

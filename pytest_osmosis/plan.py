@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.records import Run
+from pytest_osmosis.records import AllRuns, Part, Run
+
+Granularity = Literal["run", "row"]
 
 
 class Span(NamedTuple):
@@ -29,7 +31,8 @@ class Plan:
     `name` is the eval's (the config's stem), `path` the file that pytest collects (the TOML) and `dataset` the dataset
     file, both absolute;
     `selection` says which rows in words ("sample 100 of 1,000, seed 0"). `spans` hold the planned rows in file
-    order. `named` hold rows outside of them that a node id on the command line asked for.
+    order. `named` hold rows outside of them that a node id on the command line asked for. `granularity` is what a
+    test reports of: a run, or all runs of a row.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Plan:
     n: int
     selection: str = ""
     named: tuple[Span, ...] = ()
+    granularity: Granularity = "run"
 
     @property
     def n_rows(self) -> int:
@@ -55,6 +59,23 @@ class Plan:
         for span in sorted((*self.spans, *self.named)):
             for offset in range(span.n_rows):
                 yield span.first + offset, span.line + offset
+
+    def parts(self) -> Iterator[tuple[Part, int]]:
+        """What each test reports of, with its dataset line, in file order."""
+        for row, line in self.rows():
+            if self.granularity == "row":
+                yield AllRuns(row), line
+            else:
+                for run in range(self.n):
+                    yield Run(row, run), line
+
+    def part_of(self, run: Run) -> Part:
+        """What the test that reports of a run reports of."""
+        return AllRuns(run.row, run.baseline) if self.granularity == "row" else run
+
+    def runs_of(self, part: Part) -> list[Run]:
+        """The runs that a test reports of."""
+        return [part] if isinstance(part, Run) else [Run(part.row, run, part.baseline) for run in range(self.n)]
 
     def runs(self) -> Iterator[Run]:
         """Every planned run, row by row."""
@@ -88,6 +109,7 @@ class Plan:
             "named": [list(span) for span in self.named],
             "n": self.n,
             "selection": self.selection,
+            "granularity": self.granularity,
         }
 
     @classmethod

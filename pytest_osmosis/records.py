@@ -77,7 +77,35 @@ class Run(NamedTuple):
         return {"row": self.row, "run": self.run, **({"baseline": True} if self.baseline else {})}
 
 
+class AllRuns(NamedTuple):
+    """All runs of a row, or all that the baseline makes of it: what one test reports of at granularity "row".
+
+    >>> str(AllRuns(12)), str(AllRuns(12, baseline=True))
+    ('row12', 'row12-baseline')
+    """
+
+    row: int
+    baseline: bool = False
+
+    def __str__(self) -> str:
+        return f"row{self.row}{'-baseline' if self.baseline else ''}"
+
+    @classmethod
+    def named(cls, name: str) -> AllRuns | None:
+        """Those that `str` writes so, None where it is no such name.
+
+        >>> AllRuns.named("row12")
+        AllRuns(row=12, baseline=False)
+        """
+        found = _ROW_NAME.fullmatch(name)
+        return cls(int(found[1]), found[2] is not None) if found else None
+
+
 _NAME = re.compile(r"row([0-9]{1,18})-run([0-9]{1,18})(-baseline)?")
+_ROW_NAME = re.compile(r"row([0-9]{1,18})(-baseline)?")
+
+Part = Run | AllRuns
+"""What one test of an eval reports of."""
 
 
 @dataclass(frozen=True, slots=True)

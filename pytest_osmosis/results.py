@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -339,7 +339,7 @@ def by_row(records: Sequence[RunRecord]) -> dict[int, list[RunRecord]]:
     return rows
 
 
-def records_of(runs: Sequence[Run], records: Mapping[Run, RunRecord]) -> list[RunRecord]:
+def records_of(runs: Iterable[Run], records: Mapping[Run, RunRecord]) -> list[RunRecord]:
     """The record of each selected run; one that no event speaks of is pending."""
     return [records.get(run) or RunRecord(run) for run in runs]
 

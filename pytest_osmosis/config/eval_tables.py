@@ -392,12 +392,17 @@ EXECUTION = Table(
             "By default as many as xdist's -n, else 1.",
         ),
         Field(
+            "granularity",
+            choice("run", "row"),
+            "What a test reports of: one run, or all runs of a row, which makes large evals cheap for pytest.",
+            default="run",
+        ),
+        Field(
             "watchdog_s",
             number(" above 0", lambda value: value > 0, exclusiveMinimum=0),
             "After so many seconds without a finished run, what is waited for is named.",
             default=120.0,
         ),
-        Field("granularity", anything(), "What one test stands for.", supported=False),
         Field("warnings", anything(), "What becomes of warnings.", supported=False),
         Field(
             "requests_per_minute",

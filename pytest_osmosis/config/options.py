@@ -26,6 +26,7 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "max_turns": ("agent", "max_turns"),
     "temperature": ("sampling", "temperature"),
     "max_tokens": ("sampling", "max_tokens"),
+    "granularity": ("execution", "granularity"),
 }
 """Name to table and key."""
 

@@ -113,6 +113,7 @@ class Execution:
     """`[execution]`: how the engine works. `hosts` None leaves it to xdist's `-n`."""
 
     hosts: int | None = None
+    granularity: Literal["run", "row"] = "run"
     watchdog_s: float = 120.0
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None

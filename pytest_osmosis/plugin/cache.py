@@ -7,11 +7,13 @@ would slow every later run of the project down.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pytest
 
-from pytest_osmosis.plugin.collect import eval_of, run_of
+from pytest_osmosis.plugin.collect import Named, eval_of, named_by
+from pytest_osmosis.plugin.items import EvalItem
+from pytest_osmosis.records import AllRuns, Part, Run
 
 MAX_FAILED = 2000
 LAST_FAILED = "cache/lastfailed"
@@ -24,13 +26,43 @@ def failed(config: pytest.Config) -> frozenset[str]:
     return frozenset() if cache is None else frozenset(cache.get(LAST_FAILED, {}))
 
 
-def mend(config: pytest.Config, failed: Sequence[str], evals: Collection[str]) -> None:
-    """Correct both entries after pytest has written them. `evals` are the ids of the session's evals."""
+def recall(config: pytest.Config, items: Iterable[pytest.Item]) -> set[str]:
+    """Let `--lf` and `--ff` know the tests of rows by runs that failed, and those of runs by rows.
+
+    Else they would find nothing of what failed before the granularity changed, and run, and pay for, everything. Gives
+    the ids that it put beside what is known.
+    """
+    plugin = config.pluginmanager.get_plugin("lfplugin")
+    if plugin is None or not getattr(plugin, "active", False):
+        return set()
+    failed = {_other(*named) for nodeid in plugin.lastfailed if (named := named_by(str(nodeid)))}
+    ours = [item for item in items if failed and isinstance(item, EvalItem)]
+    new = [item for item in ours if (item.eval_id, item.part.row, item.part.baseline, type(item.part)) in failed]
+    plugin.lastfailed.update((getattr(item, "id", item.nodeid), True) for item in new)
+    return {item.nodeid for item in new}
+
+
+def _other(eval_id: str, part: Part) -> tuple[str, int, bool, type[Part]]:
+    """Whose row it is, and what tests are of under the other granularity."""
+    return eval_id, part.row, part.baseline, AllRuns if isinstance(part, Run) else Run
+
+
+def mend(
+    config: pytest.Config, failed: Sequence[str], evals: Collection[str], outdated: Callable[[Named], bool]
+) -> None:
+    """Correct both entries after pytest has written them.
+
+    `evals` are the ids of the session's evals; of their runs and rows in the cache those that are `outdated` go.
+    """
     cache = getattr(config, "cache", None)
     if cache is None:
         return
     known = cache.get(LAST_FAILED, {})
-    kept = {nodeid: True for nodeid in known if eval_of(nodeid) not in evals or run_of(nodeid)}
+    kept = {}
+    for nodeid in known:
+        named = named_by(nodeid)
+        if eval_of(nodeid) not in evals or (named is not None and not outdated(named)):
+            kept[nodeid] = True
     for nodeid in failed[:MAX_FAILED]:
         kept[nodeid] = True
     if kept != known:

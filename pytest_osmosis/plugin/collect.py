@@ -1,4 +1,4 @@
-"""Collection: a file that was named becomes a File whose items are the runs of its evals.
+"""Collection: a file that was named becomes a File whose items are the runs, or the rows, of its evals.
 
 Items are flat and carry an explicit node id: pytest 9.2 parses ids, and one that it makes itself from a name with
 brackets does not equal the one it reads back from its cache. An eval's id is what the node ids of its tests begin with,
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin.items import Fetch, RunItem
-from pytest_osmosis.records import Run
+from pytest_osmosis.plugin.items import EvalItem, Fetch
+from pytest_osmosis.records import AllRuns, Part, Run
 
 
 class EvalFile(pytest.File):
@@ -42,20 +42,19 @@ class EvalFile(pytest.File):
         return QuietHooks(manager, [manager.get_plugin(name) for name in ("capturemanager", "logging-plugin")])
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for every (row, run) of every eval, in file order."""
+        """A test for every run, or row, of every eval, in file order."""
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
-            for row, line in plan.rows():
-                for run in range(plan.n):
-                    yield self._item(plan, eval_id, Run(row, run), line)
+            for part, line in plan.parts():
+                yield self._item(plan, eval_id, part, line)
 
-    def _item(self, plan: Plan, eval_id: str, run: Run, line: int) -> RunItem:
-        item: RunItem = RunItem.from_parent(
+    def _item(self, plan: Plan, eval_id: str, part: Part, line: int) -> EvalItem:
+        item: EvalItem = EvalItem.from_parent(
             self,
-            name=f"{plan.name}[{run}]",
-            nodeid=node_id(eval_id, run),
+            name=f"{plan.name}[{part}]",
+            nodeid=node_id(eval_id, part),
             eval_id=eval_id,
-            run=run,
+            part=part,
             plan=plan,
             line=line,
             fetch=self.fetch,
@@ -104,7 +103,7 @@ def eval_id(config: pytest.Config, plan: Plan) -> str:
 
 
 def node_id(eval_id: str, what: object) -> str:
-    """The node id of a test of an eval: of a run, or of what concerns the eval as a whole.
+    """The node id of a test of an eval: of a run, of a row, or of what concerns the eval as a whole.
 
     >>> node_id("configs/eval/multiply.toml::multiply", Run(12, 3))
     'configs/eval/multiply.toml::multiply[row12-run3]'
@@ -122,18 +121,21 @@ def eval_of(nodeid: str) -> str:
 
 
 class Named(NamedTuple):
-    """A run as its node id names it."""
+    """A run, or a row, as the node id of its test names it."""
 
     eval_id: str
-    run: Run
+    part: Part
 
 
-def run_of(nodeid: str) -> Named | None:
-    """The run that a node id names, None where it names something else.
+def named_by(nodeid: str) -> Named | None:
+    """What a node id names, None where that is neither run nor row.
 
-    >>> run_of("x.toml::x[row12-run3]")
-    Named(eval_id='x.toml::x', run=Run(row=12, run=3, baseline=False))
+    >>> named_by("x.toml::x[row12-run3]")
+    Named(eval_id='x.toml::x', part=Run(row=12, run=3, baseline=False))
+    >>> named_by("x.toml::x[row12]")
+    Named(eval_id='x.toml::x', part=AllRuns(row=12, baseline=False))
     """
     head, _, tail = nodeid.rpartition("[")
-    run = Run.named(tail.removesuffix("]"))
-    return Named(head, run) if run is not None else None
+    name = tail.removesuffix("]")
+    part = Run.named(name) or AllRuns.named(name)
+    return Named(head, part) if part is not None else None

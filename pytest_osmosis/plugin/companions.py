@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pytest_osmosis.plugin.items import RunItem
+from pytest_osmosis.plugin.items import EvalItem
 
 
 class Companions:
@@ -14,17 +14,17 @@ class Companions:
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
         """pytest-timeout: rollouts have deadlines of their own, and an item mostly waits for its turn."""
-        return isinstance(item, RunItem) or None
+        return isinstance(item, EvalItem) or None
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
         """None was set."""
-        return isinstance(item, RunItem) or None
+        return isinstance(item, EvalItem) or None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Plugins that repeat tests (pytest-rerunfailures) get none of ours: the best of k would pass for the score."""
-        if not isinstance(item, RunItem):
+        if not isinstance(item, EvalItem):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         runtestprotocol(item, nextitem=nextitem)

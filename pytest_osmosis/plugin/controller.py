@@ -19,7 +19,7 @@ from pytest_osmosis.plugin import github, given
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
-from pytest_osmosis.plugin.items import RunItem, amend
+from pytest_osmosis.plugin.items import EvalItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.naming import Naming, aside_lines
 from pytest_osmosis.plugin.session import EvalSession
@@ -62,6 +62,11 @@ class ControllerPlugin:
         plans = self.evals.plans.get(file_path)
         inline = self.evals.inline is not None
         return eval_file(parent, file_path, plans, self.evals.fetch, inline=inline) if plans else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """`--lf` knows what failed under the other granularity."""
+        self.evals.recall_failed(items)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In one process: the selection is known."""
@@ -133,7 +138,7 @@ class ControllerPlugin:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Durations are rollout and scoring; below threshold is xfailed where a gate decides."""
         report = yield
-        if isinstance(item, RunItem):
+        if isinstance(item, EvalItem):
             amend(item, report)
         return report
 

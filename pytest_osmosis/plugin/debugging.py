@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.outcomes import score_line
-from pytest_osmosis.plugin.items import ANSWER, RunItem
+from pytest_osmosis.outcomes import kind_of, score_line
+from pytest_osmosis.plugin.items import ANSWER, EvalItem
 from pytest_osmosis.plugin.stepping import Return, cut_to_users, tracing
 from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 
@@ -56,7 +56,7 @@ class Debugging:
     ) -> Generator[None, object, object]:
         """Lead the prompt of `--pdb` to the user's code."""
         with ExitStack() as until_it_closes:
-            if isinstance(node, RunItem) and ANSWER in node.stash and self._config.option.usepdb:
+            if isinstance(node, EvalItem) and ANSWER in node.stash and self._config.option.usepdb:
                 self._evals.pause()
                 until_it_closes.callback(self._evals.resume)
                 scene = self._scene(node)
@@ -64,19 +64,29 @@ class Debugging:
                 call.excinfo = pytest.ExceptionInfo.from_exception(scene.error)
             return (yield)
 
-    def _scene(self, item: RunItem) -> Scene:
+    def _scene(self, item: EvalItem) -> Scene:
         run = self._evals.runs[item.eval_id]
-        record = run.engine.ledger.records[item.run]
-        known = run.recorded(item.run)
+        record = self._record(item, run)
+        known = run.recorded(record.run)
         if record.boundary is not None:
             return self._failed_rollout(item, record, known)
         broken = run.engine.judging.broken(record)
         unmet = (name for name in run.engine.judging.deciding if not run.engine.judging.met(record, name))
         return self._failed_reward(item, run, record, known, broken[0] if broken else next(unmet))
 
-    def _failed_rollout(self, item: RunItem, record: RunRecord, known: Mapping[str, Any]) -> Scene:
+    def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
+        """The run that a test failed by; of a row the first such one."""
+        runs = item.plan.runs_of(item.part)
+        records = [record for each in runs if (record := run.engine.ledger.records.get(each)) is not None]
+        kind = item.stash[ANSWER].outcome.kind
+        return next(record for record in records if kind_of(record, run.engine.judging) == kind)
+
+    def _failed_rollout(self, item: EvalItem, record: RunRecord, known: Mapping[str, Any]) -> Scene:
         """The error itself, where it was raised in this process."""
         if self._evals.inline is not None:
+            if record.run != item.plan.runs_of(item.part)[-1]:
+                self._say(f"other runs of the row came after {record.run}; --osmosis-granularity=run stops at each")
+                return looked_at(record, known)
             host = self._evals.inline.host(item.eval_id)
             if host.error is not None:
                 return Scene(cut_to_users(host.error), host.inside())
@@ -84,7 +94,7 @@ class Debugging:
         return looked_at(record, known)
 
     def _failed_reward(
-        self, item: RunItem, run: EvalRun, record: RunRecord, known: Mapping[str, Any], name: str
+        self, item: EvalItem, run: EvalRun, record: RunRecord, known: Mapping[str, Any], name: str
     ) -> Scene:
         """Where the function raised, or returned, when it is called again."""
         recorded = record.scorer_errors.get(name)
@@ -97,7 +107,7 @@ class Debugging:
         except CodeError as error:
             self._say(f"{name} cannot be called again in pytest's process: {error}")
             return looked_at(record, known)
-        self._say(f"calling {name} again in pytest's process, with the recorded conversation of {item.run}")
+        self._say(f"calling {name} again in pytest's process, with the recorded conversation of {record.run}")
         returned = Return(code.function(name))
         try:
             with tracing(returned):

@@ -1,4 +1,4 @@
-"""The test of one run: it waits for the engine's outcome in setup, and fails in the call phase if it did not pass."""
+"""A test of an eval: in setup it waits for the outcome of its run, or row; in the call phase it fails if that did."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.records import Run
+from pytest_osmosis.records import Part
 
 ANSWER = pytest.StashKey["Answer"]()
 
 
 class Answer(NamedTuple):
-    """What became of a run, and whether a gate decides instead of its test."""
+    """What became of a run, or a row of runs, and whether a gate decides instead of its test."""
 
     outcome: Outcome
     gated: bool
 
 
-Fetch = Callable[["RunItem"], Answer]
+Fetch = Callable[["EvalItem"], Answer]
 
 
-class RunItem(pytest.Item):
-    """One (row, run) of an eval."""
+class EvalItem(pytest.Item):
+    """One (row, run) of an eval, or a row with all its runs."""
 
-    def __init__(self, *, eval_id: str, run: Run, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
+    def __init__(self, *, eval_id: str, part: Part, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
         super().__init__(**options)
         self.eval_id = eval_id
-        self.run = run
+        self.part = part
         self.plan = plan
         self._line = line
         self._fetch = fetch
@@ -43,7 +43,7 @@ class RunItem(pytest.Item):
         return self.parent.item_hooks  # type: ignore[union-attr]
 
     def setup(self) -> None:
-        """Wait until the run is done; what kept it from being scored is an error, what took it out a skip."""
+        """Wait until it is done; what kept it from being scored is an error, what took it out a skip."""
         self.stash[ANSWER] = self._fetch(self)
         outcome = self.stash[ANSWER].outcome
         for title, text in outcome.sections:
@@ -54,13 +54,13 @@ class RunItem(pytest.Item):
             pytest.fail(outcome.text, pytrace=False)
 
     def runtest(self) -> None:
-        """Fail where the run was scored and did not pass."""
+        """Fail where it was scored and did not pass."""
         outcome = self.stash[ANSWER].outcome
         if outcome.kind == "failed":
             pytest.fail(outcome.text, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The run's dataset line."""
+        """The row's dataset line."""
         return Path(self.plan.dataset), self._line - 1, self.name
 
 
@@ -71,8 +71,8 @@ class Sentinel(pytest.Item):
         """Nothing."""
 
 
-def amend(item: RunItem, report: pytest.TestReport) -> None:
-    """Make a report say what the run was: its own duration, place and one-line reason; xfailed where a gate decides."""
+def amend(item: EvalItem, report: pytest.TestReport) -> None:
+    """Make a report say what the run, or row, was: its own duration, place and reason; xfailed by a gate."""
     answer = item.stash.get(ANSWER, None)
     if answer is None:
         return

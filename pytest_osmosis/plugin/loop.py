@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.plugin.items import RunItem, Sentinel
+from pytest_osmosis.plugin.items import EvalItem, Sentinel
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.terminal import Progress
-from pytest_osmosis.records import Run
+from pytest_osmosis.records import Part
 
 IDLE_S = 0.2
 
@@ -55,7 +55,7 @@ class CompletionLoop:
         """Run everything, as pytest's loop does, but for the order."""
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
-        others = [item for item in session.items if not isinstance(item, RunItem)]
+        others = [item for item in session.items if not isinstance(item, EvalItem)]
         for index, item in enumerate(others):
             self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
         self._progress.begin(alone=not others, undisturbed=True)
@@ -71,25 +71,25 @@ class CompletionLoop:
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
 
-    def _collected(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
+    def _collected(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Our items as they were collected, and whether each is the last.
 
         For `--stepwise`, which takes all before a failure for passed, and inline, where an item makes its own outcome.
         """
-        ours = [item for item in session.items if isinstance(item, RunItem)]
-        done: set[tuple[str, Run]] = set()
+        ours = [item for item in session.items if isinstance(item, EvalItem)]
+        done: set[tuple[str, Part]] = set()
         for item in ours:
-            while self._evals.inline is None and (item.eval_id, item.run) not in done:
+            while self._evals.inline is None and (item.eval_id, item.part) not in done:
                 try:
                     done.add(self._evals.completed.get(timeout=IDLE_S))
                 except queue.Empty:
                     self._progress.update()
             yield item, item is ours[-1]
 
-    def _completed(self, session: pytest.Session) -> Iterator[tuple[RunItem, bool]]:
+    def _completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""
-        waiting: dict[tuple[str, Run], RunItem] = {
-            (item.eval_id, item.run): item for item in session.items if isinstance(item, RunItem)
+        waiting: dict[tuple[str, Part], EvalItem] = {
+            (item.eval_id, item.part): item for item in session.items if isinstance(item, EvalItem)
         }
         while waiting:
             try:

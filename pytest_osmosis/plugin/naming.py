@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from pytest_osmosis.errors import Problem
+from pytest_osmosis.plan import Granularity
 from pytest_osmosis.plugin import options
-from pytest_osmosis.plugin.collect import run_of
+from pytest_osmosis.plugin.collect import eval_of, named_by, node_id
 from pytest_osmosis.plugin.reward_options import path_of
+from pytest_osmosis.records import AllRuns, Part, Run
 
 _VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
 _HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
@@ -98,10 +102,34 @@ def _is_found_in(config: pytest.Config, folder: Path, path: Path) -> bool:
     return not any(_is_skipped(config, part) for part in path.relative_to(folder).parts[:-1])
 
 
-def named_rows(config: pytest.Config, path: Path | None) -> list[int]:
-    """Rows of the eval in `path` that node ids among the arguments ask for; None is the one without a TOML."""
+def named_parts(config: pytest.Config, path: Path | None) -> dict[str, Part]:
+    """What node ids among the arguments ask for of the eval in `path`; None is the one without a TOML."""
     ids = [arg for arg in config.args if "::" in arg and _concerns(config, arg, path)]
-    return [named.run.row for arg in ids if (named := run_of(arg))]
+    return {arg: named.part for arg in ids if (named := named_by(arg))}
+
+
+def misnamed(parts: Mapping[str, Part], granularity: Granularity) -> list[Problem]:
+    """The node ids that name a run where tests are of rows, or a row where they are of runs."""
+    return [
+        Problem(arg, _of_a_run(arg, part) if isinstance(part, Run) else _of_a_row(arg, part))
+        for arg, part in parts.items()
+        if isinstance(part, Run) != (granularity == "run")
+    ]
+
+
+def _of_a_run(arg: str, run: Run) -> str:
+    row = shlex.quote(node_id(eval_of(arg), AllRuns(run.row, run.baseline)))
+    instead = f"type {row} for all of them, or add --osmosis-granularity=run for this one"
+    return f'names a run, but here a test is a row with all its runs (granularity = "row"); {instead}'
+
+
+def _of_a_row(arg: str, part: AllRuns) -> str:
+    file, first = (
+        shlex.quote(arg.split("::", 1)[0]),
+        shlex.quote(node_id(eval_of(arg), Run(part.row, 0, part.baseline))),
+    )
+    instead = f"type {file} -k '{part}-' for all runs of the row, {first} for one, or add --osmosis-granularity=row"
+    return f"names a row, but here a test is one run; {instead}"
 
 
 def typed_dataset(config: pytest.Config) -> str | None:

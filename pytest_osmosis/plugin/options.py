@@ -69,6 +69,9 @@ OF_CONFIG = (
     Option("max-turns", "N", "Allow a rollout N turns ([agent] max_turns; default: 10)."),
     Option("temperature", "X", "Sample at this temperature ([sampling] temperature; default: the model's)."),
     Option("max-tokens", "N", "Let an answer have N tokens ([sampling] max_tokens; default: the model's)."),
+    Option(
+        "granularity", "run|row", "Make a test of each run, or of each row ([execution] granularity; default: run)."
+    ),
 )
 """Those that stand for a key of the config (`config.options`), and go before it."""
 

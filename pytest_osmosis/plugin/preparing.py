@@ -59,6 +59,8 @@ class _Preparing:
             problems += update_problems(prepared) if self._options.update_baseline else []
             if path not in self._named.listed:
                 problems += self._undecidable(prepared.config)
+                parts = naming.named_parts(self._config, path)
+                problems += naming.misnamed(parts, prepared.collected.granularity)
                 naming.collect_too(self._config, prepared.config.path)
         problems += self._not_updatable(list(found.prepared.values())) if not problems else []
         if problems:
@@ -66,7 +68,7 @@ class _Preparing:
         return found
 
     def _prepared(self, path: Path | None) -> Prepared:
-        rows = naming.named_rows(self._config, path)
+        rows = [part.row for part in naming.named_parts(self._config, path).values()]
         prepared = prepare(
             path,
             self._overrides(path),

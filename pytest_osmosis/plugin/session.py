@@ -9,7 +9,7 @@ import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +21,11 @@ from pytest_osmosis.evals import EvalRun, Prepared, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import cache, confirm, given, naming, pages, preparing, verdicts
-from pytest_osmosis.plugin.collect import by_file, node_id, run_of
-from pytest_osmosis.plugin.items import Answer, RunItem
+from pytest_osmosis.plugin.collect import Named, by_file, named_by, node_id
+from pytest_osmosis.plugin.items import Answer, EvalItem
 from pytest_osmosis.plugin.listeners import Listeners
-from pytest_osmosis.records import Run
+from pytest_osmosis.records import AllRuns, Part, Run
+from pytest_osmosis.report.rows import outcome_of_row
 
 if TYPE_CHECKING:
     from pytest_osmosis.inline import InlineHost
@@ -36,7 +37,7 @@ INTERRUPT_GRACE_S = 2.0
 class EvalSession:
     """All by the evals' ids, in the order in which they were named; `runs` are those of which something was selected.
 
-    `plans` are the same by file, for collection.
+    `plans` are the same by file, for collection; `n_selected` is how many of our tests were selected.
     """
 
     def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options) -> None:
@@ -45,19 +46,22 @@ class EvalSession:
         self.prepared: dict[str, Prepared] = {}
         self.plans: dict[Path, list[Plan]] = {}
         self.runs: dict[str, EvalRun] = {}
+        self.n_selected = 0
         self.inline = self._inline() if options.inline else None
-        self.completed: queue.SimpleQueue[tuple[str, Run]] = queue.SimpleQueue()
+        self.completed: queue.SimpleQueue[tuple[str, Part]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
         self.listeners = Listeners(config)
         self._replays: Inline | None = None
         self._failures = 0
         self._known_failed: frozenset[str] = frozenset()
+        self.recalled: set[str] = set()
         self._stopped = False
         self._paused = False
         self._begun: set[str] = set()
         self._left: dict[str, int] = {}
-        self._outcomes: dict[tuple[str, Run], Outcome] = {}
+        self._rows: dict[str, dict[AllRuns, dict[Run, Outcome]]] = {}
+        self._outcomes: dict[tuple[str, Part], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
 
     def _inline(self) -> Inline:
@@ -74,23 +78,29 @@ class EvalSession:
 
     # -- selection and start -----------------------------------------------------------------------------
 
+    def recall_failed(self, items: Iterable[pytest.Item]) -> None:
+        """Let `--lf` know tests by what failed under the other granularity."""
+        self.recalled = cache.recall(self.config, items)
+
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Make a run for every eval of which something was selected."""
-        self._select((item.eval_id, item.run) for item in items if isinstance(item, RunItem))
+        self._select((item.eval_id, item.part) for item in items if isinstance(item, EvalItem))
 
     def select_ids(self, ids: Iterable[str]) -> None:
         """As `select_items`, by node id."""
-        self._select(named for named in map(run_of, ids) if named and named.eval_id in self.prepared)
+        self._select(named for named in map(named_by, ids) if named and named.eval_id in self.prepared)
 
-    def _select(self, selected: Iterable[tuple[str, Run]]) -> None:
-        runs: dict[str, dict[Run, None]] = {}
-        for key, run in selected:
-            runs.setdefault(key, {})[run] = None
+    def _select(self, selected: Iterable[tuple[str, Part]]) -> None:
+        parts: dict[str, dict[Part, None]] = {}
+        for key, part in selected:
+            parts.setdefault(key, {})[part] = None
+        self.n_selected = sum(map(len, parts.values()))
+        runs = {key: self._runs(key, of_eval) for key, of_eval in parts.items()}
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
             self.runs[key] = EvalRun(
                 self.prepared[key],
-                list(runs[key]),
+                runs[key],
                 environ=os.environ,
                 rerun=self._rerun(self.prepared[key].plan),
                 every=self._completion(key),
@@ -105,10 +115,8 @@ class EvalSession:
             if self.options.stop_when_decided is not None and self.runs[key].partial:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
-    @property
-    def n_selected(self) -> int:
-        """How many of our tests were selected."""
-        return sum(len(run.selected) for run in self.runs.values())
+    def _runs(self, key: str, parts: Iterable[Part]) -> list[Run]:
+        return [run for part in parts for run in self.prepared[key].collected.runs_of(part)]
 
     def start(self) -> None:
         """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load.
@@ -165,12 +173,12 @@ class EvalSession:
         self.runs.clear()
 
     def _rerun(self, plan: Plan) -> Callable[[Run], str]:
-        """The command that repeats a run, from the folder that this one was called in."""
+        """The command that repeats the test of a run, from the folder that this one was called in."""
         path = os.path.relpath(plan.path, self.config.invocation_params.dir)
         typed = given.typed(self.config)
 
         def command(run: Run) -> str:
-            return shlex.join(["pytest", node_id(f"{path}::{plan.name}", run), *typed])
+            return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.part_of(run)), *typed])
 
         return command
 
@@ -182,10 +190,7 @@ class EvalSession:
         def completed(run: Run, outcome: Outcome) -> None:
             if self.listeners.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
                 self.listeners.finished(key, run)
-            with self._done:
-                self._outcomes[key, run] = outcome
-                self._done.notify_all()
-            self.completed.put((key, run))
+            self._report(key, run, outcome)
             if self.inline is not None:
                 self.inline.host(key).wake()
                 return
@@ -195,6 +200,22 @@ class EvalSession:
 
         return completed
 
+    def _report(self, key: str, run: Run, outcome: Outcome) -> None:
+        """Let the test of a run have its outcome; that of a row once the last of its runs is done."""
+        plan = self.prepared[key].collected
+        part = plan.part_of(run)
+        if isinstance(part, AllRuns):
+            done = self._rows.setdefault(key, {}).setdefault(part, {})
+            done[run] = outcome
+            if len(done) < plan.n:
+                return
+            del self._rows[key][part]
+            outcome = outcome_of_row(done, self.runs[key].never_ran(done))
+        with self._done:
+            self._outcomes[key, part] = outcome
+            self._done.notify_all()
+        self.completed.put((key, part))
+
     def _next_after(self, key: str) -> None:
         if self._stopped:
             return
@@ -202,24 +223,25 @@ class EvalSession:
         for following in order[order.index(key) + 1 :][:1]:
             self.runs[following].go()
 
-    def fetch(self, item: RunItem) -> Answer:
+    def fetch(self, item: EvalItem) -> Answer:
         """Wait for an item's outcome; inline, make it."""
         if self.inline is not None:
-            self._perform(self.inline.host(item.eval_id), item.eval_id, item.run)
-        return self.answer(item.eval_id, item.run)
+            self._perform(self.inline.host(item.eval_id), item.eval_id, item.part)
+        return self.answer(item.eval_id, item.part)
 
-    def _perform(self, host: InlineHost, eval_id: str, run: Run) -> None:
-        """Have a run rolled out and scored in this thread."""
+    def _perform(self, host: InlineHost, eval_id: str, part: Part) -> None:
+        """Have a run, or those of a row, rolled out and scored in this thread."""
+        runs = self._runs(eval_id, [part])
         if eval_id in self._begun:
-            self.runs[eval_id].engine.submit([run])
+            self.runs[eval_id].engine.submit(runs)
         else:
             self._begun.add(eval_id)
-            self.runs[eval_id].go([run])
-        host.serve(lambda: (eval_id, run) in self._outcomes)
+            self.runs[eval_id].go(runs)
+        host.serve(lambda: (eval_id, part) in self._outcomes)
 
-    def answer(self, eval_id: str, run: Run) -> Answer:
-        """Wait until the run is done. What it put out is given once, as pytest's reports keep it from then on."""
-        key = (eval_id, run)
+    def answer(self, eval_id: str, part: Part) -> Answer:
+        """Wait until a test has its outcome. What runs put out is given once, as pytest's reports keep it then."""
+        key = (eval_id, part)
         with self._done:
             while key not in self._outcomes:
                 self._done.wait()
@@ -237,10 +259,10 @@ class EvalSession:
         return not self.config.option.runxfail and not self.runs[eval_id].partial
 
     def tell(self, report: pytest.TestReport) -> None:
-        """Put a run's properties into its last report, which is where JUnit XML and json-report take them from."""
-        named = run_of(report.nodeid) if report.when == "teardown" else None
+        """Put a test's properties into its last report, which is where JUnit XML and json-report take them from."""
+        named = named_by(report.nodeid) if report.when == "teardown" else None
         if named is not None and named.eval_id in self.runs:
-            report.user_properties.extend(self.runs[named.eval_id].properties(named.run))
+            report.user_properties.extend(self.runs[named.eval_id].properties(self._runs(named.eval_id, [named.part])))
 
     def reaches_maxfail(self, report: pytest.TestReport) -> bool:
         """True for the failure at which `--maxfail` ends the session."""
@@ -339,12 +361,26 @@ class EvalSession:
 
         A smoke test adds errors only, and takes out what now passes.
         """
-        failed = []
+        failed: dict[str, None] = {}
         for key, run in self.runs.items():
             assert run.results is not None
-            judging = run.results.judging
+            judging, plan = run.results.judging, run.prepared.collected
             for record in run.results.records:
-                kind, nodeid = kind_of(record, judging), node_id(key, record.run)
-                if kind == "error" or (kind == "failed" and (not run.smoke or nodeid in self._known_failed)):
-                    failed.append(nodeid)
-        cache.mend(self.config, failed, self.prepared.keys())
+                kind = kind_of(record, judging)
+                if kind in ("passed", "skipped"):
+                    continue
+                nodeid = node_id(key, plan.part_of(record.run))
+                if kind == "error" or not run.smoke or nodeid in self._known_failed:
+                    failed[nodeid] = None
+        recalled = self.recalled - failed.keys()
+        cache.mend(self.config, list(failed), self.prepared.keys(), lambda named: self._outdated(named, recalled))
+
+    def _outdated(self, named: Named, recalled: Collection[str]) -> bool:
+        """True for what a test of the other granularity once said of a row, and tests of this one say anew."""
+        run = self.runs.get(named.eval_id)
+        if node_id(*named) in recalled:
+            return True
+        if run is None or isinstance(named.part, Run) == (run.prepared.collected.granularity == "run"):
+            return False
+        rows_runs = [Run(named.part.row, index, named.part.baseline) for index in range(run.prepared.collected.n)]
+        return len(run.never_ran(rows_runs)) < len(rows_runs)

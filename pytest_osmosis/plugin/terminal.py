@@ -12,8 +12,9 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, limits_said, sampling_text
 from pytest_osmosis.gates import title_of
+from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import companions
-from pytest_osmosis.plugin.collect import run_of
+from pytest_osmosis.plugin.collect import named_by
 from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, moment, plural, score
@@ -22,6 +23,8 @@ from pytest_osmosis.report.text import width
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
+MANY_TESTS = 20_000
+"""From here on it is worth saying that there may be fewer."""
 REWRITE_S = 0.2
 LINE_S, MOST_LINE_S, LINES_A_RUN = 5.0, 60.0, 20
 """The live line is rewritten this often on a terminal. Elsewhere a line is written this often, and more and more
@@ -45,6 +48,7 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
     yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    yield from number_of_tests(plan)
     for limit in limits_said(prepared):
         yield f"  limit: {limit}"
     if prepared.smoke is not None:
@@ -77,6 +81,15 @@ def _baseline(prepared: Prepared) -> str:
         return f"baseline: {prepared.config.baseline.results}, which this run is to become"
     rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.n_runs, 'run')}"
     return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+
+
+def number_of_tests(plan: Plan) -> Iterator[str]:
+    """How many tests there are, where they are of rows, or where it would be better if they were."""
+    if plan.granularity == "row":
+        yield f"  granularity: row, {plural(plan.n_rows, 'test')}"
+    elif plan.n_runs > MANY_TESTS and plan.n > 1:
+        instead = f'--osmosis-granularity=row ([execution] granularity = "row") makes {count(plan.n_rows)}'
+        yield f"  note: {plural(plan.n_runs, 'test')} take pytest much time and memory; {instead}, one for each row"
 
 
 def _stops_early(prepared: Prepared, *, runxfail: bool) -> str:
@@ -128,7 +141,7 @@ class Progress:
 
     def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """A report's category without a letter; pytest's own words where it prints a line for each test."""
-        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and run_of(report.nodeid)):
+        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and named_by(report.nodeid)):
             return None
         if hasattr(report, "wasxfail"):
             return "xfailed", "", "XFAIL"

@@ -18,10 +18,10 @@ import pytest
 
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file
+from pytest_osmosis.plugin import cache
+from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file, named_by
 from pytest_osmosis.plugin.companions import Companions
-from pytest_osmosis.plugin.items import Answer, RunItem, amend
-from pytest_osmosis.records import Run
+from pytest_osmosis.plugin.items import Answer, EvalItem, amend
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class OutcomeServer:
-    """Answers workers, each in a thread of its own: (eval, run) in, outcome out, as JSON."""
+    """Answers workers, each in a thread of its own: a test's node id in, outcome out."""
 
     def __init__(self, evals: EvalSession) -> None:
         from multiprocessing.connection import Listener
@@ -63,8 +63,9 @@ class OutcomeServer:
     def _serve(self, connection: Connection[bytes, bytes]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                eval_id, *run = json.loads(connection.recv_bytes())
-                answer = self._evals.answer(eval_id, Run(*run))
+                named = named_by(connection.recv_bytes().decode())
+                assert named is not None, "workers ask for runs and rows alone"
+                answer = self._evals.answer(*named)
                 reply = {"outcome": answer.outcome.to_json(), "gated": answer.gated}
                 connection.send_bytes(json.dumps(reply).encode("ascii"))
 
@@ -85,11 +86,16 @@ class WorkerPlugin:
         plans = self._plans.get(file_path)
         return eval_file(parent, file_path, plans, self._fetch) if plans else None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """`--lf` knows what failed under the other granularity."""
+        cache.recall(config, items)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Durations are rollout and scoring; below threshold is xfailed where a gate decides."""
         report = yield
-        if isinstance(item, RunItem):
+        if isinstance(item, EvalItem):
             amend(item, report)
         return report
 
@@ -98,12 +104,12 @@ class WorkerPlugin:
         if self._connection is not None:
             self._connection.close()
 
-    def _fetch(self, item: RunItem) -> Answer:
+    def _fetch(self, item: EvalItem) -> Answer:
         """Ask the controller, and wait for its answer."""
         if self._connection is None:
             from multiprocessing.connection import Client
 
             self._connection = Client(self._address, authkey=self._key.encode())
-        self._connection.send_bytes(json.dumps([item.eval_id, *item.run]).encode("ascii"))
+        self._connection.send_bytes(item.nodeid.encode())
         reply = json.loads(self._connection.recv_bytes())
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])

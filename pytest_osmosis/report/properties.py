@@ -1,6 +1,9 @@
-"""What other tools read of a run: properties beside its test, in JUnit XML and in pytest-json-report."""
+"""What other tools read of a run, or a row: properties beside its test, in JUnit XML and in pytest-json-report."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 from pytest_osmosis.outcomes import Judging, kind_of
 from pytest_osmosis.records import RunRecord
@@ -30,6 +33,47 @@ def properties_of(record: RunRecord, judging: Judging, cost_usd: float | None) -
     if cost_usd is not None:
         found.append(("osmosis.cost_usd", cost_usd))
     return found
+
+
+def properties_of_row(
+    records: Sequence[RunRecord], judging: Judging, costs_usd: Sequence[float | None]
+) -> list[Property]:
+    """The same of a row whose runs are reported together.
+
+    `osmosis.outcome` is that of the row's test (pending where runs never ran; the first run's boundary where some were
+    not scored and none failed). Scores are means, in which a run without a score counts 0.0 and one that never ran or
+    was taken out not at all; duration, tokens and cost are sums of what is known.
+    """
+    outcome = _outcome_of_row(records, judging)
+    found: list[Property] = [
+        ("osmosis.outcome", outcome),
+        ("osmosis.pass", "true" if outcome == "passed" else "false"),
+        ("osmosis.runs", len(records)),
+        ("osmosis.runs_passed", sum(judging.passed(record) for record in records)),
+    ]
+    counted = [record for record in records if record.status not in ("pending", "skipped")]
+    if counted and len(judging.deciding) == 1:
+        found.append(("osmosis.score", _mean(counted, judging.deciding[0])))
+    if counted and len(judging.scorers) > 1:
+        found += [(f"osmosis.score.{name}", _mean(counted, name)) for name in judging.scorers]
+    if any(record.rolled for record in records):
+        found.append(("osmosis.duration_ms", sum(record.duration_ms for record in records)))
+    tokens = [record.tokens for record in records if record.tokens is not None]
+    known = [cost for cost in costs_usd if cost is not None]
+    found += [("osmosis.tokens", sum(tokens))] if tokens else []
+    found += [("osmosis.cost_usd", math.fsum(known))] if known else []
+    return found
+
+
+def _outcome_of_row(records: Sequence[RunRecord], judging: Judging) -> str:
+    outcomes = [_outcome(record, judging) for record in records]
+    broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
+    candidates = ("failed", *broken, "pending", "passed", "skipped")
+    return next(outcome for outcome in candidates if outcome in outcomes)
+
+
+def _mean(records: Sequence[RunRecord], name: str) -> float:
+    return math.fsum(record.scores.get(name, 0.0) for record in records if record.status == "finished") / len(records)
 
 
 def _outcome(record: RunRecord, judging: Judging) -> str:

@@ -93,7 +93,7 @@ def test_the_value_is_the_share_that_passed_for_certain() -> None:
 
 
 def test_a_part_of_the_plan_gives_no_verdict() -> None:
-    verdict = partial(rule(0.7), 12, 1500)
+    verdict = partial(rule(0.7), "12 of 1,500 runs")
 
     assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -24,6 +25,17 @@ def test_every_row_has_its_line_and_n_runs_in_file_order() -> None:
     assert list(two.rows()) == [(0, 1), (1, 2), (7, 9)]
     assert list(map(str, two.runs())) == [f"row{row}-run{run}" for row in (0, 1, 7) for run in (0, 1)]
     assert (two.n_rows, two.n_runs) == (3, 6)
+
+
+def test_tests_are_of_runs_or_of_rows_with_all_their_runs() -> None:
+    of_runs = plan([Span(7, 2, 9)], n=2)
+    of_rows = replace(of_runs, granularity="row")
+
+    assert [(str(part), line) for part, line in of_rows.parts()] == [("row7", 9), ("row8", 10)]
+    assert [str(part) for part, _ in of_runs.parts()] == ["row7-run0", "row7-run1", "row8-run0", "row8-run1"]
+    for each in (of_runs, of_rows):
+        assert [run for part, _ in each.parts() for run in each.runs_of(part)] == list(each.runs())
+        assert all(each.part_of(run) == part for part, _ in each.parts() for run in each.runs_of(part))
 
 
 def test_rows_that_a_node_id_names_are_collected_but_not_planned() -> None:
@@ -64,7 +76,7 @@ SPANS = st.lists(st.builds(Span, st.integers(0, 99), st.integers(1, 9), st.integ
 
 @given(SPANS, st.integers(1, 9), SPANS)
 def test_a_plan_crosses_to_a_worker_as_json(spans: list[Span], n: int, named: list[Span]) -> None:
-    whole = plan(spans, n, named)
+    whole = replace(plan(spans, n, named), granularity="row")
 
     assert Plan.from_json(json.loads(json.dumps(whole.to_json()))) == whole
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_osmosis.outcomes import Judging
-from pytest_osmosis.report.properties import properties_of
+from pytest_osmosis.records import RunRecord
+from pytest_osmosis.report.properties import properties_of, properties_of_row
 from tests.unit.made import A, B, failed, finished, pending, removed
 
 
@@ -41,3 +44,44 @@ def test_what_never_ran_or_was_taken_out_says_so() -> None:
 
     assert dict(properties_of(pending(), judging, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
     assert dict(properties_of(removed(), judging, None))["osmosis.outcome"] == "skipped"
+
+
+def test_a_row_has_means_and_sums_of_its_runs() -> None:
+    records = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
+
+    found = properties_of_row(records, Judging((A,)), [0.5, 0.25, None, None])
+
+    assert found == [
+        ("osmosis.outcome", "failed"),
+        ("osmosis.pass", "false"),
+        ("osmosis.runs", 4),
+        ("osmosis.runs_passed", 1),
+        ("osmosis.score", 1.25 / 3),
+        ("osmosis.duration_ms", 4 * 450.5),
+        ("osmosis.tokens", 3 * 18),
+        ("osmosis.cost_usd", 0.75),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("records", "outcome"),
+    [
+        ([finished({A: 1.0}), removed(run=1)], "passed"),
+        ([removed(), removed(run=1)], "skipped"),
+        ([finished({A: 1.0}), pending(run=1)], "pending"),
+        ([finished({A: 1.0}), failed("provider", run=1), pending(run=2)], "provider"),
+        ([failed("provider"), finished({A: 0.0}, run=1)], "failed"),
+    ],
+)
+def test_a_row_says_what_its_test_is(records: list[RunRecord], outcome: str) -> None:
+    found = dict(properties_of_row(records, Judging((A,)), [None] * len(records)))
+
+    assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
+
+
+def test_each_function_has_its_mean_where_there_are_several() -> None:
+    records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
+
+    found = dict(properties_of_row(records, Judging((A, B), decide=A), [None, None]))
+
+    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)

@@ -535,7 +535,8 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
     ],
     "execution": [
         ("hosts = 0", ["2: [execution] hosts: must be an integer of at least 1, got 0"]),
-        ("granularity = 1", ["2: [execution] granularity: not supported yet; leave it out"]),
+        ("granularity = 1", ['2: [execution] granularity: must be one of "run", "row", got 1']),
+        ('granularity = "rows"', ['2: [execution] granularity: must be one of "run", "row", got "rows"']),
         ("watchdog_s = 0", ["2: [execution] watchdog_s: must be a finite number above 0, got 0"]),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),
         ("requests_per_minute = 0", ["2: [execution] requests_per_minute: must be an integer of at least 1, got 0"]),
@@ -544,7 +545,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             "host = 1",
             [
                 '2: [execution] host: unknown key, did you mean "hosts"? '
-                "(valid: hosts, watchdog_s, requests_per_minute, tokens_per_minute)"
+                "(valid: hosts, granularity, watchdog_s, requests_per_minute, tokens_per_minute)"
             ],
         ),
     ],

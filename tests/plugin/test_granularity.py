@@ -1,0 +1,157 @@
+"""`granularity = "row"`: one test for each row, of all its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.plan import Plan, Span
+from pytest_osmosis.plugin.terminal import MANY_TESTS, number_of_tests
+from tests.plugin.workspaces import Row, Workspace, junit_cases
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+BY_ROW = "--osmosis-granularity=row"
+AGENT = """
+async def rollout(ctx):
+    print("rolling out", ctx.run_index)
+    return [*ctx.prompt, {"role": "assistant", "content": str(ctx.run_index)}]
+"""
+REWARDS = """
+def score(solution_str, ground_truth, extra_info, **kwargs):
+    if solution_str in extra_info.get("raising", ""):
+        raise ZeroDivisionError("the reward function broke")
+    return float(solution_str in extra_info["passing"])
+"""
+ROWS: list[Row] = [{"passing": "012"}, {"passing": "0"}, {"passing": "02", "raising": "1"}, {"passing": "012"}]
+"""Which of three runs pass, and for which the reward function raises."""
+
+
+def prepare(workspace: Workspace, rows: Iterable[Row] = ROWS, **tables: Mapping[str, Any]) -> None:
+    """An eval with three runs of each row."""
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("agent.py", AGENT)
+    given: dict[str, Mapping[str, Any]] = {
+        "execution": {"granularity": "row"},
+        "evaluation": {"n": 3, "batch_size": 4},
+        "agent": {"agent": "agent:rollout"},
+        "limits": {"max_errors": 12},
+    }
+    workspace.eval("x", rows, ".", **{**given, **tables})
+
+
+def ran(workspace: Workspace) -> list[str]:
+    """What the last run rolled out, in order of rows and runs."""
+    return sorted(f"row{event['row']}-run{event['run']}" for event in workspace.events("start"))
+
+
+def runs(*rows: int) -> list[str]:
+    """Three runs of each of these rows."""
+    return [f"row{row}-run{run}" for row in rows for run in range(3)]
+
+
+def test_a_row_is_one_test_of_all_its_runs(workspace: Workspace) -> None:
+    prepare(workspace)
+
+    result = workspace.run(CONFIG, "--junitxml=junit.xml")
+
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    assert result.ret == 1
+    assert ran(workspace) == runs(0, 1, 2, 3)
+    assert sum(len(row["runs"]) for row in workspace.results()["rows"]) == 12
+    cases = junit_cases(workspace.root / "junit.xml")
+    failure, error = cases["x[row1]"].find("failure"), cases["x[row2]"].find("error")
+    assert failure is not None
+    assert error is not None
+    assert failure.text is not None
+    assert failure.text.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1\n  run2: score 0 < 1\nrun1:\n")
+    assert failure.text.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
+    assert "run1: scorer error: rewards:score: ZeroDivisionError" in str(error.text)
+    told = {name: Counter(one.attrib["name"] for one in case.iter("property")) for name, case in cases.items()}
+    assert told["x[row0]"]["osmosis.runs"] == told["x[row1]"]["osmosis.runs_passed"] == 1
+    assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}
+
+
+def test_a_gate_counts_runs_whatever_tests_are_of(workspace: Workspace) -> None:
+    prepare(workspace, gate={"pass_rate": ">= 0.7"})
+
+    whole = workspace.run(CONFIG)
+    part = workspace.run(CONFIG, "-k", "[row1]")
+
+    whole.assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
+    assert whole.ret == 0
+    part.assert_outcomes(failed=1, skipped=1)
+    part.stdout.fnmatch_lines(["gate pass_rate >= 0.7: PARTIAL: 1 of 4 rows"])
+    assert ran(workspace) == runs(1)
+
+
+def test_a_rows_id_runs_all_its_runs(plain_workspace: Workspace) -> None:
+    prepare(plain_workspace, data={"rows": "0"})
+
+    result = plain_workspace.run("configs/eval/x.toml::x[row3]", "configs/eval/x.toml::x[row0]", "-rA")
+
+    result.assert_outcomes(passed=2)
+    assert ran(plain_workspace) == runs(0, 3)
+    result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
+
+
+@pytest.mark.parametrize(
+    ("part", "typed", "said"),
+    [
+        ("row1-run2", BY_ROW, "type 'configs/eval/x.toml::x[row1]' for all of them"),
+        ("row1", "--osmosis-granularity=run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
+    ],
+)
+def test_an_id_of_the_other_granularity_says_what_to_type(
+    plain_workspace: Workspace, part: str, typed: str, said: str
+) -> None:
+    prepare(plain_workspace)
+
+    result = plain_workspace.run(f"configs/eval/x.toml::x[{part}]", typed)
+
+    assert result.ret == 4
+    [line] = [line for line in result.errlines if line.startswith("ERROR")]
+    assert said in line
+    assert not plain_workspace.run_dirs()
+
+
+def test_lf_finds_what_failed_under_the_other_granularity(workspace: Workspace) -> None:
+    prepare(workspace, execution={})
+    workspace.run(CONFIG, BY_ROW)
+
+    of_runs = workspace.run(CONFIG, "--lf")
+
+    of_runs.assert_outcomes(passed=3, failed=2, errors=1)
+    assert ran(workspace) == runs(1, 2)
+    assert {nodeid.rpartition("[")[2] for nodeid in workspace.last_failed()} == {
+        "row1-run1]",
+        "row1-run2]",
+        "row2-run1]",
+    }
+
+    of_rows = workspace.run(CONFIG, BY_ROW, "--lf", "--co", "-q")
+    assert [line for line in of_rows.outlines if "::" in line] == [f"configs/eval/x.toml::x[row{n}]" for n in (1, 2)]
+    assert len(workspace.last_failed()) == 3
+
+
+def test_rows_are_tests_inline_too(plain_workspace: Workspace) -> None:
+    prepare(plain_workspace)
+
+    plain_workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=2, failed=1, errors=1)
+
+    assert ran(plain_workspace) == runs(0, 1, 2, 3)
+
+
+def test_the_header_recommends_rows_where_there_would_be_many_tests() -> None:
+    plan = Plan("x", "/ws/x.toml", "/ws/x.jsonl", (Span(0, MANY_TESTS // 4, 1),), n=4)
+
+    assert list(number_of_tests(plan)) == []
+    [line] = number_of_tests(replace(plan, n=5))
+    assert line.startswith("  note: 25,000 tests")
+    assert "--osmosis-granularity=row" in line
+    assert "makes 5,000, one for each row" in line
+    assert list(number_of_tests(replace(plan, n=5, granularity="row"))) == ["  granularity: row, 5,000 tests"]
+    assert list(number_of_tests(Plan("x", "", "", (Span(0, 5 * MANY_TESTS, 1),), n=1))) == []  # rows would be as many

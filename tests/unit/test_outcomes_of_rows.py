@@ -1,0 +1,116 @@
+"""What the test of a row reports, by what its runs were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import dedent
+from typing import Literal
+
+import pytest
+
+from pytest_osmosis.outcomes import Kind, Outcome
+from pytest_osmosis.records import Run
+from pytest_osmosis.report.rows import outcome_of_row
+
+What = Literal["passed", "failed", "error", "removed", "pending"]
+REASONS: Mapping[What, str] = {
+    "passed": "",
+    "failed": "score 0.2 < 0.5",
+    "error": "provider: 503",
+    "removed": "taken out by its grader (remove_sample)",
+    "pending": "decided: the gate holds",
+}
+
+
+def outcome(what: What, run: int = 0) -> Outcome:
+    """A run's own outcome."""
+    kind: Kind = "skipped" if what in ("removed", "pending") else what  # type: ignore[assignment]
+    text = f"{REASONS[what]}\nconversation of {run}" if kind in ("failed", "error") else ""
+    return Outcome(kind, REASONS[what], text, duration_s=0.5)
+
+
+def row_of(*runs: What) -> Outcome:
+    """The outcome of the row with these runs, which were done in the other order."""
+    done = {Run(3, index): outcome(what, index) for index, what in reversed(list(enumerate(runs)))}
+    return outcome_of_row(done, [Run(3, index) for index, what in enumerate(runs) if what == "pending"])
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind"),
+    [
+        (["passed", "passed"], "passed"),
+        (["passed", "failed"], "failed"),
+        (["passed", "error"], "error"),
+        (["error", "failed"], "failed"),
+        (["passed", "pending"], "skipped"),
+        (["failed", "pending"], "failed"),
+        (["error", "pending"], "error"),
+        (["passed", "removed"], "passed"),
+        (["removed", "removed"], "skipped"),
+        (["removed", "pending"], "skipped"),
+        (["removed", "failed"], "failed"),
+        (["passed", "passed", "error", "removed", "pending", "failed"], "failed"),
+    ],
+)
+def test_a_row_is_what_its_runs_are_together(runs: list[What], kind: Kind) -> None:
+    assert row_of(*runs).kind == kind
+
+
+@pytest.mark.parametrize("what", list(REASONS))
+def test_a_row_with_one_run_is_that_run(what: What) -> None:
+    assert row_of(what) == outcome(what)
+
+
+def test_a_row_passes_without_a_word() -> None:
+    assert row_of("passed", "passed", "removed") == Outcome("passed", duration_s=1.5)
+
+
+def test_a_row_lists_the_runs_that_did_not_pass_and_shows_the_first_that_made_it_so() -> None:
+    row = row_of("passed", "error", "failed", "failed", "pending")
+
+    assert row.reason == (
+        "3 of 5 runs did not pass, 1 never ran: run1: provider: 503; run2: score 0.2 < 0.5; run3: score 0.2 < 0.5"
+    )
+    assert row.text == dedent("""\
+        3 of 5 runs did not pass, 1 never ran
+          run1: provider: 503
+          run2: score 0.2 < 0.5
+          run3: score 0.2 < 0.5
+        run2:
+        conversation of 2""")
+
+
+def test_a_single_run_that_did_not_pass_is_named_once() -> None:
+    assert row_of("passed", "failed").text == "1 of 2 runs did not pass\n  run1: score 0.2 < 0.5\nconversation of 1"
+
+
+def test_many_runs_that_did_not_pass_are_not_all_listed() -> None:
+    runs: list[What] = ["failed"] * 100
+    row = row_of(*runs)
+
+    assert row.reason.endswith("run2: score 0.2 < 0.5; and 97 more")
+    assert [line for line in row.text.splitlines() if line.startswith("  ")][-2:] == [
+        "  run19: score 0.2 < 0.5",
+        "  and 80 more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason"),
+    [
+        (["pending", "pending"], REASONS["pending"]),
+        (["passed", "pending", "passed"], f"1 of 3 runs never ran: {REASONS['pending']}"),
+        (["removed", "removed"], REASONS["removed"]),
+        (["removed", "pending"], f"1 of 2 runs never ran: {REASONS['pending']}"),
+    ],
+)
+def test_a_skipped_row_says_why(runs: list[What], reason: str) -> None:
+    assert row_of(*runs).reason == reason
+
+
+def test_what_runs_put_out_is_told_apart() -> None:
+    passed = Outcome("passed", sections=(("stdout", "hello"),))
+
+    row = outcome_of_row({Run(0, 1): passed, Run(0, 0): passed})
+
+    assert row.sections == (("stdout (run0)", "hello"), ("stdout (run1)", "hello"))
