@@ -27,20 +27,21 @@ from pytest_osmosis.baseline import StoredResults, read_results
 from pytest_osmosis.comparison import Comparison
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.config.tables import GateRule, Limits
-from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.config.workspace import absolute, shown
 from pytest_osmosis.curtailment import Curtailment
-from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset, select
+from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
-from pytest_osmosis.engine.job import Job, Spending, Transcript, no_cost, undecided
+from pytest_osmosis.engine.job import Again, Job, Spending, Transcript, no_cost, undecided
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.engine.rates import Limits as Rates
 from pytest_osmosis.engine.rates import least_s
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.gates import Verdict
-from pytest_osmosis.history import LastRun, flips, last_run, plan_digest
+from pytest_osmosis.history import LastRun, Redecided, flips, last_run, plan_digest, turned
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.host.redaction import MIN_CHARS, Redaction, secret_headers
 from pytest_osmosis.journal import Journal, replay
@@ -53,8 +54,31 @@ from pytest_osmosis.report.block import outcome_of
 from pytest_osmosis.report.numbers import plural, score, seconds
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
 from pytest_osmosis.results import Results, Subject, Throttling
+from pytest_osmosis.runs import StoredRun
+from pytest_osmosis.stored import StoredRollouts
 
 SecretsFile = Path | Literal["-"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the rollouts are from that are scored again: a run that is over, and what was evaluated in it.
+
+    `gone` says of each planned run without a rollout that could be scored why it has none; with `rescore` every
+    function is called again, also those whose code has not changed.
+    """
+
+    run: StoredRun
+    rollouts: StoredRollouts
+    subject: Subject
+    gone: Mapping[Run, str]
+    rescore: bool = False
+
+    @property
+    def rolled_out_at(self) -> str:
+        """When the run began, UTC, ISO 8601."""
+        at: str = self.run.manifest["started_at"]
+        return at
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +86,10 @@ class Prepared:
     """An eval that may start. `secrets` hold the values of its secrets and of the model's key, {} when listing only.
 
     `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
-    `row_digests` are those of the rows' content; `last` is the last whole run with the same `plan_digest`. `smoke` is
-    the part of the plan that a smoke test takes, None where it is none. `baseline` are the results that the eval is
-    compared with, None also where their file is yet to be written; `differs` says which settings are others there.
+    `row_digests` and `contents` are those of the rows; `last` is the last whole run with the same `plan_digest`.
+    `smoke` is the part of the plan that a smoke test takes, None where it is none. `baseline` are the results that the
+    eval is compared with, None also where their file is yet to be written; `differs` says which settings are others
+    there. `typed` is what was given on the command line. With `source` nothing is rolled out.
     """
 
     config: EvalConfig
@@ -80,6 +105,9 @@ class Prepared:
     smoke: Plan | None = None
     baseline: StoredResults | None = None
     differs: tuple[str, ...] = ()
+    contents: Mapping[int, Content] = field(default_factory=dict)
+    typed: tuple[Override, ...] = ()
+    source: Source | None = None
 
     @property
     def collected(self) -> Plan:
@@ -144,17 +172,31 @@ def prepare(
         values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
         extra = missing_extra(target, where=where) if target else None
         problems.extend([extra] if extra is not None else [])
-    baseline = checked(lambda: _stored_baseline(config, updating))
+    baseline = checked(lambda: stored_baseline(config, updating))
     if problems:
         raise ProblemsError(problems)
-    dataset, plan, notes, digests = dataset_plan
+    dataset, plan, notes, digests, contents = dataset_plan
     price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
     if config.limits.max_cost_usd is not None and price is None and not listing:
         raise ProblemsError([_unknown_price(config)])
-    digest = plan_digest(_identity(config, plan, target, digests))
+    digest = plan_digest(identity(config, plan, target, digests))
     last = last_run(_runs_folder(config), digest)
-    prepared = Prepared(config, dataset, plan, target, values, notes, price, digests, digest, last, baseline=baseline)
-    return replace(prepared, differs=_differs(prepared))
+    prepared = Prepared(
+        config,
+        dataset,
+        plan,
+        target,
+        values,
+        notes,
+        price,
+        digests,
+        digest,
+        last,
+        baseline=baseline,
+        contents=contents,
+        typed=tuple(one for one in overrides if one.level == "command"),
+    )
+    return replace(prepared, differs=differs(prepared))
 
 
 def baseline_path(config: EvalConfig) -> Path | None:
@@ -162,14 +204,15 @@ def baseline_path(config: EvalConfig) -> Path | None:
     return None if config.baseline.results is None else config.workspace / config.baseline.results
 
 
-def _stored_baseline(config: EvalConfig, updating: bool) -> StoredResults | None:
+def stored_baseline(config: EvalConfig, updating: bool) -> StoredResults | None:
+    """The results that an eval is compared with, None where it has none or is to make them."""
     path = baseline_path(config)
     if path is None or (updating and not path.exists()):
         return None
     return read_results(path, shown(config.path))
 
 
-def _differs(prepared: Prepared) -> tuple[str, ...]:
+def differs(prepared: Prepared) -> tuple[str, ...]:
     """The settings that are others in the baseline's results."""
     if prepared.baseline is None:
         return ()
@@ -189,11 +232,13 @@ def _unknown_price(config: EvalConfig) -> Problem:
     )
 
 
-def _identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mapping[int, str]) -> dict[str, Any]:
+def identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mapping[int, str]) -> dict[str, Any]:
     """What makes a plan the same, see `history`."""
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],
-        "rows": sorted(digests[row] for span in plan.spans for row in range(span.first, span.first + span.n_rows)),
+        "rows": sorted(
+            digests.get(row, "") for span in plan.spans for row in range(span.first, span.first + span.n_rows)
+        ),
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent],
@@ -234,6 +279,7 @@ class _Planned(NamedTuple):
     plan: Plan
     notes: tuple[str, ...]
     digests: Mapping[int, str]
+    contents: Mapping[int, Content]
 
 
 def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
@@ -241,7 +287,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
     dataset = open_dataset(path, config.data.columns, shown(path))
     selected = select(len(dataset), config.selection, config.data.seed)
     rows = [row for row in named_rows if row < len(dataset)]
-    notes, digests = check_rows(dataset, sorted({*selected, *rows}))
+    notes, digests, contents = check_rows(dataset, sorted({*selected, *rows}))
     plan = Plan(
         name=config.name,
         path=str(config.path),
@@ -251,7 +297,7 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
         selection=selected.text,
         granularity=config.execution.granularity,
     )
-    return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests)
+    return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests, contents)
 
 
 class EvalRun:
@@ -297,12 +343,16 @@ class EvalRun:
         self._rerun = rerun
         self._began = time.monotonic()
         self._began_at = datetime.now(UTC)
-        self.run_dir = _make_run_dir(prepared.config, self._began_at)
-        _write_manifest(self.run_dir, prepared)
+        if prepared.source is None:
+            self.run_dir = _make_run_dir(prepared.config, self._began_at)
+            _write_manifest(self.run_dir, prepared, self._began_at)
+        else:
+            self.run_dir = prepared.source.run.folder
         job = self._job(environ, pythonpath, probe, hosts)
         if inline is not None:
             job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, watchdog_s=math.inf, spawn=inline)
-        self.engine = Engine(job, Journal(self.run_dir / "journal.jsonl"), every)
+        journal = Journal(self.run_dir / "journal.jsonl", further=prepared.source is not None)
+        self.engine = Engine(job, journal, every)
 
     def go(self, first: Sequence[Run] | None = None) -> None:
         """Let the model be probed and the selected runs be rolled out; only `first` as yet where that is given."""
@@ -330,9 +380,10 @@ class EvalRun:
         }
 
     def discard(self) -> None:
-        """End without a trace: the user's code did not load, nothing ran."""
+        """End without a trace: the user's code did not load, nothing ran. A run that was there already stays."""
         self.engine.close()
-        shutil.rmtree(self.run_dir, ignore_errors=True)
+        if self.prepared.source is None:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def never_ran(self, runs: Iterable[Run]) -> list[Run]:
         """Which of these runs, all of which are done, are pending."""
@@ -387,12 +438,14 @@ class EvalRun:
             return
         assert self.results is not None
         published = self.results.to_json()
-        paths = [self.run_dir / "results.json"]
+        paths = [self._place_of_results()]
         output = results_path(self.prepared.config)
         if output is not None:
             paths.append(output.with_name(f"{output.stem}.partial{output.suffix}") if self.partial else output)
         for path in paths:
             try:
+                if self.engine.decided and path == paths[0]:
+                    results.set_aside(path)
                 self.written.append(results.write(path, published))
             except OSError as error:
                 self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
@@ -420,6 +473,11 @@ class EvalRun:
         ]
         self.results = replace(self.results, comparison=compared, verdicts=verdicts)
 
+    def _place_of_results(self) -> Path:
+        """Where the run directory keeps the results. Only a whole decision takes the place of an earlier one."""
+        replaces = self.prepared.source is None or self.engine.decided
+        return self.run_dir / ("results.json" if replaces else "results.partial.json")
+
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
         config, target = self.prepared.config, self.prepared.target
         return Job(
@@ -432,16 +490,30 @@ class EvalRun:
             batch_size=config.evaluation.batch_size,
             max_errors=len(self.selected) if self.smoke else _max_errors(config.limits, len(self.selected)),
             max_errors_said=_max_errors_said(config.limits, len(self.selected)),
-            spending=Spending(config.limits.max_tokens, config.limits.max_cost_usd, config.limits.max_duration_s),
+            spending=self._spending(),
             limits=_rates(config),
             cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
             n_runs=len(self.selected),
             decided=Curtailment(config.gates, self.selected).done if self._curtailed else undecided,
             seed=config.sampling.seed,
-            probe=probe and target.provider != "demo" and bool(self.selected),
+            probe=probe and target.provider != "demo" and bool(self.selected) and self.prepared.source is None,
             hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),
             watchdog_s=config.execution.watchdog_s,
+            contents=self.prepared.contents,
+            circumstances=json.dumps(sorted(config.env.items())),
+            again=self._again(),
         )
+
+    def _spending(self) -> Spending:
+        """What may be spent. Stored rollouts are paid for."""
+        limits = self.prepared.config.limits
+        if self.prepared.source is not None:
+            return Spending(max_duration_s=limits.max_duration_s)
+        return Spending(limits.max_tokens, limits.max_cost_usd, limits.max_duration_s)
+
+    def _again(self) -> Again | None:
+        source = self.prepared.source
+        return None if source is None else Again(source.rollouts, source.gone, source.rescore, not self.partial)
 
     def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
         if self._keep_conversations:
@@ -455,6 +527,8 @@ class EvalRun:
             where=f"{self.prepared.dataset.display}:{transcript.line}",
             rerun=self._rerun(record.run),
         )
+        if self.prepared.source is not None:  # the rollout took its time then, and not now
+            outcome = replace(outcome, duration_s=record.scoring_ms / 1000)
         return judged_by_no_score(outcome) if self.smoke else outcome
 
     def _redact_log(self) -> None:
@@ -485,13 +559,14 @@ class EvalRun:
         stop, ran = self.engine.stopped, all(record.status != "pending" for record in records)
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
+        source = self.prepared.source
         made = Results(
             subject=_subject(self.prepared),
             judging=judging,
             records=records,
             partial=self.partial,
             stopped=None if stop is None else stop.text,
-            duration_ms=duration_ms,
+            duration_ms=duration_ms if source is None else source.rollouts.took_ms,
             by_function=by_function,
             overall=overall,
             provenance=_provenance(self.prepared, self.run_dir, self._began_at),
@@ -508,6 +583,7 @@ class EvalRun:
             comparison=compared,
             verdicts=[self._verdict(rule, made, compared) for rule in config.gates],
             flips=flips(last, made.shares()) if last is not None and made.whole else None,
+            redecided=None if source is None else self._redecided(source, made, duration_ms),
         )
 
     def _compared(self, made: Results) -> Comparison | None:
@@ -541,6 +617,15 @@ class EvalRun:
         paused = engine.throttle
         return Throttling(paused.pauses, paused.paused_s, paused.least, paused.limit, engine.held_s)
 
+    def _redecided(self, source: Source, made: Results, duration_ms: float) -> Redecided:
+        """What the verdicts came of, and against those before."""
+        before = source.run.results
+        found = turned(before, made.to_json()) if before is not None else ()
+        previous = None
+        if before is not None:
+            previous = results.aside(self.run_dir / "results.json").name if self.engine.decided else "results.json"
+        return Redecided(source.rolled_out_at, duration_ms, self.engine.kept, previous, *found)
+
 
 def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setup:
     config = prepared.config
@@ -549,7 +634,7 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         folder = config.workspace / "rollouts" / config.experiment.rollout
         entrypoint = str(folder / config.experiment.entrypoint)
     return Setup(
-        role="roll",
+        role="roll" if prepared.source is None else "score",
         workspace=str(config.workspace),
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),
@@ -639,7 +724,12 @@ def limits_said(prepared: Prepared) -> list[str]:
 
 
 def _subject(prepared: Prepared) -> Subject:
+    """What was evaluated: of stored rollouts what they were of then."""
     config = prepared.config
+    if prepared.source is not None:
+        subject = prepared.source.subject
+        now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
+        return replace(subject, name=config.name, extra={**subject.extra, **now})
     return Subject(
         name=config.name,
         model=config.experiment.model_path,
@@ -659,9 +749,11 @@ def _subject(prepared: Prepared) -> Subject:
 
 
 def _provenance(prepared: Prepared, run_dir: Path, began_at: datetime) -> dict[str, Any]:
+    began = began_at.isoformat(timespec="milliseconds")
     return {
         "run_dir": shown(run_dir),
-        "started_at": began_at.isoformat(timespec="milliseconds"),
+        "plan_digest": prepared.plan_digest,
+        "started_at": began if prepared.source is None else prepared.source.rolled_out_at,
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
@@ -691,21 +783,41 @@ def _redaction(prepared: Prepared) -> Redaction:
     return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
 
 
-def _write_manifest(run_dir: Path, prepared: Prepared) -> None:
+def _write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> None:
     """What was asked for. Names of secrets, never values."""
-    config = prepared.config
+    config, subject = prepared.config, _subject(prepared)
     manifest = {
         "schema_version": results.SCHEMA_VERSION,
         "eval": config.name,
+        "started_at": began_at.isoformat(timespec="milliseconds"),
+        "folder": str(absolute(run_dir)),
         "config": shown(config.path),
         "config_text": None if config.text is None else _redaction(prepared).text(config.text),
         "overridden": list(config.overridden),
         "preset": list(config.preset),
+        "typed": json.loads(_redaction(prepared).text(json.dumps(_typed(prepared)))),
         "plan": prepared.plan.to_json(),
+        "subject": {"model": subject.model, "n": subject.n, "extra": dict(subject.extra)},
         "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
+        "workspace": str(config.workspace),
         "pid": os.getpid(),
     }
     text = json.dumps(manifest, indent=2, default=str)
     (run_dir / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _typed(prepared: Prepared) -> list[dict[str, Any]]:
+    """What was typed of the eval, to be read back from any folder."""
+    return [
+        {
+            "table": one.table,
+            "key": one.key,
+            "value": prepared.config.data.path if (one.table, one.key) == OPTIONS["dataset"] else one.value,
+            "below": one.below,
+            "as_toml": one.as_toml,
+        }
+        for one in prepared.typed
+        if one.table != "output"
+    ]

@@ -6,6 +6,8 @@ sampling, timeouts, environment) is no part of it.
 
 Only whole runs count, on either side: what `-k` or `--lf` selects is selected by its outcome, and a run that was
 stopped is not what was planned. Rows are matched by content, so that a dataset whose rows moved is still compared.
+
+Rollouts that are scored again are held against their own earlier verdicts (`redecided`): there chance has no part.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class LastRun:
     `cost_usd` is None where nobody knew it, and without the `n_cost_unknown` runs whose cost nobody knew.
     """
 
-    folder: Path
+    results: Path
     started_at: str
     n_runs: int
     total_tokens: int
@@ -55,7 +57,7 @@ class LastRun:
 
     def shares(self) -> list[Share]:
         """How often each row passed then. Reads all of its results."""
-        return list(_shares(json.loads((self.folder / "results.json").read_text(encoding="utf-8"))))
+        return list(_shares(json.loads(self.results.read_text(encoding="utf-8"))))
 
 
 class Share(NamedTuple):
@@ -103,6 +105,60 @@ class Flips:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Redecided:
+    """Verdicts on stored rollouts of a run that began at `rolled_out_at`, made in `duration_ms`.
+
+    `kept` says how many scores of each function are of before, as its code has not changed. `better` and `worse` are
+    rows whose runs pass more or less often than by the verdicts before, of `n_rows` that both have measured; `previous`
+    is the file that those verdicts are kept in, None where there are none.
+    """
+
+    rolled_out_at: str
+    duration_ms: float
+    kept: Mapping[str, int]
+    previous: str | None = None
+    n_rows: int = 0
+    better: int = 0
+    worse: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The published object."""
+        return {
+            "rolled_out_at": self.rolled_out_at,
+            "duration_ms": round(self.duration_ms, 3),
+            "kept": dict(self.kept),
+            "previous": self.previous,
+            "rows": self.n_rows,
+            "better": self.better,
+            "worse": self.worse,
+        }
+
+
+class Turned(NamedTuple):
+    """How many rows were measured both times, and in how many of them more runs pass now, or fewer."""
+
+    n_rows: int
+    better: int
+    worse: int
+
+
+def turned(before: Mapping[str, Any], after: Mapping[str, Any]) -> Turned:
+    """Two published results on the same rollouts, run by run."""
+    old, new = _verdicts(before), _verdicts(after)
+    change = Counter[int]()
+    for run in old.keys() & new.keys():
+        row, *_ = run
+        change[row] += new[run] - old[run]
+    return Turned(len(change), sum(n > 0 for n in change.values()), sum(n < 0 for n in change.values()))
+
+
+def _verdicts(results: Mapping[str, Any]) -> dict[tuple[int, int], bool]:
+    """Whether each measured run passed."""
+    runs = ((row["row_index"], run) for row in results["rows"] for run in row["runs"])
+    return {(row, run["run_index"]): run["passed"] for row, run in runs if is_measured(run)}
+
+
 def plan_digest(identity: Mapping[str, Any]) -> str:
     """The digest of what makes a plan the same, as plain JSON; key order is nothing."""
     return blake2b(json.dumps(identity, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
@@ -111,15 +167,15 @@ def plan_digest(identity: Mapping[str, Any]) -> str:
 def last_run(runs: Path, digest: str) -> LastRun | None:
     """The last whole run of a plan in a folder of runs, None where there is none.
 
-    Manifests are looked at for the digest, the newest results first, and of results only what stands before the rows:
-    hundreds of runs cost some milliseconds. What cannot be read is passed over.
+    The newest results are looked at first, and of them only what stands before the rows: hundreds of runs cost some
+    milliseconds. What cannot be read is passed over.
     """
-    for folder in _newest_first(runs):
+    for path in _newest_first(runs):
         try:
-            if digest.encode() in (folder / "manifest.json").read_bytes():
-                found = _whole(folder, _head(folder / "results.json"))
-                if found is not None:
-                    return found
+            head = _head(path, digest)
+            found = None if head is None else _whole(path, head)
+            if found is not None:
+                return found
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
@@ -137,7 +193,7 @@ def flips(last: LastRun, new: Sequence[Share]) -> Flips | None:
         return None
     found = stats.compare([after[row].passed for row in both], [before[row].passed for row in both])
     return Flips(
-        run=last.folder.name,
+        run=last.results.parent.name,
         started_at=last.started_at,
         n_rows=found.n_rows,
         n_unmatched=len(after) + len(before) - 2 * len(both),
@@ -150,18 +206,18 @@ def flips(last: LastRun, new: Sequence[Share]) -> Flips | None:
 
 
 def _newest_first(runs: Path) -> list[Path]:
-    """The folders of runs that have results, by when those were written."""
+    """The results of runs, also those that newer ones took the place of, by when they were written."""
     written = []
-    for results in runs.glob("*/results.json"):
+    for results in runs.glob("*/results*.json"):
         try:
-            written.append((results.stat().st_mtime_ns, results.parent))
+            written.append((results.stat().st_mtime_ns, results))
         except OSError:  # removed meanwhile
             continue
-    return [folder for _, folder in sorted(written, reverse=True)]
+    return [results for _, results in sorted(written, reverse=True)]
 
 
-def _head(path: Path) -> Mapping[str, Any]:
-    """The results without their rows, where they are written as we write them; else the whole."""
+def _head(path: Path, digest: str) -> Mapping[str, Any] | None:
+    """The results of a plan without their rows, where they are written as we write them; None for another plan's."""
     lines: list[str] = []
     with path.open(encoding="utf-8") as file:
         for line in file:
@@ -169,17 +225,20 @@ def _head(path: Path) -> Mapping[str, Any]:
                 lines = ["".join(lines).rstrip().rstrip(","), "}"]
                 break
             lines.append(line)
-    head: Mapping[str, Any] = json.loads("".join(lines))
-    return head
+    text = "".join(lines)
+    if digest not in text:
+        return None
+    head: Mapping[str, Any] = json.loads(text)
+    return head if head["provenance"]["plan_digest"] == digest else None
 
 
-def _whole(folder: Path, results: Mapping[str, Any]) -> LastRun | None:
+def _whole(path: Path, results: Mapping[str, Any]) -> LastRun | None:
     """The run with these results, None where it was cut short or measured nothing."""
     summary = results["summary"]
     if results["partial"] or results["status"] != "finished" or summary["pending"] or not summary["measured"]:
         return None
     return LastRun(
-        folder=folder,
+        results=path,
         started_at=results["provenance"]["started_at"],
         n_runs=summary["total_runs"],
         total_tokens=summary["total_tokens"],

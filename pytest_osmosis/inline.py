@@ -229,7 +229,7 @@ class InlineHost:
                 return {"ev": "refused", "error": str(error), "details": error.details}
         code = self._code
         assert code is not None
-        return {"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digest": code.digest}
+        return {"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests}
 
     def _load(self) -> None:
         setup = self._setup

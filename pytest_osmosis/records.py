@@ -2,22 +2,24 @@
 
 Events are JSON objects, one a line of the journal, keyed by (row, run, attempt), and `baseline` for runs of that:
 
-- `loaded`   the names of the functions that score, in order, and the digest of their code; once, first
+- `loaded`   begins a decision: the names of the functions that score, in order, and the digests of their code
+- `rows`     digests of the rows' content, (prompt, whole row) by index; after `loaded`
 - `start`    the host began the run (from here on it may have cost money)
 - `rollout`  the conversation, its usage and duration, or the error and its boundary; written when it was paid for
 - `score`    scores and scorer errors by function name, or `removed`; written when made, maybe in several parts
 - `skip`     the run will not be done in this session, with the reason
+- `decided`  every rollout that is stored was scored again: what a further `loaded` began has come to its end
 
 A later attempt replaces an earlier one; of two lines about the same score the later one counts. A `skip` belongs to the
-run and carries no attempt. Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else
-reads events.
+run and carries no attempt. A further decision scores the rollouts anew, all of them; without its `decided` it never
+was (`settled`). Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else reads events.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -175,6 +177,7 @@ class Ledger:
         kind = event["ev"]
         if kind == "loaded":
             self.scorers = tuple(event["scorers"])
+            self.records = {run: unscored(record) for run, record in self.records.items()}
             return None
         fold = FOLDS.get(kind)
         if fold is None:
@@ -197,11 +200,32 @@ class Ledger:
 
 
 def fold(events: Iterable[Event]) -> Ledger:
-    """The ledger that all `events` lead to."""
+    """The ledger that all `events` of decisions that came to their end lead to."""
     ledger = Ledger()
-    for event in events:
+    for event in settled(events):
         ledger.apply(event)
     return ledger
+
+
+def settled(events: Iterable[Event]) -> Iterator[Event]:
+    """`events` without those of further decisions that never came to their end. The first decision always counts."""
+    begun = False
+    further: list[Event] | None = None
+    for event in events:
+        if event["ev"] == "loaded":
+            further, begun = ([] if begun else None), True
+        if further is None:
+            yield event
+            continue
+        further.append(event)
+        if event["ev"] == "decided":
+            yield from further
+            further = None
+
+
+def unscored(record: RunRecord) -> RunRecord:
+    """A record as it was before anything scored it."""
+    return replace(record, scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:

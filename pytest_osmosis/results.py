@@ -7,9 +7,11 @@ denominator.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +21,7 @@ from pytest_osmosis import stats
 from pytest_osmosis.comparison import Comparison, RowRuns
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.gates import Runs, Verdict
-from pytest_osmosis.history import Flips, Share
+from pytest_osmosis.history import Flips, Redecided, Share
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.prices import Price
 from pytest_osmosis.records import INFRASTRUCTURE, Run, RunRecord
@@ -82,8 +84,9 @@ class Results:
     `decided` where that was because its gates were, whatever the runs that are missing would have been.
     `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
     `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
-    of the rows since the last run of the same plan, `comparison` what became of them against the baseline. `smoke_of`
-    is how many runs the plan has of which these are a smoke test, None where they are none.
+    of the rows since the last run of the same plan, `comparison` what became of them against the baseline. `redecided`
+    is None unless the rollouts were stored ones. `smoke_of` is how many runs the plan has of which these are a smoke
+    test, None where they are none.
     """
 
     subject: Subject
@@ -100,6 +103,7 @@ class Results:
     row_digests: Mapping[int, str] = field(default_factory=dict)
     flips: Flips | None = None
     comparison: Comparison | None = None
+    redecided: Redecided | None = None
     smoke_of: int | None = None
     decided: bool = False
     throttling: Throttling = field(default_factory=Throttling)
@@ -229,6 +233,7 @@ class Results:
             "provenance": dict(self.provenance),
             "last_run": None if self.flips is None else self.flips.to_json(),
             "baseline": None if self.comparison is None else self.comparison.to_json(),
+            "redecided": None if self.redecided is None else self.redecided.to_json(),
             "rows": [
                 {
                     "row_index": row,
@@ -354,6 +359,18 @@ def obstacle(path: Path) -> str | None:
     if not nearest.is_dir():
         return f"{nearest} is not a folder"
     return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written to"
+
+
+def aside(path: Path) -> Path:
+    """Where results are kept once others take their place: beside them, numbered from 1."""
+    numbered = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in itertools.count(1))
+    return next(free for free in numbered if not free.exists())
+
+
+def set_aside(path: Path) -> None:
+    """Keep the results at `path`, if there are any, before others take their place."""
+    if path.exists():
+        shutil.copy2(path, aside(path))
 
 
 def write(path: Path, results: Mapping[str, Any]) -> Path:

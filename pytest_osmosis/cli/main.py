@@ -75,4 +75,7 @@ def argument_parser() -> argparse.ArgumentParser:
 
 
 _DESCRIPTION = "Begin a workspace for pytest-osmosis, look at its eval runs, print its schemas."
-_RUN_HELP = "a run's folder, its name in .osmosis/runs or the name's beginning; latest (default) is the newest"
+_RUN_HELP = (
+    "a run's folder, its name in .osmosis/runs or the name's beginning, or a results file of it; latest (default) is "
+    "the newest"
+)

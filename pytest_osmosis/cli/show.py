@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.runs import StoredRun, find_run
 from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.journal import replay
 from pytest_osmosis.outcomes import Judging, score_line
-from pytest_osmosis.records import Event, Run, RunRecord, fold
+from pytest_osmosis.records import Event, Run, RunRecord, fold, settled
 from pytest_osmosis.report.numbers import count, money, plural, seconds
 from pytest_osmosis.report.text import shown
+from pytest_osmosis.runs import StoredRun, find_run
 
 _INDENT = "  "
 
 
 def show_run(folder: Path, name: str, row_run: str) -> list[str]:
-    """The lines of one run of the eval run `name`, as `cli.runs.find_run` finds it from `folder`.
+    """The lines of one run of the eval run `name`, as `runs.find_run` finds it from `folder`.
 
     Raises OsmosisError where there is no such eval run, or nothing happened to such a run in it.
     """
@@ -51,8 +51,10 @@ class _Story:
 def _story(stored: StoredRun, wanted: Run) -> _Story:
     events: list[Event] = []
     n_runs, last = 0, Run(0, 0)
-    for event in replay(stored.journal):
+    for event in settled(replay(stored.journal)):
         if event["ev"] == "loaded":
+            events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
+        elif event["ev"] == "decided":
             events.append(event)
         elif "row" in event:
             run = Run.of(event)

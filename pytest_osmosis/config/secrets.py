@@ -24,8 +24,10 @@ def resolve_secrets(
     secrets_file: Path | Literal["-"] | None,
     environ: Mapping[str, str],
     read_stdin: Callable[[], str],
+    *,
+    needed: bool = True,
 ) -> dict[str, str]:
-    """The value of each secret. An empty value counts as missing.
+    """The value of each secret. An empty value counts as missing; where they are not `needed` it is left out.
 
     `secrets_file` is a dotenv file, or "-" for what `read_stdin` returns; it comes before `environ`.
     Raises ConfigError with every line that cannot be read and every name that is missing.
@@ -33,10 +35,11 @@ def resolve_secrets(
     source = _source(secrets_file, read_stdin)
     file_values, problems = parse_dotenv(source.text, source.label)
     values = {name: file_values.get(name) or environ.get(name, "") for name in names}
-    problems += [_missing(name, secrets_file, source.label) for name, value in values.items() if not value]
+    if needed:
+        problems += [_missing(name, secrets_file, source.label) for name, value in values.items() if not value]
     if problems:
         raise ConfigError(problems)
-    return values
+    return {name: value for name, value in values.items() if value}
 
 
 class Dotenv(NamedTuple):

@@ -21,7 +21,7 @@ from pytest_osmosis.datasets.extents import Extent, Unscannable, scan_csv, scan_
 from pytest_osmosis.datasets.location import need_readable
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
-from pytest_osmosis.datasets.rows import Row, check_header, make_row
+from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
 from pytest_osmosis.datasets.sources import Source, TextSource, text_at
 from pytest_osmosis.datasets.warnings import notes_of
 from pytest_osmosis.errors import DatasetError, Problem
@@ -121,6 +121,7 @@ class Checked(NamedTuple):
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
+    contents: Mapping[int, Content]
 
 
 def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
@@ -132,6 +133,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
     n_problems = 0
     unseen = set(dataset.columns.mapped)
     digests: dict[int, str] = {}
+    contents: dict[int, Content] = {}
 
     def right_rows(file: BufferedReader) -> Iterator[Row]:
         nonlocal n_problems, unseen
@@ -144,6 +146,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
             else:
                 unseen -= row.record.keys()
                 digests[row_index] = row.digest
+                contents[row_index] = row.content
                 yield row
 
     with dataset.open() as file:
@@ -154,7 +157,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
         listed = [_never_there(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
     if listed:
         raise DatasetError(listed)
-    return Checked(notes, digests)
+    return Checked(notes, digests, contents)
 
 
 def _never_there(dataset: Dataset, ours: str) -> Problem:

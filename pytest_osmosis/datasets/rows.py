@@ -6,12 +6,19 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.parsing import parse_json, shown
 
 ROLES = ("system", "user", "assistant", "tool")
+
+
+class Content(NamedTuple):
+    """Digests of what a row holds: what it asks, and all of it."""
+
+    prompt: str
+    whole: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,16 @@ class Row:
     @property
     def digest(self) -> str:
         """What the row asks and what it holds for right, in 16 hexadecimal digits: the row, wherever it stands."""
-        content = json.dumps([self.messages, self.ground_truth], sort_keys=True, default=str)
-        return blake2b(content.encode(), digest_size=8).hexdigest()
+        return _digest([self.messages, self.ground_truth])
+
+    @property
+    def content(self) -> Content:
+        """Whether a rollout of this row is still one, and whether a score still is."""
+        return Content(_digest(self.messages), _digest(self.record))
+
+
+def _digest(content: object) -> str:
+    return blake2b(json.dumps(content, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:

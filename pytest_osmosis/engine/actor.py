@@ -103,6 +103,16 @@ class Engine:
         return self._book.progress
 
     @property
+    def kept(self) -> Mapping[str, int]:
+        """How many scores of each function were kept from before."""
+        return self._book.kept
+
+    @property
+    def decided(self) -> bool:
+        """True where stored rollouts were scored again, all of them, and the journal holds it."""
+        return self._book.is_decided
+
+    @property
     def stopped(self) -> Stop | None:
         """Why nothing new is begun, None while it is."""
         return self._dispatch.stopped
@@ -270,6 +280,8 @@ class Engine:
         stopped = self.stopped
         self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
         self._hosts.close()
+        if self._dispatch.came_to_its_end:
+            self._book.decided()
         self._settle()
         if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
             self.notices.append(wrong)
@@ -311,7 +323,7 @@ class Engine:
             self._probe(host)
         if self._loaded.is_set():
             return
-        self._book.loaded(tuple(event["scorers"]), event["digest"])
+        self._book.loaded(tuple(event["scorers"]), event["digests"])
         self._dispatch.sync = frozenset(event["sync"])
         if event["sync"]:
             self._hosts.start_scorers()

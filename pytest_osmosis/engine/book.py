@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, replace
+from hashlib import blake2b
 from typing import Any
 
 from pytest_osmosis.engine.job import Job, Progress, Transcript
@@ -13,17 +14,25 @@ from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.journal import Journal, encode
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.records import Ledger, Run, RunRecord
+from pytest_osmosis.stored import Made
 
 NO_RECORD = RunRecord(Run(-1, -1))
 """Stands for the record of an event that belongs to no run."""
 
 
 class Book:
-    """Events in, records and outcomes out. `judging` knows its scorers once `loaded` has told them."""
+    """Events in, records and outcomes out. `judging` knows its scorers once `loaded` has told them.
+
+    `codes` are the digests of what scores by name, `kept` how many scores of each were kept from before.
+    """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
         self.judging = job.judging
         self.ledger = Ledger()
+        self.codes: Mapping[str, str] = {}
+        self.kept = Counter[str]()
+        self.is_decided = False
+        self._job = job
         self._counts: dict[str, Any] = asdict(Progress())
         self._describe = job.describe
         self._journal = journal
@@ -34,10 +43,32 @@ class Book:
         self._works = True
         self._n_told = Counter[Run]()
 
-    def loaded(self, scorers: tuple[str, ...], digest: str) -> None:
-        """The user's code is loaded: what scores, and the digest of its source."""
+    def loaded(self, scorers: tuple[str, ...], digests: Mapping[str, str]) -> None:
+        """The user's code is loaded: what scores, and the digests of its source."""
         self.judging = replace(self.judging, scorers=scorers)
-        event = {"ev": "loaded", "scorers": list(scorers), "digest": digest}
+        self.codes = {name: _together(digest, self._job.circumstances) for name, digest in digests.items()}
+        for event in (
+            {"ev": "loaded", "scorers": list(scorers), "digests": self.codes},
+            {"ev": "rows", "rows": {str(row): list(content) for row, content in self._job.contents.items()}},
+        ):
+            self.enter(event, encode(event))
+
+    def recall(self, record: RunRecord, kept: Mapping[str, Made]) -> RunRecord:
+        """A stored rollout, and the scores of it that are kept: they count in this decision as if made in it."""
+        self.ledger.records[record.run] = record
+        key = {**record.run.to_json(), "attempt": record.attempt}
+        for name, made in kept.items():
+            given = {"removed": True, "name": name} if made.value is None else {}
+            scores = {} if made.value is None else {name: made.value}
+            event = {"ev": "score", **key, "ms": made.ms, "scores": scores, "errors": {}, "output": {}, **given}
+            record = self.enter(event, encode(event))
+            self.kept[name] += 1
+        return record
+
+    def decided(self) -> None:
+        """What `loaded` began has come to its end."""
+        self.is_decided = True
+        event = {"ev": "decided"}
         self.enter(event, encode(event))
 
     def enter(self, event: Mapping[str, Any], raw: bytes) -> RunRecord:
@@ -123,3 +154,7 @@ class Book:
     def close(self) -> None:
         """Close the journal. `JournalError` where the disk does not take it."""
         self._journal.close()
+
+
+def _together(*digests: str) -> str:
+    return blake2b(json.dumps(digests).encode(), digest_size=8).hexdigest()

@@ -8,7 +8,7 @@ scored when its host died.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from io import BufferedReader
@@ -19,7 +19,7 @@ from pytest_osmosis.engine.book import Book
 from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.hosts import Host, Hosts
-from pytest_osmosis.engine.job import Job, Stop, Transcript, undecided
+from pytest_osmosis.engine.job import Again, Job, Stop, Transcript, undecided
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Key
@@ -54,6 +54,7 @@ class Dispatch:
         self._systemic = Systemic(job.batch_size)
         self._budget = Budget(job.spending, job.cost_usd)
         self._row: Row | None = None
+        self._n_not_stored = 0
         eager = job.decided is undecided
         self._most_unscored = 4 * job.batch_size + 64 if eager else job.batch_size
 
@@ -77,6 +78,12 @@ class Dispatch:
     def known(self) -> Set[Run]:
         """All that was submitted."""
         return self._known
+
+    @property
+    def came_to_its_end(self) -> bool:
+        """True where stored rollouts are scored again, and every one that there is was."""
+        again = self._job.again
+        return again is not None and again.whole and self._book.n_done + self._n_not_stored == self._job.n_runs
 
     def submit(self, runs: Sequence[Run]) -> None:
         """Queue what is new."""
@@ -394,6 +401,9 @@ class Dispatch:
         """
         if rollouts:
             self._refill_quarantine()
+        if rollouts and self._job.again is not None:
+            self._recall(self._job.again)
+        elif rollouts:
             for host in self._hosts.rolling:
                 self._refill(host)
         self._refill_judges()
@@ -423,17 +433,47 @@ class Dispatch:
             requests.append(self._run_request(flight))
         host.hand(requests)
 
+    def _recall(self, again: Again) -> None:
+        """Put stored rollouts in line for the functions whose scores of them are not known.
+
+        A dataset that changed under way is a broken engine: `DatasetError`.
+        """
+        while self.queue and len(self.flights) < self._most_unscored:
+            run = self.queue.popleft()
+            gone = again.gone.get(run)
+            if gone is not None:
+                self._n_not_stored += 1
+                self._book.skip(run, gone)
+                continue
+            rollout, row = again.rollouts.rollout(run), self._job.dataset.row(run.row)
+            flight = self.flights[run] = Flight(run, row, rollout["attempt"], begun=True, rolled=True)
+            flight.messages, flight.details = rollout["messages"], rollout.get("details", "")
+            flight.heard(rollout.get("output", {}))
+            codes = {} if again.rescore else self._book.codes
+            kept = again.rollouts.scores(run, codes, self._job.contents[run.row].whole)
+            record = self._book.recall(again.rollouts.records[run], kept)
+            if record.boundary is not None or record.scored:
+                self._done(flight)
+                continue
+            if self._sync_left(flight):
+                self._unscored.append(flight)
+            if self._async_left(flight):
+                self._unjudged.append(flight)
+
     def _refill_judges(self) -> None:
-        """Let a host that rolls out score what another one left."""
-        host = next((host for host in self._hosts.rolling if host.ready), None)
-        if host is None:
+        """Let hosts that roll out score what another one left, or what is stored, those that have the least."""
+        hosts = [host for host in self._hosts.rolling if host.ready]
+        if not hosts or not self._unjudged:
             return
-        requests = []
+        n_given = Counter(flight.host for flight in self.flights.values())
+        requests: dict[Host, list[dict[str, Any]]] = {host: [] for host in hosts}
         while self._unjudged:
             flight = self._unjudged.popleft()
-            flight.host = host
-            requests.append(self._score_request(flight, self._async_left(flight)))
-        host.hand(requests)
+            flight.host = min(hosts, key=lambda host: n_given[host] / max(1, host.limit))
+            n_given[flight.host] += 1
+            requests[flight.host].append(self._score_request(flight, self._async_left(flight)))
+        for host, handed in requests.items():
+            host.hand(handed)
 
     def _refill_quarantine(self) -> None:
         if self._hosts.quarantine is None and self._suspects:

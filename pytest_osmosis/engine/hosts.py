@@ -216,7 +216,7 @@ class Hosts:
     def _spawn(self, part: Part) -> Host:
         job = self._job
         limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
-        setup = replace(job.setup, role="score" if part == "scorer" else "roll", limit=limit)
+        setup = replace(job.setup, role="score" if part == "scorer" else job.setup.role, limit=limit)
         line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / "host.log", post=self._post)
         host = self._by_line[line] = Host(part, line, limit, time.monotonic())
         return host

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.line import PipeLine, Spawn
 from pytest_osmosis.engine.rates import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
-from pytest_osmosis.records import RunRecord
+from pytest_osmosis.records import Run, RunRecord
+from pytest_osmosis.stored import StoredRollouts
 
 StopReason = Literal[
     "systemic",
@@ -73,8 +74,25 @@ Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """Stored rollouts that are scored again, while nothing is rolled out.
+
+    A score is kept where it would be made by the same code of the same row; with `rescore` every function is called.
+    `gone` says of each run without a rollout to score why it has none. `whole`: all that is planned is to be decided.
+    """
+
+    rollouts: StoredRollouts
+    gone: Mapping[Run, str]
+    rescore: bool
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
+
+    `contents` are digests of the rows by index; `circumstances` one of what else scores depend on
+    beside code. With `again` nothing is rolled out.
 
     `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun.
 
@@ -101,6 +119,9 @@ class Job:
     hosts: int = 1
     watchdog_s: float = 120.0
     spawn: Spawn = PipeLine
+    contents: Mapping[int, Content] = field(default_factory=dict)
+    circumstances: str = ""
+    again: Again | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,8 @@ class HostCore:
 
     async def _rolled(self, key: Key, request: Request, deadline: Deadline, place: Place) -> dict[str, Any]:
         """The `rollout` event."""
+        agent = self._code.agent
+        assert agent is not None, "only hosts that roll out are asked to"
         talk = Talk()
         watched = Watched(key, deadline)
         ctx = self._context(key, request, talk, deadline, place)
@@ -196,7 +198,7 @@ class HostCore:
         try:
             async with deadline:
                 with self._users_code(watched):
-                    returned = await self._code.agent.roll(ctx)
+                    returned = await agent.roll(ctx)
             messages = _plain(returned)
         except BaseException as error:
             if self.closing:
@@ -329,7 +331,7 @@ class HostCore:
             failure = self._failure(error, Talk(), watched, "reward")
             return {"scores": {}, "errors": {name: {"message": failure.message, "details": failure.details}}}
         if value is None:
-            return {"scores": {}, "errors": {}, "removed": True}
+            return {"scores": {}, "errors": {}, "removed": True, "name": name}
         return {"scores": {name: value}, "errors": {}}
 
     async def _value(self, key: Key, request: Request, name: str, watched: Watched) -> float | None:

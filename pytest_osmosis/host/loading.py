@@ -5,14 +5,13 @@ Import roots: the rollout's folder, the workspace root, pytest's `pythonpath`. N
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.sources import source_digest
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent
@@ -35,12 +35,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The user's code, ready to run. `digest` changes with the source of what scores."""
+    """The user's code, ready to run. `agent` is None where nothing is rolled out.
 
-    agent: Agent
+    `digests` change with the source of what scores, by its name (`host.sources`).
+    """
+
+    agent: Agent | None
     functions: tuple[EvalFunction, ...]
     grader: GraderCode | None
-    digest: str
+    digests: Mapping[str, str]
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -78,7 +81,8 @@ def load(setup: Setup) -> Code:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
         )
-    return Code(_agent(setup, entrypoint), functions, grader, _digest(functions, grader))
+    agent = _agent(setup, entrypoint) if setup.role == "roll" else None
+    return Code(agent, functions, grader, _digests(functions, grader, setup.roots))
 
 
 def _add_roots(roots: Sequence[str]) -> None:
@@ -265,13 +269,7 @@ def _cut(stack: traceback.StackSummary) -> traceback.StackSummary:
     return traceback.StackSummary.from_list([frame for frame in stack if not frame.filename.startswith(OURS)])
 
 
-def _digest(functions: tuple[EvalFunction, ...], grader: GraderCode | None) -> str:
-    """A digest over the files that hold what scores."""
-    digest = hashlib.sha256()
-    sources: list[Any] = [inspect.unwrap(function.function) for function in functions]
-    for source in [*sources, *([grader.grader] if grader else [])]:
-        try:
-            digest.update(Path(inspect.getfile(source)).read_bytes())
-        except (OSError, TypeError):
-            digest.update(repr(source).encode())
-    return digest.hexdigest()[:16]
+def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
+    """The digest of the source of each thing that scores."""
+    digests = {function.name: source_digest(function.function, roots) for function in functions}
+    return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})

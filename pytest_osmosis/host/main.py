@@ -155,7 +155,7 @@ class Host:
         self._core = HostCore(self._setup, self._code, self._model, self._slots, stalls, watch, self._emit)
         watch.start(self._loop)
         code = self._code
-        self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digest": code.digest})
+        self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
         inbox.deliver_to(self)
         while not self._closed:
             # Left by a task of the user's that ends so, or by `stop()` called on it: nothing that waits there is lost.

@@ -49,7 +49,7 @@ class Setup:
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
     (`models.targets.ModelTarget.to_json`, request body keys); `secrets` are names of environment variables whose values
     never leave the process. `limit` is how many rollouts may be in flight; with `permits` each request waits for the
-    engine's. Role "score" only ever scores.
+    engine's. Role "score" only ever scores, and loads no agent.
     """
 
     role: Role

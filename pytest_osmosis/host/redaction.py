@@ -14,7 +14,7 @@ MIN_CHARS = 8
 
 SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 
-OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digest", "scores", "boundary", "systemic"})
+OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic"})
 """Fields of an event that hold nothing of what user code or a model said."""
 
 

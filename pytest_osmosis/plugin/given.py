@@ -60,6 +60,7 @@ class Options(NamedTuple):
     inline: bool
     smoke: int | None
     update_baseline: bool
+    rescore: bool
 
 
 def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
@@ -71,6 +72,11 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     no_probe, dry_run, inline = (_flag(session[name], problems) for name in ("no-probe", "dry-run", "inline"))
     decided = session["stop-when-decided"]
     stop_when_decided = decided.origin if _flag(decided, problems) else None
+    rescore = _flag(session["rescore"], problems)
+    if rescore and not config.getoption(options.FROM.dest):
+        problems.append(
+            Problem(session["rescore"].origin, f"says how stored rollouts are scored: add {options.FROM.flag}")
+        )
     usd = _usd(session["confirm-above"], problems)
     smoke = _smoke(session["smoke"], session["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(session["update-baseline"], smoke, stop_when_decided, problems)
@@ -90,6 +96,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         inline=_inline(config, session["inline"].origin if inline else None),
         smoke=smoke,
         update_baseline=update_baseline,
+        rescore=rescore,
     )
 
 
@@ -166,7 +173,7 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             yield from _set(_named(name, value), "", "environment", problems)
         elif name in VARIABLES:
             yield from _of_variable(VARIABLES[name], value, problems)
-        elif name in (options.NAMING[0].variable, options.NAMING[2].variable):
+        elif name in (options.NAMING[0].variable, options.NAMING[2].variable, options.FROM.variable):
             problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
         else:
             close = closest(name, [*VARIABLES, _SET, options.GATE.variable])

@@ -9,18 +9,21 @@ from __future__ import annotations
 import fnmatch
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from pytest_osmosis.errors import Problem
+from pytest_osmosis.errors import OsmosisError, Problem
 from pytest_osmosis.plan import Granularity
 from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.collect import eval_of, named_by, node_id
 from pytest_osmosis.plugin.reward_options import path_of
 from pytest_osmosis.records import AllRuns, Part, Run
+
+if TYPE_CHECKING:
+    from pytest_osmosis.runs import StoredRun
 
 _VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
 _HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
@@ -29,12 +32,15 @@ _HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agen
 class Naming(NamedTuple):
     """The evals of a session: TOMLs, or None for the one that options alone describe.
 
-    `listed` are those that are only shown; `aside` is what addopts name and this command does not.
+    `listed` are those that are only shown; `aside` is what addopts name and this command does not. With `stored` the
+    eval is on the rollouts of that run, and named `by_itself` or only by the run.
     """
 
     evals: tuple[Path | None, ...]
     listed: tuple[Path, ...] = ()
     aside: tuple[str, ...] = ()
+    stored: StoredRun | None = None
+    by_itself: bool = True
 
 
 def named_evals(config: pytest.Config) -> Naming:
@@ -49,6 +55,11 @@ def named_evals(config: pytest.Config) -> Naming:
     named: list[Path | None] = list(dict.fromkeys([*tomls, *positional]))
     if not named and typed.osmosis_agent:
         named = [None]
+    asked = config.getoption(options.FROM.dest) if named else typed.osmosis_from
+    stored = _stored(config, asked, named) if asked else None
+    by_itself = bool(named)
+    if stored is not None and not named:
+        named = [stored.config]
     aside = _take_aside(config, named)
     found = _found(config, named)
     listing = config.getini(options.COLLECT) == "list"
@@ -59,7 +70,19 @@ def named_evals(config: pytest.Config) -> Naming:
         if config.args_source is not config.ArgsSource.ARGS:  # testpaths, or nothing typed
             config.args.clear()
         config.args_source = config.ArgsSource.ARGS
-    return Naming((*named, *found), tuple(found) if listing else (), aside)
+    return Naming((*named, *found), tuple(found) if listing else (), aside, stored, by_itself)
+
+
+def _stored(config: pytest.Config, asked: str, named: Sequence[Path | None]) -> StoredRun:
+    """The run whose rollouts are decided again. `pytest.UsageError` without one."""
+    from pytest_osmosis.runs import find_run
+
+    if len(named) > 1:
+        raise pytest.UsageError(f"{options.FROM.flag}={asked}: is of one eval, and {len(named)} are named; name one")
+    try:
+        return find_run(config.invocation_params.dir, asked)
+    except OsmosisError as error:
+        raise pytest.UsageError(f"{options.FROM.flag}: {error}") from None
 
 
 class SetAside:
@@ -171,8 +194,8 @@ def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, .
         config.args[:] = [arg for arg in config.args if arg not in stray] or [str(config.invocation_params.dir)]
     given = [given for given in config.getoption("osmosis_config") if path_of(config, given) not in named]
     unnamed = [given for given in given if not any(path_of(config, given) in path.parents for path in named if path)]
-    agent = config.getoption("osmosis_agent")
-    return (*stray, *unnamed, *([agent] if agent and not named else []))
+    others = [config.getoption(one) for one in ("osmosis_agent", options.FROM.dest)]
+    return (*stray, *unnamed, *(other for other in others if other and not named))
 
 
 def _found(config: pytest.Config, named: list[Path | None]) -> list[Path]:

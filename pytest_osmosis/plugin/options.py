@@ -50,6 +50,12 @@ NAMING = (
         "With a TOML: in place of its agent.",
     ),
     Option("env", "NAME", "Run a verifiers environment (not supported yet)."),
+    Option(
+        "from",
+        "RUN",
+        "Decide the stored rollouts of this run again, by the functions, thresholds and gates of today; no model is "
+        "asked. A run's name, its beginning, its folder, a results file of it, or latest.",
+    ),
 )
 """Those that name an eval."""
 
@@ -95,6 +101,10 @@ BASELINE = (
     Option("baseline-api-key-env", "NAME", "Read the baseline's API key from this variable (not supported yet)."),
 )
 
+FROM = NAMING[3]
+RESCORE = Option(
+    "rescore", None, "With --osmosis-from: call every reward function again, also those whose code has not changed."
+)
 SMOKE = Option(
     "smoke",
     None,
@@ -128,6 +138,7 @@ OF_SESSION = (
         "Begin nothing more once no missing run can change a verdict of the gates; runs go in a shuffled order.",
     ),
     UPDATE_BASELINE,
+    RESCORE,
     Option("no-probe", None, "Do not ask the model one question before the first rollout."),
     Option(
         "inline",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_osmosis.again import concerns_rollouts, prepare_again
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.workspace import shown
@@ -19,7 +20,8 @@ from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, output_problems, prepare, update_problems
 from pytest_osmosis.plugin import given, naming
 from pytest_osmosis.plugin.collect import eval_id
-from pytest_osmosis.plugin.options import UPDATE_BASELINE
+from pytest_osmosis.plugin.options import FROM, SMOKE, UPDATE_BASELINE
+from pytest_osmosis.runs import StoredRun
 
 
 class Evals(NamedTuple):
@@ -44,7 +46,7 @@ class _Preparing:
     def all(self) -> Evals:
         """Every eval that the command names, each once. `pytest.UsageError` with all problems of all of them."""
         found = Evals({}, [])
-        problems: list[Problem] = []
+        problems = self._contradictions()
         for path in self._named.evals:
             try:
                 prepared = self._with_output(self._prepared(path))
@@ -68,6 +70,8 @@ class _Preparing:
         return found
 
     def _prepared(self, path: Path | None) -> Prepared:
+        if self._named.stored is not None and path not in self._named.listed:
+            return self._prepared_again(self._named.stored, path)
         rows = [part.row for part in naming.named_parts(self._config, path).values()]
         prepared = prepare(
             path,
@@ -83,6 +87,30 @@ class _Preparing:
         prepared = replace(prepared, config=self._capped(prepared.config))
         smoke = self._options.smoke
         return prepared if smoke is None else prepared.as_smoke(smoke, rows)
+
+    def _prepared_again(self, stored: StoredRun, path: Path | None) -> Prepared:
+        """Named by its run alone, an eval takes what was typed then."""
+        prepared = prepare_again(
+            stored,
+            path if self._named.by_itself else None,
+            self._overrides(path),
+            environ=os.environ,
+            secrets_file=self._options.secrets_file,
+            read_stdin=self._read_stdin,
+            rescore=self._options.rescore,
+            listing=self._config.option.collectonly or self._options.dry_run,
+            updating=self._options.update_baseline,
+        )
+        return replace(prepared, config=self._capped(prepared.config))
+
+    def _contradictions(self) -> list[Problem]:
+        """What says how to roll out, where that is over."""
+        if self._named.stored is None:
+            return []
+        text = f"contradicts {FROM.flag}, which takes rollouts as they are; leave out one of them"
+        typed = [one for one in self._options.overrides if one.level == "command" and concerns_rollouts(one)]
+        origins = [*(one.origin for one in typed), *([SMOKE.flag] if self._options.smoke is not None else [])]
+        return [Problem(origin, text) for origin in origins]
 
     def _overrides(self, path: Path | None) -> Sequence[Override]:
         """What is given for an eval. Without a TOML, a dataset that is an argument needs no option."""

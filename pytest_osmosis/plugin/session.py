@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.errors import CodeError, HostError
+from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
@@ -98,11 +99,18 @@ class EvalSession:
         runs = {key: self._runs(key, of_eval) for key, of_eval in parts.items()}
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
-            self.runs[key] = EvalRun(
+            self.runs[key] = self._run(key, list(runs[key]))
+            if self.options.stop_when_decided is not None and self.runs[key].partial:
+                self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
+
+    def _run(self, key: str, selected: list[Run]) -> EvalRun:
+        """A run of an eval. `pytest.UsageError` where another process is at the rollouts that it is to decide."""
+        try:
+            return EvalRun(
                 self.prepared[key],
-                runs[key],
+                selected,
                 environ=os.environ,
-                rerun=self._rerun(self.prepared[key].plan),
+                rerun=self._rerun(self.prepared[key]),
                 every=self._completion(key),
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
@@ -112,8 +120,8 @@ class EvalSession:
                 stop_when_decided=self.options.stop_when_decided is not None and not self.config.option.runxfail,
                 update_baseline=self.options.update_baseline,
             )
-            if self.options.stop_when_decided is not None and self.runs[key].partial:
-                self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
+        except JournalError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _runs(self, key: str, parts: Iterable[Part]) -> list[Run]:
         return [run for part in parts for run in self.prepared[key].collected.runs_of(part)]
@@ -139,7 +147,7 @@ class EvalSession:
     def _confirm(self) -> None:
         """Begin nothing that costs more than was said, unless someone wants it."""
         usd = self.options.confirm_above
-        if usd is None:
+        if usd is None or self._named.stored is not None:
             return
         costs = {
             run.prepared.config.name: confirm.estimate(run.prepared, len(run.selected)) for run in self.runs.values()
@@ -172,10 +180,11 @@ class EvalSession:
             run.discard()
         self.runs.clear()
 
-    def _rerun(self, plan: Plan) -> Callable[[Run], str]:
+    def _rerun(self, prepared: Prepared) -> Callable[[Run], str]:
         """The command that repeats the test of a run, from the folder that this one was called in."""
+        plan, source = prepared.plan, prepared.source
         path = os.path.relpath(plan.path, self.config.invocation_params.dir)
-        typed = given.typed(self.config)
+        typed = [*given.typed(self.config), *([f"--osmosis-from={shown(source.run.folder)}"] if source else [])]
 
         def command(run: Run) -> str:
             return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.part_of(run)), *typed])

@@ -15,7 +15,7 @@ from pytest_osmosis.gates import title_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import companions
 from pytest_osmosis.plugin.collect import named_by
-from pytest_osmosis.report.lines import last_run_line, summary_lines
+from pytest_osmosis.report.lines import last_run_line, stored_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, moment, plural, score
 from pytest_osmosis.report.text import width
@@ -40,21 +40,10 @@ def header(evals: EvalSession) -> list[str]:
 def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
-    yield f"  model: {prepared.target.describe}; sampling: {sampling_text(prepared)}"
+    sampled = f"; sampling: {sampling_text(prepared)}" if prepared.source is None else ""
+    yield f"  model: {prepared.target.describe}{sampled}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
-    in_flight = f"{count(config.evaluation.batch_size)} in flight"
-    if evals.inline is not None:
-        in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
-    elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
-        in_flight += " (raise batch_size to run more at once)"
-    yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
-    yield from number_of_tests(plan)
-    for limit in limits_said(prepared):
-        yield f"  limit: {limit}"
-    if prepared.smoke is not None:
-        yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
-    if prepared.last is not None:
-        yield f"  {last_run_line(prepared.last)}"
+    yield from _to_decide(prepared) if prepared.source is not None else _to_roll_out(prepared, evals)
     if config.baseline.results is not None:
         yield f"  {_baseline(prepared)}"
     if config.gates:
@@ -72,6 +61,34 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
         yield f"  note: {note}"
     for name in prepared.short_secrets:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"
+
+
+def _to_roll_out(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
+    """How much it is, and what that took the last time."""
+    config, plan = prepared.config, prepared.collected
+    in_flight = f"{count(config.evaluation.batch_size)} in flight"
+    if evals.inline is not None:
+        in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
+    elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
+        in_flight += " (raise batch_size to run more at once)"
+    yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    yield from number_of_tests(plan)
+    for limit in limits_said(prepared):
+        yield f"  limit: {limit}"
+    if prepared.smoke is not None:
+        yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
+    if prepared.last is not None:
+        yield f"  {last_run_line(prepared.last)}"
+
+
+def _to_decide(prepared: Prepared) -> Iterator[str]:
+    """How much of what was planned is stored."""
+    plan, source = prepared.plan, prepared.source
+    assert source is not None
+    yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'run')}"
+    yield from number_of_tests(plan)
+    n_gone = sum(run in source.gone for run in plan.runs())
+    yield f"  {stored_line(source.run.folder.name, source.rolled_out_at, plan.n_runs - n_gone, n_gone)}"
 
 
 def _baseline(prepared: Prepared) -> str:

@@ -48,11 +48,18 @@ def account_lines(results: Results) -> list[str]:
         *_not_scored(results),
         *_truncated(results),
         *_equal_answers(results),
-        ", ".join([*_spent(results), seconds(results.duration_ms / 1000)]),
+        _took(results),
         *_throttled(results.throttling),
+        *_redecided(results),
         *([flips_line(results.flips)] if results.flips is not None else []),
         *(comparison_lines(results.comparison) if results.comparison is not None else []),
     ]
+
+
+def _took(results: Results) -> str:
+    """Tokens, money and time; of stored rollouts what they took then."""
+    took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
+    return took if results.redecided is None else f"the rollouts took {took}"
 
 
 def _throttled(throttling: Throttling) -> list[str]:
@@ -71,6 +78,30 @@ def _throttled(throttling: Throttling) -> list[str]:
 
 HELD_S = 0.1
 """A limit that held requests for less did not matter."""
+
+
+def _redecided(results: Results) -> list[str]:
+    """Which scores are of before, and which rows the new verdicts turned."""
+    again = results.redecided
+    if again is None:
+        return []
+    lines = []
+    if again.kept:
+        kept = ", ".join(f"{plural(n, 'score')} of {name}" for name, n in again.kept.items())
+        lines.append(f"kept, as code and row are the same: {kept}; --osmosis-rescore calls every function again")
+    if again.n_rows:
+        found = f"no row of {count(again.n_rows)} changed"
+        if again.better or again.worse:
+            found = f"+{count(again.better)} -{count(again.worse)} of {plural(again.n_rows, 'row')}"
+        lines.append(f"against the verdicts before ({again.previous}): {found}")
+    return lines
+
+
+def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int) -> str:
+    """Where the rollouts are from that are decided again."""
+    without = f" ({plural(n_gone, 'run')} without one)" if n_gone else ""
+    stored = f"{plural(n_stored, 'rollout')} stored{without}"
+    return f"from run {run} of {moment(rolled_out_at)}: {stored}, no model is asked"
 
 
 def _smoke(results: Results) -> list[str]:

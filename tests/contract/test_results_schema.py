@@ -14,8 +14,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
+from pytest_osmosis.again import prepare_again
 from pytest_osmosis.evals import EvalRun, prepare
 from pytest_osmosis.records import Run
+from pytest_osmosis.runs import find_run
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 DEADLINE_S = 60.0
@@ -61,16 +63,22 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture
 def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
-    """The results.json of an eval that ran; `interrupt` ends it before it begins."""
+    """The results.json of an eval that ran; `interrupt` ends it before it begins, `again` decides the last one anew."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "answering.py").write_text(CODE)
     (tmp_path / "data").mkdir()
     lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
     (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
 
-    def evaluate(config: str = CONFIG, runs: Sequence[Run] | None = None, *, interrupt: bool = False) -> Any:
+    def evaluate(
+        config: str = CONFIG, runs: Sequence[Run] | None = None, *, interrupt: bool = False, again: bool = False
+    ) -> Any:
         (tmp_path / "x.toml").write_text(config)
-        prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
+        if again:
+            run = find_run(tmp_path, "latest")
+            prepared = prepare_again(run, None, (), environ=os.environ, read_stdin=lambda: "")
+        else:
+            prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
         done: queue.SimpleQueue[Run] = queue.SimpleQueue()
         eval_run = EvalRun(
             prepared,
@@ -121,6 +129,7 @@ def test_the_schema_is_one() -> None:
 def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evaluate: Evaluate) -> None:
     whole = evaluate()
     again = evaluate()
+    redecided = evaluate(again=True)
     partial = evaluate(runs=[Run(0, 0)])
     interrupted = evaluate(interrupt=True)
     stopped = evaluate(unreachable(CONFIG))
@@ -128,9 +137,9 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     Path("base.json").write_text(json.dumps(whole))
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
 
-    kinds = [whole, again, partial, interrupted, stopped, removed, compared]
+    kinds = [whole, again, redecided, partial, interrupted, stopped, removed, compared]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False, False, True, False, False, False, False]
+    assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -139,7 +148,8 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     assert {"agent", "reward", "provider"} == {name for results in kinds for name in results["summary"]["boundaries"]}
     assert stopped["status"] == "stopped"
     assert interrupted["pending"]
-    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True, False]
+    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True, True, False]
+    assert [results["redecided"] is None for results in kinds] == [True, True, False, True, True, True, True, True]
     assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
 
 

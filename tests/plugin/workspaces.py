@@ -139,6 +139,11 @@ class Session:
         """SIGTERM to pytest alone, as from a scheduler."""
         self._process.terminate()
 
+    def kill(self) -> None:
+        """SIGKILL: pytest has no time for anything."""
+        self._process.kill()
+        self._process.communicate()
+
     def type(self, text: str) -> None:
         """What its user types."""
         assert self._process.stdin is not None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import history, results
-from pytest_osmosis.history import LastRun, Share, flips, last_run, plan_digest
+from pytest_osmosis.history import LastRun, Share, flips, last_run, plan_digest, turned
 
 PLAN, OTHER = plan_digest({"n": 1}), plan_digest({"n": 2})
 WHOLE: Mapping[str, Any] = {
@@ -26,7 +26,7 @@ WHOLE: Mapping[str, Any] = {
         "cost_unknown": 1,
         "total_duration_ms": 1500.0,
     },
-    "provenance": {"started_at": "2026-11-20T14:03:59.000+00:00"},
+    "provenance": {"started_at": "2026-11-20T14:03:59.000+00:00", "plan_digest": PLAN},
     "rows": [{"row_index": 0, "row_digest": "a", "runs": [{"status": "finished", "passed": True}]}],
     "gates": [],
 }
@@ -40,8 +40,8 @@ def stored(tmp_path: Path) -> Stored:
     def stored(name: str, age_s: int = 0, digest: str = PLAN, **changed: Any) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "manifest.json").write_text(json.dumps({"plan_digest": digest}))
-        written = results.write(folder / "results.json", {**WHOLE, **changed})
+        provenance = {**WHOLE["provenance"], "plan_digest": digest}
+        written = results.write(folder / "results.json", {**WHOLE, "provenance": provenance, **changed})
         os.utime(written, (2_000_000_000 - age_s,) * 2)
         return folder
 
@@ -80,9 +80,10 @@ def test_the_newest_whole_run_of_the_plan_is_the_last(tmp_path: Path, stored: St
     (stored("torn", 2) / "results.json").write_text("{")
     (stored("older format", 1) / "results.json").write_text('{"status": "finished"}')
     (tmp_path / "killed").mkdir()
-    (tmp_path / "killed/manifest.json").write_text(json.dumps({"plan_digest": PLAN}))
 
-    assert last_run(tmp_path, PLAN) == LastRun(wanted, "2026-11-20T14:03:59.000+00:00", 4, 72, 0.5, 1.5, 1)
+    assert last_run(tmp_path, PLAN) == LastRun(
+        wanted / "results.json", "2026-11-20T14:03:59.000+00:00", 4, 72, 0.5, 1.5, 1
+    )
 
 
 def test_rows_are_not_read_to_find_it(tmp_path: Path, stored: Stored) -> None:
@@ -166,7 +167,7 @@ def test_without_a_row_in_common_there_is_nothing_to_say(stored: Stored) -> None
 
 def test_a_run_that_was_removed_meanwhile_is_not_compared(stored: Stored) -> None:
     last = found(stored("x"))
-    (last.folder / "results.json").unlink()
+    last.results.unlink()
 
     assert flips(last, [Share("a", 1.0)]) is None
 
@@ -175,3 +176,22 @@ def found(folder: Path) -> LastRun:
     last = last_run(folder.parent, PLAN)
     assert last is not None
     return last
+
+
+def test_results_that_a_new_decision_replaced_are_still_those_of_their_plan(stored: Stored) -> None:
+    folder = stored("decided again", digest=OTHER)
+    first = results.write(folder / "results.1.json", WHOLE)
+
+    assert found(folder).results == first
+
+
+def runs(*verdicts: tuple[int, int, bool | str]) -> dict[str, Any]:
+    """Results of these runs: row, run, and whether it passed or where it broke."""
+    return {"rows": [{"row_index": row, "runs": [{"run_index": run, **_run(what)}]} for row, run, what in verdicts]}
+
+
+def test_verdicts_on_the_same_rollouts_are_compared_run_by_run() -> None:
+    before = runs((0, 0, True), (0, 1, False), (1, 0, False), (2, 0, True), (3, 0, "reward"), (4, 0, True))
+    after = runs((0, 0, False), (0, 1, True), (1, 0, True), (2, 0, False), (3, 0, True), (5, 0, True))
+
+    assert turned(before, after) == (3, 1, 1), "0 is what it was, 1 better, 2 worse; 3, 4 and 5 were not measured twice"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.journal import Journal, encode, replay
+from pytest_osmosis.journal import Journal, encode, event_at, in_use, replay, replay_with_places
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""
@@ -105,3 +105,34 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
 
     journal.close()
     journal.close()
+
+
+def test_a_journal_is_gone_on_with_after_its_last_whole_line(tmp_path: Path) -> None:
+    torn = b'{"n": 2, "text": "' + b"x" * 200_000
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(encode({"n": 1}) + torn)
+
+    journal = Journal(path, further=True)
+    journal.append(encode({"n": 3}))
+    journal.close()
+
+    assert list(replay(path)) == [{"n": 1}, {"n": 3}]
+
+
+def test_an_event_is_found_again_at_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl", *(encode({"n": n, "text": "é" * n}) for n in range(3)))
+
+    places = [place for place, _ in replay_with_places(path)]
+
+    assert [event_at(path, place)["n"] for place in reversed(places)] == [2, 1, 0]
+
+
+def test_a_journal_has_one_writer(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+
+    assert in_use(journal.path)
+    with pytest.raises(JournalError, match=r"journal\.jsonl: another process writes to it"):
+        Journal(journal.path, further=True)
+    journal.close()
+    assert not in_use(journal.path)
+    Journal(journal.path, further=True).close()

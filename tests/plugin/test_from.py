@@ -1,0 +1,373 @@
+"""`--osmosis-from`: stored rollouts are decided again, by the functions, thresholds and gates of today."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from aiohttp import web
+
+from tests.plugin.workspaces import Workspace, read_json, wait_until
+from tests.servers import Behaviour, ChatServer, Exchange, reply, status
+
+PACKAGE = (sys.executable, "-m", "pytest_osmosis")
+NAMED = "--osmosis-config=configs/eval/x.toml"
+FROM = "--osmosis-from=latest"
+ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
+BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
+
+
+def by_prompt() -> Behaviour:
+    """Refuses what the prompt says is to be refused."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        prompt = exchange.seen.body["messages"][-1]["content"]
+        failing = {"refused with 400": status(400), "refused with 503": status(503)}
+        return await failing.get(prompt, reply("42"))(exchange)
+
+    return behave
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer(by_prompt()) as server:
+        yield server
+
+
+def test_a_changed_function_decides_again_and_asks_no_model(workspace: Workspace, server: ChatServer) -> None:
+    workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
+    workspace.run(NAMED)
+    (run_dir,) = workspace.run_dirs()
+    journal, first = (run_dir / "journal.jsonl").read_bytes(), (run_dir / "results.json").read_bytes()
+    asked = len(server.requests)
+    workspace.write("rewards.py", BY_TRUTH)
+
+    result = workspace.run(FROM, "--junitxml=junit.xml")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=3, failed=1)
+    assert len(server.requests) == asked
+    result.stdout.fnmatch_lines(
+        [
+            f"  from run {run_dir.name} of * UTC: 4 rollouts stored, no model is asked",
+            "score 0 < 1",
+            f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
+            "the rollouts took 40 tokens (28 in, 12 out)*",
+            "against the verdicts before (results.1.json): +0 -1 of 4 rows",
+            f"results: .osmosis/runs/{run_dir.name}/results.json",
+        ]
+    )
+    assert workspace.run_dirs() == [run_dir]
+    assert (run_dir / "journal.jsonl").read_bytes().startswith(journal)
+    assert (run_dir / "results.1.json").read_bytes() == first
+    results = workspace.results()
+    assert [run["passed"] for row in results["rows"] for run in row["runs"]] == [False, True, True, True]
+    assert results["redecided"]["previous"] == "results.1.json"
+    assert results["provenance"]["started_at"] == json.loads(first)["provenance"]["started_at"]
+    assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
+
+
+def test_thresholds_and_gates_decide_anew_on_scores_that_stand(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
+    workspace.run(NAMED)
+
+    lower = workspace.run(FROM, "--osmosis-pass-threshold=0.5", "--osmosis-gate=pass_rate >= 0.6")
+    higher = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6")
+
+    assert (lower.ret, higher.ret) == (0, 1)
+    lower.assert_outcomes(passed=3, xfailed=1)
+    lower.stdout.fnmatch_lines(
+        [
+            "kept, as code and row are the same: 3 scores of rewards:score; --osmosis-rescore calls every function*",
+            "against the verdicts before (results.1.json): +1 -0 of 3 rows",
+            "gate pass_rate >= 0.6: HOLDS: *",
+        ]
+    )
+    higher.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.6?*"])
+    assert [path.name for path in sorted(workspace.run_dirs()[0].glob("results*"))] == [
+        "results.1.json",
+        "results.2.json",
+        "results.json",
+    ]
+
+
+def test_rescore_calls_functions_again(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    counting = "def score(solution_str, **kwargs):\n    open('calls', 'a').write('.')\n    return 1.0\n"
+    workspace.eval(rows=2)
+    workspace.write("rewards.py", counting)
+    workspace.run(NAMED)
+    calls = workspace.root / "calls"
+
+    workspace.run(FROM)
+    kept = calls.read_text()
+    result = workspace.run(FROM, "--osmosis-rescore")
+
+    assert (kept, calls.read_text()) == ("..", "....")
+    assert "kept" not in result.stdout.str()
+
+
+def test_code_that_a_function_imports_is_its_code(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write(
+        "rewards.py", "def score(solution_str, **kwargs):\n    from helpers import given\n    return given\n"
+    )
+    workspace.write("helpers.py", "given = 1.0\n")
+    workspace.eval(rows=2)
+    workspace.run(NAMED)
+    workspace.write("helpers.py", "given = 0.0\n")
+
+    workspace.run(FROM).assert_outcomes(failed=2)
+
+
+def test_a_function_that_raises_is_a_scorer_error(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=2, limits={"max_errors": 2})
+    workspace.run(NAMED)
+    workspace.write("rewards.py", ALWAYS.format("1 / 0"))
+
+    result = workspace.run(FROM)
+
+    assert result.ret == 9
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        ["scorer error: rewards:score: ZeroDivisionError: division by zero", "    return 1 / 0"]
+    )
+    assert workspace.results()["summary"]["boundaries"] == {"reward": 2}
+
+
+def test_a_part_is_decided_without_a_verdict_on_the_whole(workspace: Workspace) -> None:
+    workspace.eval(rows=3, gate={"pass_rate": ">= 0.5"})
+    workspace.run(NAMED)
+    (run_dir,) = workspace.run_dirs()
+    whole = (run_dir / "results.json").read_bytes()
+    workspace.write("rewards.py", ALWAYS.format(0.0))
+
+    result = workspace.run(FROM, "-k", "row1-")
+
+    assert result.ret == 1
+    result.assert_outcomes(failed=1, skipped=1)
+    assert (run_dir / "results.json").read_bytes() == whole
+    partial = read_json(run_dir / "results.partial.json")
+    assert partial["partial"]
+    assert [row["row_index"] for row in partial["rows"]] == [1]
+    again = workspace.run(FROM)
+    again.stdout.fnmatch_lines(["kept, as code and row are the same: 1 score of rewards:score;*"])
+
+
+def test_what_was_not_rolled_out_stays_so(workspace: Workspace, server: ChatServer) -> None:
+    workspace.eval(
+        rows=[{}, {"user_prompt": "refused with 400"}, {"user_prompt": "refused with 503"}, {}],
+        model={"base_url": server.base_url, "max_retries": 0},
+        limits={"max_errors": 4},
+    )
+    workspace.run(NAMED, "--osmosis-no-probe", "-k", "row0- or row1- or row2-")
+    asked = len(server.requests)
+    workspace.write("rewards.py", ALWAYS.format(1.0))
+
+    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
+
+    assert len(server.requests) == asked
+    assert result.ret == 9
+    result.assert_outcomes(passed=1, xfailed=2, skipped=1, errors=1)
+    result.stdout.fnmatch_lines(["  from run * of *: 3 rollouts stored (1 run without one), no model is asked"])
+    results = workspace.results()
+    assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
+    assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout of it is stored"}]
+    assert results["gates"][0]["state"] == "not measured"
+
+
+JUDGE = """
+import asyncio
+from pathlib import Path
+
+async def score(solution_str, extra_info, **kwargs):
+    with open("calls", "a") as file:
+        file.write(f"{extra_info['name']} ")
+    while extra_info["name"] == "c" and not Path("go").exists():
+        await asyncio.sleep(0.01)
+    return 0.0
+"""
+
+
+def test_a_decision_that_was_killed_leaves_the_one_before_and_pays_for_nothing_twice(
+    plain_workspace: Workspace,
+) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{"name": name} for name in "abc"])
+    workspace.run(NAMED)
+    (run_dir,) = workspace.run_dirs()
+    whole = (run_dir / "results.json").read_bytes()
+    workspace.write("rewards.py", JUDGE)
+    calls = workspace.root / "calls"
+
+    killed = workspace.start(FROM)
+    wait_until(lambda: calls.exists() and calls.read_text() == "a b c ", "the judge to be called")
+    in_progress = workspace.run(FROM)
+    killed.kill()
+    shown = workspace.pytester.run(*PACKAGE, "show", "row0-run0")
+
+    assert in_progress.ret == 4
+    in_progress.stderr.fnmatch_lines([f"ERROR: run {run_dir.name}: another process writes to it, *"])
+    assert (run_dir / "results.json").read_bytes() == whole
+    shown.stdout.fnmatch_lines(["*: passed", "  rewards:score 1 >= 1"])
+    (workspace.root / "go").touch()
+    again = workspace.run(FROM)
+    again.assert_outcomes(failed=3)
+    assert calls.read_text() == "a b c c ", "a and b had been scored"
+    workspace.pytester.run(*PACKAGE, "show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
+
+
+def test_rows_that_changed_are_scored_as_they_are_now_or_not_at_all(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", BY_TRUTH)
+    workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
+    workspace.run(NAMED)
+    workspace.eval(rows=[{"ground_truth": "1"}, {"user_prompt": "Something else?"}, {}])
+
+    result = workspace.run(FROM, "-rs")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=2, skipped=2)
+    result.stdout.fnmatch_lines(
+        [
+            "  from run *: 2 rollouts stored (2 runs without one), no model is asked",
+            "  note: 1 row (1) asked something else when rolled out: not decided",
+            "  note: 1 row (0) changed since, but for the prompt: scored by what is there now",
+            "against the verdicts before (results.1.json): +1 -0 of 2 rows",
+            "SKIPPED ?1? configs/eval/x.toml:1: its prompt is not the one that was rolled out",
+            "SKIPPED ?1? configs/eval/x.toml:1: its row is not in the dataset any more",
+        ]
+    )
+
+
+def test_neither_key_nor_server_is_needed(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = plain_workspace
+    with ChatServer(reply("42")) as server:
+        workspace.eval(
+            rows=2, model={"base_url": server.base_url, "api_key_env": "A_KEY"}, secrets={"required": ["A_KEY"]}
+        )
+        monkeypatch.setenv("A_KEY", "a-key-of-some-length")
+        workspace.run(NAMED)
+    monkeypatch.delenv("A_KEY")
+
+    result = workspace.run(FROM)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters to a function that asks for it"])
+
+
+GRADER = """
+from pytest_osmosis import Grader
+
+class Removes(Grader):
+    async def grade(self, ctx):
+        ctx.sample.remove_sample = ctx.metadata.get("grader") == "removes"
+        ctx.set_reward(1.0)
+"""
+
+
+def test_what_a_grader_took_out_stays_out_until_its_code_changes(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("graders.py", GRADER)
+    workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
+    workspace.run(NAMED)
+
+    workspace.run(FROM).assert_outcomes(passed=1, skipped=1)
+    workspace.write("graders.py", GRADER.replace("removes", "removes nothing"))
+    workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
+
+
+def test_an_eval_that_was_typed_is_typed_again(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
+    typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
+    names = ("agent", "dataset", "eval-fn", "model", "pass-threshold")
+    workspace.run(*(f"--osmosis-{name}={value}" for name, value in zip(names, typed, strict=True)), "--osmosis-n=2")
+
+    workspace.run(FROM).assert_outcomes(passed=2, failed=2)
+    workspace.run(FROM, "--osmosis-pass-threshold=0.2", "-k", "row0-").assert_outcomes(passed=2)
+    workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
+
+
+def test_a_results_file_names_its_run(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=2)
+    workspace.run(NAMED, "--osmosis-output=out/results.json")
+    (run_dir,) = workspace.run_dirs()
+    workspace.run(NAMED, "--osmosis-n=2")
+
+    result = workspace.run("--osmosis-from=out/results.json")
+
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
+
+
+def test_another_config_decides_with_its_own_gates(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{"score": 0.25}, {}])
+    workspace.run(NAMED, "--osmosis-n=2")
+    workspace.eval("y", rows=[{"score": 0.25}, {}], gate={"pass_at_2": ">= 0.9"})
+
+    result = workspace.run("--osmosis-config=configs/eval/y.toml", FROM)
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=2, xfailed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
+
+
+def test_what_cannot_be_decided_is_refused(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=2)
+    workspace.run(NAMED)
+    (run_dir,) = workspace.run_dirs()
+    almost = run_dir.name.replace("x-", "y-")
+    journal = (run_dir / "journal.jsonl").read_bytes()
+
+    unknown = workspace.run(f"--osmosis-from={almost}")
+    contradicted = workspace.run(FROM, "--osmosis-max-turns=3", "--osmosis-set=model.max_retries=1", "--osmosis-smoke")
+    alone = workspace.run(NAMED, "--osmosis-rescore")
+    workspace.eval(rows=[{"user_prompt": "Another?"}, {"user_prompt": "And another?"}])
+    another = workspace.run(FROM)
+    workspace.write("rewards.py", "def score(:")
+    workspace.eval(rows=2)
+    broken = workspace.run(FROM)
+    (workspace.root / "configs/eval/x.toml").unlink()
+    gone = workspace.run(FROM)
+
+    refused = (unknown, contradicted, alone, another, broken, gone)
+    assert [result.ret for result in refused] == [4] * len(refused)
+    unknown.stderr.fnmatch_lines(
+        [f'*: run "{almost}": not found in *; did you mean "{run_dir.name}"? the newest are *']
+    )
+    contradicted.stderr.fnmatch_lines(
+        [
+            "ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which takes rollouts as they are; *",
+            "ERROR: --osmosis-max-turns: contradicts *",
+            "ERROR: --osmosis-smoke: contradicts *",
+        ]
+    )
+    alone.stderr.fnmatch_lines(["ERROR: --osmosis-rescore: says how stored rollouts are scored: add --osmosis-from"])
+    another.stderr.fnmatch_lines(["*none of its rollouts can be scored*is data/x.jsonl the dataset*"])
+    broken.stderr.fnmatch_lines(["*SyntaxError*"])
+    gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} is not there any more; name one with *"])
+    assert (run_dir / "journal.jsonl").read_bytes() == journal
+    assert workspace.results()["redecided"] is None
+
+
+def test_listing_decides_nothing(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=2)
+    workspace.run(NAMED)
+    (run_dir,) = workspace.run_dirs()
+    before = sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file())
+
+    listed = workspace.run(FROM, "--co", "-q")
+    dry = workspace.run(FROM, "--osmosis-dry-run")
+
+    listed.stdout.fnmatch_lines(["configs/eval/x.toml::x?row0-run0?", "configs/eval/x.toml::x?row1-run0?"])
+    assert dry.ret == 0
+    assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before

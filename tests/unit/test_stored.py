@@ -1,0 +1,133 @@
+"""What a journal holds of rollouts that are scored again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.datasets import Content
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.journal import Journal, encode
+from pytest_osmosis.records import Run, fold
+from pytest_osmosis.stored import Made, StoredRollouts
+
+F, G = "rewards:f", "rewards:g"
+
+
+def loaded(**digests: str) -> dict[str, Any]:
+    named = {f"rewards:{name}": digest for name, digest in digests.items()}
+    return {"ev": "loaded", "scorers": list(named), "digests": named}
+
+
+def rows(*contents: str) -> dict[str, Any]:
+    """Row 0, 1, ...: "prompt whole"."""
+    return {"ev": "rows", "rows": {str(row): content.split() for row, content in enumerate(contents)}}
+
+
+def rollout(row: int = 0, attempt: int = 1, said: str = "hi", **more: Any) -> dict[str, Any]:
+    messages = [{"role": "assistant", "content": said}]
+    return {"ev": "rollout", "row": row, "run": 0, "attempt": attempt, "ms": 5.0, "messages": messages, **more}
+
+
+def score(name: str, value: float, row: int = 0, attempt: int = 1) -> dict[str, Any]:
+    return {
+        "ev": "score",
+        "row": row,
+        "run": 0,
+        "attempt": attempt,
+        "ms": 2.0,
+        "scores": {name: value},
+        "errors": {},
+    }
+
+
+def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
+    journal = Journal(folder / "journal.jsonl")
+    journal.append(b"".join(map(encode, events)))
+    journal.close()
+    return StoredRollouts(journal.path)
+
+
+def test_a_rollout_is_read_from_its_place(tmp_path: Path) -> None:
+    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), rollout(1, said="there"))
+
+    assert found.rollout(Run(1, 0))["messages"][0]["content"] == "there"
+    assert (Run(0, 0) in found, Run(2, 0) in found, found.n_rolled) == (True, False, 2)
+    assert found.contents == {0: Content("p", "w")}
+
+
+def test_the_last_attempt_holds_and_scores_of_another_do_not(tmp_path: Path) -> None:
+    late = score(F, 0.5)
+    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
+
+    assert found.rollout(Run(0, 0))["messages"][0]["content"] == "no"
+    assert found.scores(Run(0, 0), {F: "a"}, "w") == {}
+
+
+def test_an_attempt_that_began_and_did_not_end_is_no_rollout(tmp_path: Path) -> None:
+    again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
+
+    assert Run(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
+
+
+def test_a_score_is_known_for_the_code_and_the_row_that_it_came_of(tmp_path: Path) -> None:
+    decided_later = (loaded(f="b", g="c"), rows("p changed"), score(F, 0.7), score(G, 0.1))
+    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), *decided_later)
+
+    assert found.scores(Run(0, 0), {F: "a"}, "w") == {F: Made(0.5, 2.0)}
+    assert found.scores(Run(0, 0), {F: "b", G: "c"}, "changed") == {F: Made(0.7, 2.0), G: Made(0.1, 2.0)}
+    assert found.scores(Run(0, 0), {F: "b"}, "w") == {}
+    assert found.scores(Run(0, 0), {F: "c"}, "changed") == {}
+    assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
+
+
+def test_that_a_grader_took_a_run_out_is_known_too(tmp_path: Path) -> None:
+    removed = {**score(F, 0.0), "scores": {}, "removed": True, "name": F}
+    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), removed)
+
+    assert found.scores(Run(0, 0), {F: "a"}, "w") == {F: Made(None, 2.0)}
+
+
+def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
+    failed = {**score(F, 0.0), "scores": {}, "errors": {F: {"message": "no"}}}
+
+    assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(Run(0, 0), {F: "a"}, "w") == {}
+
+
+def test_it_took_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
+    start = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-11-21T10:00:00.500+00:00"}
+    end = rollout(at="2026-11-21T10:00:02.000+00:00")
+
+    assert stored(tmp_path, loaded(f="a"), rows("p w"), start, end).took_ms == 1500.0
+
+
+def test_a_rollout_without_its_conversation_cannot_be_scored(tmp_path: Path) -> None:
+    bare = {key: value for key, value in rollout().items() if key != "messages"}
+
+    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored without its conversation"):
+        stored(tmp_path, loaded(f="a"), rows("p w"), bare)
+
+
+def test_a_journal_without_digests_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="an earlier version wrote it"):
+        stored(tmp_path, {"ev": "loaded", "scorers": [F], "digest": "0"})
+
+
+FIRST = (loaded(f="a"), rows("p w"), rollout(), score(F, 0.5))
+SECOND = (loaded(g="b"), rows("p w"), score(G, 1.0))
+
+
+def test_a_decision_that_did_not_end_never_was() -> None:
+    assert fold([*FIRST, *SECOND]) == fold(FIRST)
+    assert fold([*FIRST, *SECOND, *SECOND[:2]]) == fold(FIRST)
+
+
+def test_a_decision_that_came_to_its_end_takes_the_place_of_the_one_before() -> None:
+    ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "decided"}])
+
+    assert ledger.scorers == (G,)
+    assert ledger.records[Run(0, 0)].scores == {G: 1.0}
+    assert ledger.records[Run(0, 0)].scoring_ms == 2.0
