@@ -29,7 +29,7 @@ from pytest_osmosis.journal import Journal
 from pytest_osmosis.outcomes import Judging, Outcome
 from pytest_osmosis.records import Ledger, Run
 
-GATHER_S = 0.001
+GATHER_S = 0.005
 """A turn begins this long after the message that it began for: one write and one refill serve many runs."""
 TURN_S = 0.25
 """The engine looks after its hosts this often, even if nothing arrives."""

@@ -16,6 +16,7 @@ from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.line import Died, Heard, Line
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
+from pytest_osmosis.host.protocol import Setup
 
 Part = Literal["host", "quarantine", "scorer"]
 
@@ -216,7 +217,7 @@ class Hosts:
     def _spawn(self, part: Part) -> Host:
         job = self._job
         limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
-        setup = replace(job.setup, role="score" if part == "scorer" else job.setup.role, limit=limit)
+        setup = replace(job.setup, limit=limit) if part != "scorer" else _scorers(job.setup)
         line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / "host.log", post=self._post)
         host = self._by_line[line] = Host(part, line, limit, time.monotonic())
         return host
@@ -228,6 +229,11 @@ class Hosts:
             if host.limit != limit:
                 host.limit = limit
                 host.line.send([{"op": "limit", "limit": limit}])
+
+
+def _scorers(setup: Setup) -> Setup:
+    """A scorer loads the functions and nothing else: no agent, and what that imports."""
+    return replace(setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)
 
 
 def shares(total: int, parts: int) -> list[int]:

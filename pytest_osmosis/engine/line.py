@@ -17,17 +17,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import Setup, encode
+from pytest_osmosis.host.protocol import Setup, encode, lines
 
 READ_BYTES = 1 << 20
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
-GATHER_S = 0.001
+GATHER_S = 0.005
 """After a read the next one waits this long: what a busy host says comes in fewer, larger pieces."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
@@ -162,21 +163,14 @@ class PipeLine:
                     data = data[os.write(self._stdin, data) :]
 
     def _read(self) -> None:
-        begun: list[bytes] = []
-        while data := os.read(self._stdout, READ_BYTES):
-            *lines, rest = data.split(b"\n")
-            if lines:
-                lines[0] = b"".join((*begun, lines[0]))
-                begun = []
-            begun.append(rest)
+        for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
             try:
-                heard = [(json.loads(line), line + b"\n") for line in lines]
+                heard = [(json.loads(line), line + b"\n") for line in whole]
             except (ValueError, RecursionError):  # user code found and wrote to the protocol's descriptor
                 self.kill()
                 break
-            if heard:
-                self._post(Heard(self, heard))
-                time.sleep(GATHER_S)
+            self._post(Heard(self, heard))
+            time.sleep(GATHER_S)
         self._post(Died(self, self._reaped()))
 
     def _reaped(self) -> int:

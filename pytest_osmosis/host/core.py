@@ -31,7 +31,7 @@ from pytest_osmosis.host.refusals import Refusals
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage, copied
 from pytest_osmosis.records import Boundary
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
@@ -346,7 +346,7 @@ class HostCore:
                 value = function.function(**arguments)
             return score_of(value)
         assert self._code.grader is not None
-        project, artifacts = Path(self._setup.workspace), self._artifacts(key)
+        project, artifacts = Path(self._setup.workspace), Path(self._artifacts(key))
         sample = await self._code.grader.grade(messages, ground_truth, record, project=project, artifacts=artifacts)
         return None if sample.remove_sample else sample.reward
 
@@ -380,8 +380,8 @@ class HostCore:
 
         return Deadline(budget_s, self._stalls, stuck)
 
-    def _artifacts(self, key: Key) -> Path:
-        return Path(self._setup.artifacts) / str(key.run)
+    def _artifacts(self, key: Key) -> str:
+        return f"{self._setup.artifacts}{os.sep}{key.run}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -412,6 +412,14 @@ def _plain(messages: Sequence[Message]) -> list[Message]:
 
     What JSON has no shape for becomes its text. `NotAConversation` where that cannot be had, as for a circle.
     """
+    try:
+        plain: list[Message] = copied(list(messages))
+    except (TypeError, RecursionError):
+        return _as_json(messages)
+    return plain
+
+
+def _as_json(messages: Sequence[Message]) -> list[Message]:
     try:
         plain: list[Message] = json.loads(dumps({"messages": list(messages)}))["messages"]
     except Exception as error:

@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import platform
@@ -20,14 +21,16 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import Any, BinaryIO
+from functools import partial
+from io import BufferedReader
+from typing import Any
 
 from pytest_osmosis.errors import CodeError, ModelError
 from pytest_osmosis.host import output, prompts
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import Key, Setup, lines
 from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.host.watch import Watch
@@ -35,6 +38,9 @@ from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import Model
 from pytest_osmosis.models.targets import ModelTarget
 
+READ_BYTES = 1 << 18
+COLLECT_AFTER = 10_000
+"""The garbage collector looks after so many new objects: rollouts make many, and leave few in circles."""
 THREADS_S = 0.5
 """Threads that user code left running are waited for so long when all is done."""
 
@@ -50,12 +56,14 @@ def main() -> None:
     output.install(redaction.text)
     prompts.refuse()
     model = _model(setup)
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])  # before user code, which may have its own
     try:
         code = load(setup)
     except CodeError as error:
         refused = {"ev": "refused", "error": str(error), "details": error.details}
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
+    gc.freeze()  # what the imports made stays to the end: it is not looked through again and again
     Host(setup, code, model, events, redaction).serve(inbox)
     _leave()
 
@@ -73,7 +81,7 @@ def _leave() -> None:
     threading.Thread(target=end, name="osmosis-end", daemon=True).start()
 
 
-def _own_pipes() -> tuple[BinaryIO, int]:
+def _own_pipes() -> tuple[BufferedReader, int]:
     """The protocol's two ends, moved out of the way of user code."""
     requests, events = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -99,7 +107,7 @@ def _model(setup: Setup) -> Model | None:
 class Inbox:
     """Reads the pipe from a thread of its own, from the start, so that its end is noticed whatever the loop does."""
 
-    def __init__(self, requests: BinaryIO) -> None:
+    def __init__(self, requests: BufferedReader) -> None:
         self._requests = requests
         self._waiting: list[dict[str, Any]] = []
         self._lock = threading.Lock()  # protects _waiting and _host
@@ -114,14 +122,16 @@ class Inbox:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # user code closed it
-            while (data := self._requests.readline()).endswith(b"\n"):
-                message = json.loads(data)
-                with self._lock:
-                    if self._host is None:
-                        self._waiting.append(message)
-                    else:
-                        self._host.post([message])
+            for whole in lines(partial(self._requests.read1, READ_BYTES)):
+                self._deliver([json.loads(line) for line in whole])
         _end_group()
+
+    def _deliver(self, messages: list[dict[str, Any]]) -> None:
+        with self._lock:
+            if self._host is None:
+                self._waiting += messages
+            else:
+                self._host.post(messages)
 
 
 def _end_group() -> None:

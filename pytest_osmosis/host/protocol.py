@@ -9,7 +9,7 @@ From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`),
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -79,6 +79,18 @@ class Setup:
         values = {name: value for name, value in data.items() if name != "op"}
         tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
         return cls(**{**values, **tuples})
+
+
+def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
+    """The whole lines of each read that ends one, until there is nothing more to read; a torn last line is left out."""
+    begun: list[bytes] = []
+    while data := read():
+        *whole, rest = data.split(b"\n")
+        if whole:
+            whole[0] = b"".join((*begun, whole[0]))
+            begun = []
+            yield whole
+        begun.append(rest)
 
 
 def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:

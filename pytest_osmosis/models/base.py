@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+LARGE_INT = 2**63
+"""Python refuses to write and read integers of thousands of digits."""
 
 Message = dict[str, Any]
 """One chat message in the shape of OpenAI's chat completions, as JSON."""
@@ -91,6 +95,26 @@ class ChatReply:
     def tool_calls(self) -> list[dict[str, Any]]:
         """The tool calls of the answer, [] where there are none."""
         return self.message.get("tool_calls") or []
+
+
+def copied(value: Any) -> Any:
+    """A deep copy of JSON data. `TypeError` for what is none (as for a tuple), `RecursionError` for a circle.
+
+    >>> copied([{"role": "user", "content": "2 + 2"}])
+    [{'role': 'user', 'content': '2 + 2'}]
+    """
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return value
+    if kind is dict:
+        if not all(type(key) is str for key in value):
+            raise TypeError("a key that is no string")
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
+    if (kind is int and -LARGE_INT < value < LARGE_INT) or (kind is float and math.isfinite(value)):
+        return value
+    raise TypeError(f"{kind.__name__} is no JSON, or a number without bounds")
 
 
 def text_of(content: object) -> str:

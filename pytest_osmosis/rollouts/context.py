@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.models.base import ChatReply, Message, copied
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
 
@@ -28,10 +28,10 @@ class ChatContext:
         row_index: int,
         run_index: int,
         max_turns: int,
-        artifacts: Path,
+        artifacts: str | Path,
         chat: Chat,
     ) -> None:
-        self.prompt: list[Message] = copy.deepcopy(list(prompt))
+        self.prompt: list[Message] = _own(prompt)
         self.metadata: dict[str, Any] = dict(metadata)
         self.row_index = row_index
         self.run_index = run_index
@@ -44,8 +44,9 @@ class ChatContext:
     @property
     def artifacts_dir(self) -> Path:
         """A folder for files of this run, made when it is first asked for."""
-        self._artifacts.mkdir(parents=True, exist_ok=True)
-        return self._artifacts
+        folder = Path(self._artifacts)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     async def chat(
         self,
@@ -58,7 +59,16 @@ class ChatContext:
         `messages` and `tools` are in the shape of OpenAI's chat completions; `sampling` (temperature, max_tokens, ...)
         is laid over the config's. Raises `pytest_osmosis.errors.ModelError` when no answer can be had.
         """
-        sent = copy.deepcopy(list(messages))
+        sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)
         self.last_conversation = [*sent, reply.message]
         return reply
+
+
+def _own(messages: Sequence[Message]) -> list[Message]:
+    """A copy that shares nothing with `messages`, whatever an agent put into them."""
+    try:
+        own: list[Message] = copied(list(messages))
+    except (TypeError, RecursionError):
+        own = copy.deepcopy(list(messages))
+    return own
