@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from pytest_osmosis.config.tables import Rates
 from pytest_osmosis.models.providers import SERVICES
@@ -90,7 +91,12 @@ def price_of(model_path: str, target: ModelTarget, own: Mapping[str, Rates], now
 
 
 def _listed(target: ModelTarget, now: datetime) -> Price | None:
-    """The price in genai-prices, where that is installed; it brings its list along and asks no network."""
+    """The price in genai-prices, where that is installed; it brings its list along and asks no network.
+
+    It takes a while to import, and knows no server of one's own.
+    """
+    if target.base_url is not None and is_own(urlsplit(target.base_url).hostname or ""):
+        return None
     try:
         import genai_prices
         from genai_prices.data_snapshot import get_snapshot
@@ -112,6 +118,16 @@ def _listed(target: ModelTarget, now: datetime) -> Price | None:
     except (LookupError, AttributeError, TypeError):  # not listed, or a later version has another shape
         return None
     return None if rates is None else Price(rates, f"genai-prices {genai_prices.__version__}")
+
+
+def is_own(host: str) -> bool:
+    """True for a host that is no service with a name of its own on the internet.
+
+    >>> is_own("localhost"), is_own("10.0.0.7"), is_own("::1"), is_own("gpu-box.local"), is_own("api.openai.com")
+    (True, True, True, True, False)
+    """
+    is_address = ":" in host or host.replace(".", "").isdigit()
+    return is_address or "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
 
 
 def _rates(listed: object) -> Rates | None:
