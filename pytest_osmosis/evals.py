@@ -438,6 +438,7 @@ class EvalRun:
             return
         assert self.results is not None
         published = self.results.to_json()
+        text = results.text_of(published)
         paths = [self._place_of_results()]
         output = results_path(self.prepared.config)
         if output is not None:
@@ -446,7 +447,7 @@ class EvalRun:
             try:
                 if self.engine.decided and path == paths[0]:
                     results.set_aside(path)
-                self.written.append(results.write(path, published))
+                self.written.append(results.write(path, text))
             except OSError as error:
                 self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
         baseline = baseline_path(self.prepared.config)
@@ -458,7 +459,9 @@ class EvalRun:
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         said = f"pass rate {score(published['summary']['pass_rate'])}{was}"
         try:
-            self.engine.notices.append(f"baseline updated: {shown(results.write(path, published))} ({said})")
+            self.engine.notices.append(
+                f"baseline updated: {shown(results.write(path, results.text_of(published)))} ({said})"
+            )
         except OSError as error:
             self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
 

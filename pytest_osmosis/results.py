@@ -373,20 +373,20 @@ def set_aside(path: Path) -> None:
         shutil.copy2(path, aside(path))
 
 
-def write(path: Path, results: Mapping[str, Any]) -> Path:
+def write(path: Path, text: str) -> Path:
     """Write atomically: a reader sees the old file or the whole new one; a link is followed. Gives the path."""
     file = path.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        scratch.write_text(_text(results), encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8")
         scratch.replace(file)
     finally:
         scratch.unlink(missing_ok=True)
     return path
 
 
-def _text(results: Mapping[str, Any]) -> str:
+def text_of(results: Mapping[str, Any]) -> str:
     """Indented JSON with a line for each item of a list: indenting runs key by key takes ten times as long."""
     members = []
     for key, value in results.items():

@@ -51,11 +51,15 @@ class Resume(NamedTuple):
     pass
 
 
+class Release(NamedTuple):
+    pass
+
+
 class Close(NamedTuple):
     grace_s: float
 
 
-Message = Submit | Go | Stop | Pause | Resume | Close | Heard | Died
+Message = Submit | Go | Stop | Pause | Resume | Release | Close | Heard | Died
 
 
 class Engine:
@@ -157,6 +161,10 @@ class Engine:
         """Go on after `pause`. Idempotent."""
         self._inbox.put(Resume())
 
+    def release(self) -> None:
+        """All that will ever be submitted is done: the hosts may end while others still report it."""
+        self._inbox.put(Release())
+
     def close(self, grace_s: float = 0.0) -> None:
         """Give what is in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
         self._inbox.put(Close(grace_s))
@@ -247,6 +255,8 @@ class Engine:
                 self._hosts.broadcast({"op": "pause"})
             case Resume():
                 self._resume()
+            case Release():
+                self._hosts.release()
             case Close(grace_s):
                 self._dispatch.stop(Stop("closed", "the session ended"))
                 self._hosts.closing = True

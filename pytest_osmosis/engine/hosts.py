@@ -186,10 +186,14 @@ class Hosts:
         for host in self:
             host.line.kill()
 
-    def close(self) -> None:
-        """Let them all end, and wait until they have."""
+    def release(self) -> None:
+        """Let them all end; no further one is started."""
         self.closing = True
         self.broadcast({"op": "close"})
+
+    def close(self) -> None:
+        """Let them all end, and wait until they have."""
+        self.release()
         until = time.monotonic() + CLOSE_S
         for host in self:
             if not host.line.join(max(0.0, until - time.monotonic())):

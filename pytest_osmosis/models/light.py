@@ -51,7 +51,7 @@ class LightModel:
 
     async def _post(self, body: bytes, timeout_s: float) -> tuple[int, bytes]:
         """Status and body of an answer of a good status. Raises `ModelError` for everything else."""
-        timeout = aiohttp.ClientTimeout(sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))  # the rest is `retry.attempt`'s
+        timeout = aiohttp.ClientTimeout(sock_connect=min(timeout_s, CONNECT_TIMEOUT_S), sock_read=timeout_s)
         try:
             check_ascii(self._headers)
             async with self._opened().post(

@@ -205,6 +205,7 @@ class EvalSession:
                 return
             self._left[key] -= 1
             if self._left[key] == 0:
+                self.runs[key].engine.release()
                 self._next_after(key)
 
         return completed

@@ -41,7 +41,9 @@ def stored(tmp_path: Path) -> Stored:
         folder = tmp_path / name
         folder.mkdir()
         provenance = {**WHOLE["provenance"], "plan_digest": digest}
-        written = results.write(folder / "results.json", {**WHOLE, "provenance": provenance, **changed})
+        written = results.write(
+            folder / "results.json", results.text_of({**WHOLE, "provenance": provenance, **changed})
+        )
         os.utime(written, (2_000_000_000 - age_s,) * 2)
         return folder
 
@@ -180,7 +182,7 @@ def found(folder: Path) -> LastRun:
 
 def test_results_that_a_new_decision_replaced_are_still_those_of_their_plan(stored: Stored) -> None:
     folder = stored("decided again", digest=OTHER)
-    first = results.write(folder / "results.1.json", WHOLE)
+    first = results.write(folder / "results.1.json", results.text_of(WHOLE))
 
     assert found(folder).results == first
 

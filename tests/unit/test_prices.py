@@ -96,6 +96,23 @@ def test_what_nobody_lists_has_no_price(model: str, table: dict[str, Any]) -> No
     assert price(model, **table) is None
 
 
+@pytest.mark.parametrize(("host", "imported"), [("localhost:8000", False), ("10.0.0.7", False), ("api.x.ai", True)])
+def test_the_price_list_is_imported_for_services_only(
+    host: str, imported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+
+    def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+        names.append(name)
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", watched)
+    price("some-model", base_url=f"http://{host}/v1")
+
+    assert ("genai_prices" in names) is imported
+
+
 def test_a_service_that_a_variable_moved_is_not_priced_by_its_name() -> None:
     assert price("openai/gpt-4o", environ={"OPENAI_BASE_URL": "http://localhost:4000/v1"}) is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.results import Results, obstacle, records_of, runs_for, write
+from pytest_osmosis.results import Results, obstacle, records_of, runs_for, text_of, write
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
 
 
 def test_results_are_written_with_the_folders_that_they_need(tmp_path: Path) -> None:
-    path = write(tmp_path / "new" / "folder" / "results.json", {"text": "ü \ud800"})
+    path = write(tmp_path / "new" / "folder" / "results.json", text_of({"text": "ü \ud800"}))
 
     assert json.loads(path.read_text(encoding="ascii")) == {"text": "ü \ud800"}
     assert [file.name for file in path.parent.iterdir()] == ["results.json"]
@@ -288,10 +288,10 @@ def test_results_are_written_with_the_folders_that_they_need(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
 def test_what_is_not_strict_json_leaves_the_old_file_alone(tmp_path: Path, value: object) -> None:
-    path = write(tmp_path / "results.json", {"old": True})
+    path = write(tmp_path / "results.json", text_of({"old": True}))
 
     with pytest.raises((ValueError, TypeError)):
-        write(path, {"score": value})
+        write(path, text_of({"score": value}))
 
     assert json.loads(path.read_text(encoding="utf-8")) == {"old": True}
     assert list(tmp_path.iterdir()) == [path]
@@ -302,13 +302,13 @@ def test_no_scratch_file_is_left_where_the_path_cannot_be_written(tmp_path: Path
     folder.mkdir()
 
     with pytest.raises(OSError, match=r"results\.json"):
-        write(folder, {})
+        write(folder, text_of({}))
 
     assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path: Path) -> None:
-    path = write(tmp_path / "results.json", {"version": 0, "rows": ["x" * 100] * 2000})
+    path = write(tmp_path / "results.json", text_of({"version": 0, "rows": ["x" * 100] * 2000}))
     last = 30
     seen: list[int] = []
 
@@ -319,7 +319,7 @@ def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path: Path) -> None
     reader = threading.Thread(target=read_until_the_last)
     reader.start()
     for version in range(1, last + 1):
-        write(path, {"version": version, "rows": ["x" * 100] * 2000})
+        write(path, text_of({"version": version, "rows": ["x" * 100] * 2000}))
     reader.join(timeout=60)
 
     assert seen[-1] == last
@@ -327,7 +327,7 @@ def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path: Path) -> None
 
 
 def test_what_will_keep_a_file_from_being_written_is_found(tmp_path: Path) -> None:
-    file = write(tmp_path / "file.json", {})
+    file = write(tmp_path / "file.json", text_of({}))
 
     assert obstacle(tmp_path) == "it is a folder"
     assert obstacle(file / "results.json") == f"{file} is not a folder"
