@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.workflow import AgentWorkflow as AgentWorkflow
     from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.testing.rollout import Rollout as Rollout
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ HOMES = {
     "GraderContext": "pytest_osmosis.rewards.graders",
     "Results": "pytest_osmosis.results",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
+    "Rollout": "pytest_osmosis.testing.rollout",
     "RolloutSample": "pytest_osmosis.rewards.graders",
     "RunRecord": "pytest_osmosis.records",
     "Verdict": "pytest_osmosis.gates",
@@ -50,6 +52,7 @@ __all__ = [
     "GraderContext",
     "Results",
     "RewardWarning",
+    "Rollout",
     "RolloutSample",
     "RunRecord",
     "Verdict",

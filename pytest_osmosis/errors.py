@@ -4,6 +4,7 @@ OsmosisError
 ├── ConfigError     a config file, an option or the environment is wrong (all problems at once)
 ├── DatasetError    a dataset cannot be found or read, or a row does not fit (all problems at once)
 ├── CodeError       an entrypoint, agent, eval function or Grader does not load or has the wrong shape
+├── ScoreError      an eval's own function gave the rollout that a test looks at no score
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
 ├── HostError       an engine host could not be started, or broke the protocol
 └── JournalError    a journal that cannot be written or read back
@@ -59,6 +60,10 @@ class CodeError(OsmosisError):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+class ScoreError(OsmosisError):
+    """An eval's own function gave the rollout that a test looks at no score."""
 
 
 Systemic = Literal["no", "until_success", "always"]

@@ -484,7 +484,7 @@ class EvalRun:
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
         config, target = self.prepared.config, self.prepared.target
         return Job(
-            setup=_setup(self.prepared, self.run_dir, pythonpath),
+            setup=host_setup(self.prepared, self.run_dir / "artifacts", pythonpath),
             dataset=self.prepared.dataset,
             judging=_judging(config),
             describe=self._describe,
@@ -630,7 +630,8 @@ class EvalRun:
         return Redecided(source.rolled_out_at, duration_ms, self.engine.kept, previous, *found)
 
 
-def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setup:
+def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str]) -> Setup:
+    """What a host needs to load the eval's code and to run it."""
     config = prepared.config
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
@@ -649,7 +650,7 @@ def _setup(prepared: Prepared, run_dir: Path, pythonpath: Sequence[str]) -> Setu
         eval_fns=config.scoring.eval_fns,
         sampling=_request_sampling(config),
         secrets=tuple(config.secrets),
-        artifacts=str(run_dir / "artifacts"),
+        artifacts=str(artifacts),
         max_turns=config.agent.max_turns,
         agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=config.evaluation.grader_timeout_s,

@@ -29,11 +29,13 @@ from pytest_osmosis.errors import ConfigError, Problem
 Place = tuple[str, str]
 """A table and a key in it."""
 
-Level = Literal["ini", "project", "own", "file", "environment", "command"]
-LEVELS: tuple[Level, ...] = ("ini", "project", "own", "file", "environment", "command")
-"""From the lowest on: pytest's ini, pyproject.toml for all evals and for this one, the TOML, variables, the command."""
+Level = Literal["ini", "project", "own", "file", "test", "environment", "command"]
+LEVELS: tuple[Level, ...] = ("ini", "project", "own", "file", "test", "environment", "command")
+"""From the lowest on: pytest's ini, pyproject.toml for all evals and for this one, the TOML, the marker of a test that
+asks for rollouts, variables, the command."""
+_OUTSIDE: tuple[Level, ...] = ("test", "environment", "command")
 _PROJECT: tuple[Level, ...] = ("project", "own")
-_TOLD: Mapping[Level, int] = {"file": 0, "own": 1, "project": 1, "ini": 2, "environment": 3, "command": 4}
+_TOLD: Mapping[Level, int] = {"file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5}
 """In which order problems are told."""
 
 _MISSING: Mapping[Place, tuple[str, str]] = {
@@ -59,7 +61,7 @@ class Override:
     origin: str
     below: tuple[str, ...] = ()
     as_toml: bool = False
-    level: Literal["command", "environment", "ini"] = "command"
+    level: Literal["command", "environment", "test", "ini"] = "command"
 
 
 class _Giver(NamedTuple):
@@ -122,7 +124,7 @@ class Draft:
         above, below = [], []
         for (level, place, _), text in self._said.items():
             if place in self.values and place not in aside:
-                if level in ("environment", "command"):
+                if level in _OUTSIDE:
                     above.append(text)
                 elif self._givers[place].level == level:
                     below.append(text)

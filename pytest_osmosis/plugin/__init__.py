@@ -8,10 +8,14 @@ name, as long as nothing imported a decorator for them.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_osmosis.plugin import options, reward_options
+
+if TYPE_CHECKING:
+    from pytest_osmosis.testing.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 """Modules without which no function can have been decorated."""
@@ -33,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; start the session's part where an eval is named."""
     config.addinivalue_line("markers", options.MARKER)
+    config.addinivalue_line("markers", options.EVAL_MARKER)
     config.addinivalue_line("markers", reward_options.MARKER)
     if reward_options.names_files(config):
         from pytest_osmosis.plugin.rewards import RewardFiles
@@ -50,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_osmosis.plugin.naming import SetAside, named_evals
 
         named = named_evals(config)
-        if named.evals:
+        if named.evals or named.source == "model":
             from pytest_osmosis.plugin.controller import ControllerPlugin
 
             config.pluginmanager.register(ControllerPlugin(config, named), "osmosis-controller")
@@ -70,3 +75,21 @@ def pytest_pycollect_makeitem(
     from pytest_osmosis.plugin.rewards import items_of
 
     return items_of(collector, name)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test marked `osmosis_eval` is one for each row and run."""
+    if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
+        from pytest_osmosis.plugin.marked import parametrize
+
+        parametrize(metafunc)
+
+
+@pytest.fixture
+def rollout(request: pytest.FixtureRequest) -> Rollout:
+    """A rollout of the eval in @pytest.mark.osmosis_eval("configs/eval/x.toml"): its solution_str, messages,
+    ground_truth, row, usage and scores."""
+    from pytest_osmosis.plugin.marked import rollout_of
+
+    return rollout_of(request)

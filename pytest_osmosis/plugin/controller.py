@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.plugin import github, given
+from pytest_osmosis.plugin.asking import ModelSource
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import EvalItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
+from pytest_osmosis.plugin.marked import SOURCE, Ahead
 from pytest_osmosis.plugin.naming import Naming, aside_lines
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.signals import terminated_as_interrupted
-from pytest_osmosis.plugin.terminal import Progress, header, summary
+from pytest_osmosis.plugin.terminal import Progress, asked_lines, header, say, source_lines, summary
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.xdist import OutcomeServer
@@ -42,6 +44,10 @@ class ControllerPlugin:
         self.progress = Progress(config, self.evals)
         config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
         config.pluginmanager.register(Companions(), "osmosis-companions")
+        if naming.source == "model":
+            config.stash[SOURCE] = ModelSource(self.evals)
+            if self.evals.inline is None:
+                config.pluginmanager.register(Ahead(), "osmosis-ahead")
         if self.evals.options.dry_run:
             config.option.dist = "no"  # nothing runs: xdist's workers are not needed
             config.pluginmanager.register(DryRun(config), "osmosis-dry-run")
@@ -55,7 +61,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         """What will run, and with what."""
-        return [*header(self.evals), *aside_lines(self.naming)]
+        return [*header(self.evals), *source_lines(self.naming), *aside_lines(self.naming)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named file holds evals."""
@@ -68,15 +74,24 @@ class ControllerPlugin:
         """`--lf` knows what failed under the other granularity."""
         self.evals.recall_failed(items)
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """In one process: the selection is known."""
         option = self.config.option
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
-        if self.distributed or option.collectonly or self.evals.options.dry_run or broken:
+        if self.distributed or broken:
+            return
+        self.evals.asked.need_of(session.items)
+        self.evals.asked.prepare()
+        if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
         if self.evals.runs:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """What tests will ask of models."""
+        return asked_lines(self.evals)
 
     # -- under xdist -------------------------------------------------------------------------------------
 
@@ -87,7 +102,7 @@ class ControllerPlugin:
 
         self.distributed = True
         if self.server is None:
-            self.server = OutcomeServer(self.evals)
+            self.server = OutcomeServer(self.evals, asks_models=self.naming.source == "model")
         node.workerinput["osmosis"] = self.server.workerinput()
 
     @pytest.hookimpl(optionalhook=True)
@@ -95,8 +110,10 @@ class ControllerPlugin:
         """The first worker's collection is everyone's: start what it selected."""
         if not self.config.option.collectonly and not self.evals.runs:
             self.evals.select_ids(ids)
-            alone = self.evals.n_selected == len(ids)
-            self.progress.begin(alone=alone, undisturbed=alone)
+            say(self.config, asked_lines(self.evals))
+            if self.evals.n_selected:
+                alone = self.evals.n_selected == len(ids)
+                self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
 
     # -- the run -----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ VARIABLES = {
     for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION, *options.BASELINE)
 }
 _NAMES_ONE = "names an eval, which only the command itself can do, as it costs money"
+_ASKS_MODELS = "asks models, which only the command itself can do, as it costs money"
 SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
@@ -175,6 +176,8 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             yield from _of_variable(VARIABLES[name], value, problems)
         elif name in (options.NAMING[0].variable, options.NAMING[2].variable, options.FROM.variable):
             problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
+        elif name == options.SOURCE.variable:
+            problems.append(Problem(name, f"{_ASKS_MODELS}; give {options.SOURCE.flag}=model"))
         else:
             close = closest(name, [*VARIABLES, _SET, options.GATE.variable])
             problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))

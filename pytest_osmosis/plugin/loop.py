@@ -56,8 +56,11 @@ class CompletionLoop:
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         others = [item for item in session.items if not isinstance(item, EvalItem)]
-        for index, item in enumerate(others):
-            self._run(session, item, others[index + 1] if index + 1 < len(others) else sentinel)
+        after = [*others[1:], sentinel if len(others) < len(session.items) else None]
+        for item, nextitem in zip(others, after, strict=False):
+            self._run(session, item, nextitem)
+        if len(others) == len(session.items):
+            return True
         self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
         for item, last in self._collected(session) if in_order else self._completed(session):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import fnmatch
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
@@ -26,14 +26,18 @@ if TYPE_CHECKING:
     from pytest_osmosis.runs import StoredRun
 
 _VERIFIERS = "not supported yet; name an eval with --osmosis-config=PATH or --osmosis-agent=MODULE:ATTR"
-_HOW = "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat)"
+_HOW = (
+    "name one: --osmosis-config=PATH, the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat); "
+    "tests marked osmosis_eval: --osmosis-source=model"
+)
 
 
 class Naming(NamedTuple):
     """The evals of a session: TOMLs, or None for the one that options alone describe.
 
     `listed` are those that are only shown; `aside` is what addopts name and this command does not. With `stored` the
-    eval is on the rollouts of that run, and named `by_itself` or only by the run.
+    eval is on the rollouts of that run, and named `by_itself` or only by the run. `source` is where tests marked
+    `osmosis_eval` take their rollouts from.
     """
 
     evals: tuple[Path | None, ...]
@@ -41,6 +45,7 @@ class Naming(NamedTuple):
     aside: tuple[str, ...] = ()
     stored: StoredRun | None = None
     by_itself: bool = True
+    source: Literal["reference", "model"] = "reference"
 
 
 def named_evals(config: pytest.Config) -> Naming:
@@ -50,27 +55,28 @@ def named_evals(config: pytest.Config) -> Naming:
     """
     typed = config._parser.parse_known_args([str(arg) for arg in config.invocation_params.args])
     _refuse_later(typed)
+    source = _source(typed)
     tomls = [path for given in typed.osmosis_config for path in _files(config, given)]
     positional = [path_of(config, arg) for arg in typed.file_or_dir if _is_toml(arg)]
     named: list[Path | None] = list(dict.fromkeys([*tomls, *positional]))
-    if not named and typed.osmosis_agent:
+    if not named and typed.osmosis_agent and source is None:
         named = [None]
     asked = config.getoption(options.FROM.dest) if named else typed.osmosis_from
     stored = _stored(config, asked, named) if asked else None
     by_itself = bool(named)
     if stored is not None and not named:
         named = [stored.config]
-    aside = _take_aside(config, named)
+    aside = _take_aside(config, named, asks_models=source == "model")
     found = _found(config, named)
     listing = config.getini(options.COLLECT) == "list"
     if not named and not found:
-        _refuse_stray(typed)
+        _refuse_stray(typed, source)
         _refuse_rows_alone(typed)
     if named:
         if config.args_source is not config.ArgsSource.ARGS:  # testpaths, or nothing typed
             config.args.clear()
         config.args_source = config.ArgsSource.ARGS
-    return Naming((*named, *found), tuple(found) if listing else (), aside, stored, by_itself)
+    return Naming((*named, *found), tuple(found) if listing else (), aside, stored, by_itself, source or "reference")
 
 
 def _stored(config: pytest.Config, asked: str, named: Sequence[Path | None]) -> StoredRun:
@@ -174,10 +180,30 @@ def _refuse_later(typed: Any) -> None:
         raise pytest.UsageError(*problems)
 
 
-def _refuse_stray(typed: Any) -> None:
-    stray = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest)]
+def _source(typed: Any) -> Literal["reference", "model"] | None:
+    """Where tests take their rollouts from, None where nothing was typed of it."""
+    said = typed.osmosis_source
+    if said not in (None, "reference", "model"):
+        raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{said}"')
+    if said == "model" and typed.osmosis_from:
+        raise pytest.UsageError(f"{options.FROM.flag}: asks no model, and {options.SOURCE.flag}=model does; give one")
+    source: Literal["reference", "model"] | None = said
+    return source
+
+
+def _refuse_stray(typed: Any, source: Literal["reference", "model"] | None) -> None:
+    """What is said of evals where there are none, or where only tests ask for rollouts and it means nothing to them."""
+    meant: Collection[options.Option] = ()
+    why = f"no eval is named; {_HOW}"
+    if source == "reference":
+        meant = (*options.OF_CONFIG, options.SET)
+        why = f"{options.SOURCE.flag}=reference asks no model, so there is no eval that could run"
+    elif source == "model":
+        meant = [option for option in options.OF_AN_EVAL if option not in options.NOT_OF_TESTS]
+        why = f"with {options.SOURCE.flag}=model tests decide, each by itself, so there are no gates; leave it out"
+    stray = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest) and option not in meant]
     if stray:
-        raise pytest.UsageError(f"{', '.join(stray)}: no eval is named; {_HOW}")
+        raise pytest.UsageError(f"{', '.join(stray)}: {why}")
 
 
 def _refuse_rows_alone(typed: Any) -> None:
@@ -186,7 +212,7 @@ def _refuse_rows_alone(typed: Any) -> None:
         raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=..., and its other options")
 
 
-def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, ...]:
+def _take_aside(config: pytest.Config, named: list[Path | None], *, asks_models: bool) -> tuple[str, ...]:
     """Keep pytest from collecting evals that only addopts name; gives what they were."""
     typed = config.args_source is config.ArgsSource.ARGS  # and not testpaths
     stray = [arg for arg in config.args if typed and _is_toml(arg) and path_of(config, arg) not in named]
@@ -195,7 +221,13 @@ def _take_aside(config: pytest.Config, named: list[Path | None]) -> tuple[str, .
     given = [given for given in config.getoption("osmosis_config") if path_of(config, given) not in named]
     unnamed = [given for given in given if not any(path_of(config, given) in path.parents for path in named if path)]
     others = [config.getoption(one) for one in ("osmosis_agent", options.FROM.dest)]
-    return (*stray, *unnamed, *(other for other in others if other and not named))
+    models = config.getoption(options.SOURCE.dest) == "model" and not asks_models
+    return (
+        *stray,
+        *unnamed,
+        *(other for other in others if other and not named),
+        *([f"{options.SOURCE.flag}=model"] if models else []),
+    )
 
 
 def _found(config: pytest.Config, named: list[Path | None]) -> list[Path]:

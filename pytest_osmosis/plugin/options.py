@@ -13,6 +13,11 @@ import pytest
 from pytest_osmosis.plugin import reward_options
 
 MARKER = "osmosis: a run of an eval, one row of its dataset rolled out and scored (pytest-osmosis)"
+EVAL_MARKER_NAME = "osmosis_eval"
+EVAL_MARKER = (
+    f"{EVAL_MARKER_NAME}(path, limit=, n=, rows=, offset=): a test of each rollout of an eval, which it gets as the "
+    "fixture rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
+)
 TITLE = "evaluations of LLM agents (write options with '='; as a variable, --osmosis-n is PYTEST_OSMOSIS_N)"
 DATASETS = (".jsonl", ".json", ".csv", ".parquet")
 
@@ -58,6 +63,13 @@ NAMING = (
     ),
 )
 """Those that name an eval."""
+
+SOURCE = Option(
+    "source",
+    "reference|model",
+    "Where tests marked osmosis_eval take their rollouts: from the column solution_str of the dataset, or from the "
+    "eval's model, which costs money (default: reference).",
+)
 
 OF_CONFIG = (
     Option("dataset", "PATH", "Take the rows from this .jsonl, .json, .csv or .parquet file ([data] path)."),
@@ -149,9 +161,13 @@ OF_SESSION = (
 )
 """Those that concern the whole session."""
 
-ALL = (*NAMING, *OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
+ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
 """Those that say something of evals and name none."""
+
+_OF_VERDICTS = ("smoke", "smoke-rows", "stop-when-decided", "update-baseline")
+NOT_OF_TESTS = (GATE, *BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
+"""Those of an eval whose verdict is made of all its runs; tests that ask for rollouts have none."""
 
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"

@@ -33,10 +33,12 @@ class Evals(NamedTuple):
 
 def prepared_evals(config: pytest.Config, named: naming.Naming, options: given.Options) -> Evals:
     """Every eval that the command names. `pytest.UsageError` with all problems of all of them."""
-    return _Preparing(config, named, options).all()
+    return Preparing(config, named, options).all()
 
 
-class _Preparing:
+class Preparing:
+    """Prepares evals of one session, with all that its command says of them."""
+
     def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options) -> None:
         self._config = config
         self._named = named
@@ -49,7 +51,7 @@ class _Preparing:
         problems = self._contradictions()
         for path in self._named.evals:
             try:
-                prepared = self._with_output(self._prepared(path))
+                prepared = self.with_output(self._named_one(path))
             except ProblemsError as error:
                 if path in self._named.listed:
                     found.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
@@ -69,24 +71,38 @@ class _Preparing:
             raise pytest.UsageError(*map(str, problems))
         return found
 
-    def _prepared(self, path: Path | None) -> Prepared:
+    def _named_one(self, path: Path | None) -> Prepared:
+        """An eval that the command names, with the rows that node ids ask for; a smoke test where one is asked for."""
         if self._named.stored is not None and path not in self._named.listed:
             return self._prepared_again(self._named.stored, path)
         rows = [part.row for part in naming.named_parts(self._config, path).values()]
+        prepared, smoke = self.prepared(path, rows=rows), self._options.smoke
+        return prepared if smoke is None else prepared.as_smoke(smoke, rows)
+
+    def prepared(
+        self,
+        path: Path | None,
+        further: Sequence[Override] = (),
+        rows: Sequence[int] = (),
+        *,
+        updating: bool = False,
+    ) -> Prepared:
+        """One eval; `further` goes before what is typed, `updating` lets a baseline be missing.
+
+        Raises `ProblemsError`.
+        """
         prepared = prepare(
             path,
-            self._overrides(path),
+            [*self._overrides(path), *further],
             folder=self._config.invocation_params.dir,
             environ=os.environ,
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
             listing=self._config.option.collectonly or self._options.dry_run,
-            updating=self._options.update_baseline,
+            updating=updating or self._options.update_baseline,
             named_rows=rows,
         )
-        prepared = replace(prepared, config=self._capped(prepared.config))
-        smoke = self._options.smoke
-        return prepared if smoke is None else prepared.as_smoke(smoke, rows)
+        return replace(prepared, config=self._capped(prepared.config))
 
     def _prepared_again(self, stored: StoredRun, path: Path | None) -> Prepared:
         """Named by its run alone, an eval takes what was typed then."""
@@ -149,7 +165,7 @@ class _Preparing:
             Problem(flag, f"several evals have {shown(path)} as their baseline; give each its own") for path in shared
         ]
 
-    def _with_output(self, prepared: Prepared) -> Prepared:
+    def with_output(self, prepared: Prepared) -> Prepared:
         """Where `--osmosis-output` puts this eval's results."""
         asked = self._options.output
         if asked is None:

@@ -21,7 +21,8 @@ from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import cache, confirm, given, naming, pages, preparing, verdicts
+from pytest_osmosis.plugin import asking, cache, confirm, given, naming, pages, preparing, verdicts
+from pytest_osmosis.plugin.asking import AskedEvals
 from pytest_osmosis.plugin.collect import Named, by_file, named_by, node_id
 from pytest_osmosis.plugin.items import Answer, EvalItem
 from pytest_osmosis.plugin.listeners import Listeners
@@ -48,6 +49,7 @@ class EvalSession:
         self.plans: dict[Path, list[Plan]] = {}
         self.runs: dict[str, EvalRun] = {}
         self.n_selected = 0
+        self.asked = AskedEvals(config, named, options)
         self.inline = self._inline() if options.inline else None
         self.completed: queue.SimpleQueue[tuple[str, Part]] = queue.SimpleQueue()
         self._named = named
@@ -84,7 +86,7 @@ class EvalSession:
         self.recalled = cache.recall(self.config, items)
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
-        """Make a run for every eval of which something was selected."""
+        """Make a run for every eval of which something was selected, or which tests ask for."""
         self._select((item.eval_id, item.part) for item in items if isinstance(item, EvalItem))
 
     def select_ids(self, ids: Iterable[str]) -> None:
@@ -92,15 +94,19 @@ class EvalSession:
         self._select(named for named in map(named_by, ids) if named and named.eval_id in self.prepared)
 
     def _select(self, selected: Iterable[tuple[str, Part]]) -> None:
+        self.prepared = {**self.asked.prepare(), **self.prepared}  # tests wait, so theirs go first
         parts: dict[str, dict[Part, None]] = {}
         for key, part in selected:
             parts.setdefault(key, {})[part] = None
         self.n_selected = sum(map(len, parts.values()))
-        runs = {key: self._runs(key, of_eval) for key, of_eval in parts.items()}
+        runs = {key: self.asked.runs(key) for key in self.asked.prepared}
+        runs |= {key: self._runs(key, of_eval) for key, of_eval in parts.items()}
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
             self.runs[key] = self._run(key, list(runs[key]))
-            if self.options.stop_when_decided is not None and self.runs[key].partial:
+            if key in self.asked:
+                self.runs[key].partial = self.asked.partial(key)
+            if self._may_stop_early(key) and self.runs[key].partial:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
     def _run(self, key: str, selected: list[Run]) -> EvalRun:
@@ -110,21 +116,24 @@ class EvalSession:
                 self.prepared[key],
                 selected,
                 environ=os.environ,
-                rerun=self._rerun(self.prepared[key]),
+                rerun=self.asked.rerun(key) if key in self.asked else self._rerun(self.prepared[key]),
                 every=self._completion(key),
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
                 hosts=given.workers(self.config),
                 inline=self.inline.host(key).spawn if self.inline else None,
-                keep_conversations=self.listeners.want_rollouts,
-                stop_when_decided=self.options.stop_when_decided is not None and not self.config.option.runxfail,
-                update_baseline=self.options.update_baseline,
+                keep_conversations=self.listeners.want_rollouts or key in self.asked,
+                stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
+                update_baseline=self.options.update_baseline and key not in self.asked,
             )
         except JournalError as error:
             raise pytest.UsageError(str(error)) from None
 
     def _runs(self, key: str, parts: Iterable[Part]) -> list[Run]:
         return [run for part in parts for run in self.prepared[key].collected.runs_of(part)]
+
+    def _may_stop_early(self, key: str) -> bool:
+        return self.options.stop_when_decided is not None and key not in self.asked
 
     def start(self) -> None:
         """Load everyone's code, then let the first eval go. `pytest.UsageError` for code that does not load.
@@ -197,6 +206,8 @@ class EvalSession:
         """Hears of each run that is done, in the engine's thread; after an eval's last one the next eval goes."""
 
         def completed(run: Run, outcome: Outcome) -> None:
+            if key in self.asked:
+                self.asked.keep(key, run, self.runs[key].conversations.get(run))
             if self.listeners.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
                 self.listeners.finished(key, run)
             self._report(key, run, outcome)
@@ -224,7 +235,8 @@ class EvalSession:
         with self._done:
             self._outcomes[key, part] = outcome
             self._done.notify_all()
-        self.completed.put((key, part))
+        if key not in self.asked:
+            self.completed.put((key, part))
 
     def _next_after(self, key: str) -> None:
         if self._stopped:
@@ -235,9 +247,13 @@ class EvalSession:
 
     def fetch(self, item: EvalItem) -> Answer:
         """Wait for an item's outcome; inline, make it."""
+        return self.done(item.eval_id, item.part)
+
+    def done(self, eval_id: str, part: Part) -> Answer:
+        """As `answer`; inline, have the run rolled out here."""
         if self.inline is not None:
-            self._perform(self.inline.host(item.eval_id), item.eval_id, item.part)
-        return self.answer(item.eval_id, item.part)
+            self._perform(self.inline.host(eval_id), eval_id, part)
+        return self.answer(eval_id, part)
 
     def _perform(self, host: InlineHost, eval_id: str, part: Part) -> None:
         """Have a run, or those of a row, rolled out and scored in this thread."""
@@ -329,7 +345,7 @@ class EvalSession:
         self._finish_runs(0.0)
         self.listeners.tell(self.runs)
         for key, run in self.runs.items():
-            if run.results is not None and not run.partial:
+            if run.results is not None and not run.partial and key not in self.asked:
                 run.add_verdicts(self.listeners.verdicts(key, run.results))
         self._write_results()
         for key, run in self.runs.items():
@@ -356,9 +372,14 @@ class EvalSession:
         failure = pages.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
         for run in list(self.runs.values())[-1:]:
             run.engine.notices.extend(failure)
-        unmeasured = any(verdicts.not_measured(run, gated=self._decides(key)) for key, run in self.runs.items())
+        unmeasured = any(self._not_measured(key) for key in self.runs)
         if unmeasured and verdicts.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
+
+    def _not_measured(self, key: str) -> bool:
+        run = self.runs[key]
+        measured = asking.measured_any(run) if key in self.asked else None
+        return verdicts.not_measured(run, gated=self._decides(key), measured=measured)
 
     def close(self) -> None:
         """Close what runs in this process."""
@@ -373,6 +394,8 @@ class EvalSession:
         """
         failed: dict[str, None] = {}
         for key, run in self.runs.items():
+            if key in self.asked:
+                continue
             assert run.results is not None
             judging, plan = run.results.judging, run.prepared.collected
             for record in run.results.records:

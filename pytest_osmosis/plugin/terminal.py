@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +13,9 @@ from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun, Prepared, limits_said, sampling_text
 from pytest_osmosis.gates import title_of
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import companions
+from pytest_osmosis.plugin import companions, options
 from pytest_osmosis.plugin.collect import named_by
+from pytest_osmosis.plugin.naming import Naming
 from pytest_osmosis.report.lines import last_run_line, stored_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, moment, plural, score
@@ -37,13 +38,43 @@ def header(evals: EvalSession) -> list[str]:
     return [*lines, *evals.not_listed, *companions.notes(evals.config)]
 
 
-def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
+def source_lines(naming: Naming) -> list[str]:
+    """That tests ask models, where they do."""
+    if naming.source == "reference":
+        return []
+    return [
+        f"osmosis: tests marked {options.EVAL_MARKER_NAME} ask the models of their evals ({options.SOURCE.flag}=model)"
+    ]
+
+
+def asked_lines(evals: EvalSession) -> list[str]:
+    """What tests ask for, which is known once they are collected."""
+    lines: list[str] = []
+    for key, prepared in evals.asked.prepared.items():
+        runs = evals.asked.runs(key)
+        rows = plural(len({run.row for run in runs}), "row")
+        lines += _header(prepared, evals, f"{plural(len(runs), 'rollout')} of {rows}")
+        lines.append(f"  for {plural(evals.asked.n_tests(key), 'test')}, which decide: no gate does")
+    return lines
+
+
+def say(config: pytest.Config, lines: Iterable[str]) -> None:
+    """Lines in the middle of a session."""
+    terminal: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    for line in lines if terminal is not None and config.get_verbosity() >= 0 else ():
+        assert terminal is not None
+        terminal.ensure_newline()
+        terminal.write_line(line)
+
+
+def _header(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
+    """One eval's. `size` says how many rollouts, where it is not all rows x all runs."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     sampled = f"; sampling: {sampling_text(prepared)}" if prepared.source is None else ""
     yield f"  model: {prepared.target.describe}{sampled}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
-    yield from _to_decide(prepared) if prepared.source is not None else _to_roll_out(prepared, evals)
+    yield from _to_decide(prepared) if prepared.source is not None else _to_roll_out(prepared, evals, size)
     if config.baseline.results is not None:
         yield f"  {_baseline(prepared)}"
     if config.gates:
@@ -63,7 +94,7 @@ def _header(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
         yield f"  note: the value of {name} is too short to be kept out of transcripts"
 
 
-def _to_roll_out(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
+def _to_roll_out(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
     """How much it is, and what that took the last time."""
     config, plan = prepared.config, prepared.collected
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
@@ -71,7 +102,8 @@ def _to_roll_out(prepared: Prepared, evals: EvalSession) -> Iterator[str]:
         in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
     elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
         in_flight += " (raise batch_size to run more at once)"
-    yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}, {in_flight}"
+    whole = f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}"
+    yield f"  {size or whole}, {in_flight}"
     yield from number_of_tests(plan)
     for limit in limits_said(prepared):
         yield f"  limit: {limit}"

@@ -65,9 +65,10 @@ def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> 
         _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
 
 
-def not_measured(run: EvalRun, *, gated: bool) -> bool:
+def not_measured(run: EvalRun, *, gated: bool, measured: bool | None = None) -> bool:
     """True where this eval gives no verdict: nothing measured, stopped by its cause, a gate between its bounds.
 
+    `measured` says whether anything was, where that is not for its functions to say.
     False where `--maxfail` ended it: that has an exit status of its own.
     """
     assert run.results is not None
@@ -75,7 +76,7 @@ def not_measured(run: EvalRun, *, gated: bool) -> bool:
     if stopped is not None and stopped.reason == "maxfail":
         return False
     return (
-        run.results.measured == 0
+        not (run.results.measured if measured is None else measured)
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
         or (stopped is not None and stopped.reason in LIMITS and not _decided(run, gated))
         or (gated and any(verdict.state == "not measured" for verdict in run.results.verdicts))

@@ -10,7 +10,7 @@ import contextlib
 import json
 import secrets
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ import pytest
 
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import cache
+from pytest_osmosis.plugin import asking, cache
+from pytest_osmosis.plugin.asking import RemoteSource
 from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file, named_by
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.items import Answer, EvalItem, amend
+from pytest_osmosis.plugin.marked import SOURCE, Ahead
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -30,11 +32,12 @@ if TYPE_CHECKING:
 
 
 class OutcomeServer:
-    """Answers workers, each in a thread of its own: a test's node id in, outcome out."""
+    """Answers workers, each in a thread of its own: a question in, what was asked for out, as JSON."""
 
-    def __init__(self, evals: EvalSession) -> None:
+    def __init__(self, evals: EvalSession, *, asks_models: bool) -> None:
         from multiprocessing.connection import Listener
 
+        self._asks_models = asks_models
         self._evals = evals
         self._key = secrets.token_hex(16)
         self._listener = Listener(authkey=self._key.encode())
@@ -44,7 +47,8 @@ class OutcomeServer:
         """What a worker needs, as plain builtins."""
         plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
         args = list(self._evals.config.args)
-        return {"address": self._listener.address, "key": self._key, "plans": plans, "args": args}
+        where = {"address": self._listener.address, "key": self._key}
+        return {**where, "plans": plans, "args": args, "asks_models": self._asks_models}
 
     def close(self) -> None:
         """Take no more workers."""
@@ -63,11 +67,18 @@ class OutcomeServer:
     def _serve(self, connection: Connection[bytes, bytes]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                named = named_by(connection.recv_bytes().decode())
-                assert named is not None, "workers ask for runs and rows alone"
-                answer = self._evals.answer(*named)
-                reply = {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+                reply = self._reply(json.loads(connection.recv_bytes()))
                 connection.send_bytes(json.dumps(reply).encode("ascii"))
+
+    def _reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        match question["ask"]:
+            case "outcome":
+                named = named_by(question["test"])
+                assert named is not None, "workers ask for the outcomes of runs and rows alone"
+                answer = self._evals.answer(*named)
+                return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+            case _:
+                return asking.reply(self._evals, question)
 
 
 class WorkerPlugin:
@@ -79,6 +90,10 @@ class WorkerPlugin:
         self._plans = by_file(map(Plan.from_json, given["plans"]))
         self._connection: Connection[bytes, bytes] | None = None
         config.pluginmanager.register(Companions(), "osmosis-companions")
+        if given["asks_models"]:
+            source = config.stash[SOURCE] = RemoteSource(self._ask)
+            config.pluginmanager.register(source, "osmosis-needs")
+            config.pluginmanager.register(Ahead(), "osmosis-ahead")
         config.args[:] = given["args"]  # a worker parses what was typed; the controller added the named evals
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
@@ -105,11 +120,16 @@ class WorkerPlugin:
             self._connection.close()
 
     def _fetch(self, item: EvalItem) -> Answer:
+        """Ask the controller for an item's outcome."""
+        reply = self._ask({"ask": "outcome", "test": item.nodeid})
+        return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
+
+    def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask the controller, and wait for its answer."""
         if self._connection is None:
             from multiprocessing.connection import Client
 
             self._connection = Client(self._address, authkey=self._key.encode())
-        self._connection.send_bytes(item.nodeid.encode())
-        reply = json.loads(self._connection.recv_bytes())
-        return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
+        self._connection.send_bytes(json.dumps(question).encode("ascii"))
+        reply: Mapping[str, Any] = json.loads(self._connection.recv_bytes())
+        return reply

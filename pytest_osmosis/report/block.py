@@ -31,7 +31,7 @@ def outcome_of(
     reason = one_line(reason_of(record, judging))
     text = ""
     if kind in ("failed", "error"):
-        parts = [reason, *_scores(record, judging), *_details(details), *_conversation(messages)]
+        parts = [reason, *_scores(record, judging), *_details(details), *conversation_lines(messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun}"])
     return Outcome(
         kind,
@@ -60,8 +60,8 @@ def _details(details: str) -> list[str]:
     return [shown(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
 
 
-def _conversation(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The end of the conversation."""
+def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The end of a conversation."""
     if not messages:
         return []
     last = messages[-LAST_MESSAGES:]

@@ -64,12 +64,16 @@ LAYERS: dict[str, set[str]] = {
     },
     "again": {*CORE, "evals", "journal", "results", "runs", "stored"},
     "inline": {"engine", "errors", "host", "models"},
-    "plugin": {*CORE, "again", "evals", "gates", "inline", "lab", "outcomes", "report", "results", "rewards", "runs"},
+    "testing": {*CORE, "evals", "host", "inline", "lab", "rewards"},
+    "plugin": {
+        *(*CORE, "again", "evals", "gates", "inline", "lab", "outcomes", "report", "results", "rewards", "runs"),
+        "testing",
+    },
     "demo_messages": {"errors", "models"},
     "demo": {"demo_messages", "errors", "models"},
     "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", "runs", *WORDS},
     "__main__": {"cli"},
-    "": {"gates", "models", "records", "results", "rewards", "rollouts"},
+    "": {"gates", "models", "records", "results", "rewards", "rollouts", "testing"},
 }
 """What each part may import beside itself. "" is the package's own `__init__`, which only type checkers see import."""
 

@@ -27,6 +27,7 @@ PUBLIC = [
     "GraderContext",
     "Results",
     "RewardWarning",
+    "Rollout",
     "RolloutSample",
     "RunRecord",
     "Verdict",

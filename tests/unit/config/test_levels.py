@@ -26,28 +26,30 @@ def project(workspace: Path) -> Callable[[str], None]:
     return project
 
 
-SIX = [
+SEVEN = [
     ("ini", "n = 1 (ini osmosis_set evaluation.n)"),
     ("project", "n = 2 (pyproject.toml:2)"),
     ("own", "n = 3 (pyproject.toml:4)"),
     ("file", None),
-    ("environment", "n = 5 (PYTEST_OSMOSIS_N)"),
-    ("command", "n = 6 (--osmosis-n)"),
+    ("test", "n = 5 (tests/test_x.py:3: osmosis_eval(n=5))"),
+    ("environment", "n = 6 (PYTEST_OSMOSIS_N)"),
+    ("command", "n = 7 (--osmosis-n)"),
 ]
 
 
-@pytest.mark.parametrize("highest", range(6))
+@pytest.mark.parametrize("highest", range(7))
 def test_of_each_level_the_highest_that_gives_a_key_holds_and_is_said(
     load_table: Load, project: Callable[[str], None], highest: int
 ) -> None:
-    given = [level for level, _ in SIX[: highest + 1]]
+    given = [level for level, _ in SEVEN[: highest + 1]]
     shared = "n = 2" if "project" in given else ""
     own = "n = 3" if "own" in given else ""
     project(f"[tool.pytest-osmosis]\n{shared}\n[tool.pytest-osmosis.eval.x]\n{own}\n")
     overrides = [
         Override("evaluation", "n", "1", "ini osmosis_set evaluation.n", level="ini"),
-        Override("evaluation", "n", "5", "PYTEST_OSMOSIS_N", level="environment"),
-        Override("evaluation", "n", "6", "--osmosis-n"),
+        Override("evaluation", "n", 5, "tests/test_x.py:3: osmosis_eval(n=5)", level="test"),
+        Override("evaluation", "n", "6", "PYTEST_OSMOSIS_N", level="environment"),
+        Override("evaluation", "n", "7", "--osmosis-n"),
     ]
 
     config = load_table(
@@ -55,7 +57,7 @@ def test_of_each_level_the_highest_that_gives_a_key_holds_and_is_said(
     )
 
     assert config.evaluation.n == highest + 1
-    assert [*config.overridden, *config.preset] == [said for _, said in SIX[highest : highest + 1] if said]
+    assert [*config.overridden, *config.preset] == [said for _, said in SEVEN[highest : highest + 1] if said]
 
 
 def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(

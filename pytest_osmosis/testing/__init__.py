@@ -1,0 +1,1 @@
+"""Ordinary tests over rollouts, without pytest: what a test asks for, and what it gets."""

@@ -1,0 +1,541 @@
+"""Ordinary tests over rollouts: on reference solutions offline, on a model's answers with --osmosis-source=model."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import DEADLINE_S, Row, Workspace, read_json, wait_until
+from tests.servers import ChatServer, answered, held, reply, status
+
+MODEL = "--osmosis-source=model"
+MARK = '@pytest.mark.osmosis_eval("configs/eval/x.toml"'
+TESTS = f"""
+import pytest
+
+from rewards import score
+
+{MARK}, limit=3, n=2)
+def test_answer(rollout):
+    assert rollout.solution_str == rollout.ground_truth
+    assert rollout.messages[-1] == {{"role": "assistant", "content": rollout.solution_str}}
+    assert rollout.row["user_prompt"] == rollout.messages[0]["content"]
+    assert (rollout.usage is None) == (rollout.source == "reference")
+
+{MARK}, limit=4)
+def test_scores(rollout):
+    assert dict(rollout.scores) == {{"rewards:score": score(rollout.solution_str, rollout.ground_truth, rollout.row)}}
+
+def test_beside():
+    pass
+"""
+IDS = [
+    *(f"test_answer[row{row}-run{run}]" for row in range(3) for run in range(2)),
+    *(f"test_scores[row{row}-run0]" for row in range(4)),
+    "test_beside",
+]
+
+
+def product(body: Mapping[str, Any]) -> str:
+    """The right answer to what a row asks."""
+    a, b = map(int, re.findall(r"\d+", body["messages"][-1]["content"]))
+    return str(a * b)
+
+
+def with_references(*rows: Row, n: int = 0) -> list[Row]:
+    """Rows whose reference solution is their ground truth; `n` more of them that say nothing else."""
+    given = [*rows, *[{} for _ in range(n)]]
+    return [{"solution_str": str(index * 2), **row} for index, row in enumerate(given)]
+
+
+def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] | None = None, **tables: Any) -> None:
+    """An eval, and a file with tests over its rollouts."""
+    workspace.ini("pythonpath = .", "addopts = --strict-markers")
+    workspace.eval(rows=with_references(n=5) if rows is None else rows, **tables)
+    workspace.write("tests/test_x.py", tests)
+
+
+def at(server: ChatServer) -> dict[str, Any]:
+    """[model] of a config that asks this server."""
+    return {"base_url": server.base_url}
+
+
+def outcomes(result: pytest.RunResult) -> dict[str, str]:
+    """What became of each test, by its name."""
+    found = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+?::(\S+)", result.stdout.str(), re.MULTILINE)
+    return {name: outcome for outcome, name in found}
+
+
+# -- one file, two sources --------------------------------------------------------------------------------
+
+
+def test_the_same_tests_run_on_references_offline_and_on_each_rollout_of_a_model_once(workspace: Workspace) -> None:
+    with ChatServer(answered(product)) as server:
+        make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"}, secrets={"required": ["NOT_SET"]})
+
+        offline = workspace.run("tests", "-rA")
+
+        assert offline.ret == 0
+        assert sorted(outcomes(offline)) == sorted(IDS)
+        offline.assert_outcomes(passed=11)
+        assert "osmosis" not in offline.stdout.str().replace("osmosis-0.1.0", "")
+        assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
+
+        make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"})
+        asked = workspace.run("tests", MODEL, "-rA")
+
+        assert asked.ret == 0
+        assert outcomes(asked) == outcomes(offline)
+        assert len(server.requests) == 7 + 1  # 3 rows x 2 runs, the first run of a fourth, and the probe
+    asked.stdout.fnmatch_lines(
+        [
+            "osmosis: x-tests (configs/eval/x.toml)",
+            "  7 rollouts of 4 rows, 1 in flight*",
+            "  for 10 tests, which decide: no gate does",
+        ]
+    )
+    (results,) = [read_json(folder / "results.json") for folder in workspace.run_dirs("x-tests")]
+    assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
+
+
+def test_a_failure_is_the_tests_own_and_says_what_was_said(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("0")) as server:
+        make(plain_workspace, model=at(server))
+
+        result = plain_workspace.run("tests", MODEL, "-rA", "-k", "row1-run0")
+
+        assert result.ret == 1
+        assert outcomes(result) == {"test_answer[row1-run0]": "FAILED", "test_scores[row1-run0]": "PASSED"}
+        assert len(server.requests) == 1 + 1
+    result.stdout.fnmatch_lines(
+        ["  user: What is 1 ? 2?", "  assistant: 0", "dataset row: data/x.jsonl:2", f"run it again: pytest *{MODEL}"]
+    )
+    command = re.search(r"run it again: pytest '(\S+)'", result.stdout.str())
+    assert command is not None
+    assert command[1] == "tests/test_x.py::test_answer[row1-run0]"
+
+
+def test_rollouts_go_on_ahead_of_the_tests(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pathlib, time, pytest
+
+{MARK}, rows="all")
+def test_first_waits_for_all(rollout):
+    end = time.monotonic() + {DEADLINE_S}
+    while len(list(pathlib.Path(".osmosis/runs").glob("*/journal.jsonl"))) == 0 or (
+        sum('"ev":"rollout"' in line for line in next(pathlib.Path(".osmosis/runs").glob("*/journal.jsonl")).open()) < 5
+    ):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+"""
+    make(plain_workspace, tests, evaluation={"batch_size": 2})
+
+    plain_workspace.run("tests", MODEL).assert_outcomes(passed=5)
+
+
+def test_nothing_is_rolled_out_for_tests_that_will_not_run(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+{MARK}, rows="0")
+def test_runs(rollout):
+    pass
+
+@pytest.mark.skip
+{MARK}, rows="1")
+def test_skipped(rollout):
+    pass
+
+@pytest.mark.skipif("True", reason="not now")
+{MARK}, rows="2")
+def test_not_now(rollout):
+    pass
+
+@pytest.mark.xfail(run=False)
+{MARK}, rows="3")
+def test_not_run(rollout):
+    pass
+
+{MARK}, rows="4")
+def test_deselected(rollout):
+    pass
+"""
+    with ChatServer(reply("0")) as server:
+        make(plain_workspace, tests, model=at(server))
+
+        result = plain_workspace.run(
+            "tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_deselected"
+        )
+
+        result.assert_outcomes(passed=1, skipped=2, xfailed=1, deselected=1)
+        assert len(server.requests) == 1
+
+
+def test_coroutines_get_rollouts_too(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+{MARK}, limit=2)
+@pytest.mark.asyncio
+async def test_asyncio(rollout):
+    assert rollout.scores["rewards:score"] == 1.0
+
+{MARK}, limit=2)
+@pytest.mark.anyio
+async def test_anyio(rollout, anyio_backend_name):
+    assert rollout.scores["rewards:score"] == 1.0
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
+    make(plain_workspace, tests)
+    plain_workspace.ini("pythonpath = .", "asyncio_default_fixture_loop_scope = function")
+    words = (sys.executable, "-mpytest", "tests", "-Werror")
+
+    for source in ("--osmosis-source=reference", MODEL):
+        result = plain_workspace.pytester.run(*words, source, timeout=DEADLINE_S)
+
+        result.assert_outcomes(passed=4)
+
+
+def test_fixtures_are_torn_down_where_tests_over_rollouts_end(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def shared():
+    yield
+    raise RuntimeError("torn down")
+
+{MARK}, limit=2)
+def test_x(rollout):
+    pass
+"""
+    make(plain_workspace, tests)
+
+    plain_workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
+
+
+def test_listing_asks_and_loads_nothing(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("0")) as server:
+        make(plain_workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
+
+        listed = plain_workspace.run("tests", MODEL, "--co", "-q")
+        offline = plain_workspace.run("tests", "--co", "-q")
+        dry = plain_workspace.run("tests", MODEL, "--osmosis-dry-run")
+
+        assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
+        assert [line for line in offline.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
+        dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
+        assert (len(server.requests), plain_workspace.run_dirs("x-tests")) == (0, [])
+
+
+# -- the marker -------------------------------------------------------------------------------------------
+
+
+def test_ids_of_classes_modules_and_other_parameters(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+pytestmark = {MARK[1:]}, rows="2")
+
+@pytest.mark.parametrize("style", ["a", "b"])
+def test_styles(rollout, style):
+    assert rollout.row_index == 2
+
+def test_without():
+    pass
+
+@pytest.mark.osmosis_eval("configs/eval/x.toml", offset=3, limit=1)
+class TestMany:
+    def test_of_class(self, rollout):
+        assert rollout.row_index == 3
+
+    {MARK}, rows="4", n=2)
+    def test_nearest(self, rollout):
+        assert (rollout.row_index, rollout.run_index) in [(4, 0), (4, 1)]
+
+@pytest.fixture
+def answer(rollout):
+    return rollout.solution_str
+
+def test_by_a_fixture(answer):
+    assert answer == "4"
+"""
+    make(plain_workspace, tests)
+
+    result = plain_workspace.run("tests", "-rA")
+
+    assert list(outcomes(result)) == [
+        "test_styles[row2-run0-a]",
+        "test_styles[row2-run0-b]",
+        "test_without",
+        "TestMany::test_of_class[row3-run0]",
+        "TestMany::test_nearest[row4-run0]",
+        "TestMany::test_nearest[row4-run1]",
+        "test_by_a_fixture[row2-run0]",
+    ]
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
+        (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "stands there twice*"),
+        ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name one eval's config first*"),
+        ('@pytest.mark.osmosis_eval("y.toml")\ndef test_x(rollout): ...', 'no file "y.toml"; looked in tests and *'),
+        ('@pytest.mark.osmosis_eval("data/x.jsonl")\ndef test_x(rollout): ...', '"data/x.jsonl" is no TOML; *'),
+        (f"{MARK}, limt=3)\ndef test_x(rollout): ...", "limt=: unknown argument, did you mean limit=? *"),
+        (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
+        (f"{MARK}, rows=[1])\ndef test_x(rollout): ...", "rows=: must be a number or a string, got ?1?"),
+    ],
+)
+def test_a_marker_that_is_wrong_is_an_error_at_its_test(plain_workspace: Workspace, tests: str, said: str) -> None:
+    make(plain_workspace, f"import pytest\n\n{tests}\n")
+
+    result = plain_workspace.run("tests")
+
+    assert result.ret == 2
+    result.stdout.fnmatch_lines([f"tests/test_x.py:3: test_x: osmosis_eval*{said}"])
+
+
+def test_a_config_that_is_wrong_says_which_test_asked_for_it(workspace: Workspace) -> None:
+    make(workspace, evaluation={"batch_sise": 3})
+
+    for source in ("--osmosis-source=reference", MODEL):
+        result = workspace.run("tests", source)
+
+        assert result.ret == (1 if workspace.distributed else 2)
+        result.stdout.fnmatch_lines(
+            [
+                'configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*',
+                "*tests/test_x.py:6: test_answer)",
+            ]
+        )
+
+
+def test_the_fixture_without_the_marker_says_what_is_missing(plain_workspace: Workspace) -> None:
+    make(plain_workspace, "def test_x(rollout): ...")
+
+    result = plain_workspace.run("tests")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that says whose: @pytest.mark.osmosis_eval(*'])
+
+
+def test_of_rows_and_runs_the_command_goes_first_then_variables_the_marker_the_toml(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(plain_workspace, f"import pytest\n{MARK}, rows='1')\ndef test_x(rollout): ...", evaluation={"n": 2})
+
+    def ids(*args: str) -> list[str]:
+        listed = plain_workspace.run("tests", "--co", "-q", *args)
+        return re.findall(r"\[(row.*)\]", listed.stdout.str())
+
+    assert ids() == ["row1-run0", "row1-run1"]
+    assert ids(MODEL, "--osmosis-limit=1") == ["row0-run0", "row0-run1"]
+    monkeypatch.setenv("PYTEST_OSMOSIS_N", "1")
+    assert ids() == ["row1-run0"]
+    assert ids("--osmosis-source=reference", "--osmosis-n=3") == ["row1-run0", "row1-run1", "row1-run2"]
+
+
+# -- where nothing can be said ----------------------------------------------------------------------------
+
+
+def test_a_row_without_a_reference_is_skipped_and_none_at_all_is_an_error(plain_workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+{MARK}, rows="0-1")
+def test_some(rollout):
+    pass
+
+{MARK}, rows="1-2")
+def test_none(rollout):
+    pass
+"""
+    make(plain_workspace, tests, rows=[{"solution_str": "0"}, {"solution_str": " "}, {}])
+
+    result = plain_workspace.run("tests", "-rs")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, skipped=1, errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            'data/x.jsonl:3: the row has no reference solution (column "solution_str"), nor has any other *; add one *',
+            'SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")',
+        ]
+    )
+
+
+def test_what_kept_a_rollout_from_ending_is_an_error_of_its_tests_with_the_boundary(plain_workspace: Workspace) -> None:
+    with ChatServer(status(400), reply("0"), reply("0")) as server:
+        make(plain_workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
+
+        result = plain_workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA")
+
+        assert result.ret == 1
+        assert sorted(outcomes(result).values()) == ["ERROR", "PASSED", "PASSED"]
+        result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
+
+
+def test_what_could_not_be_measured_is_neither_passed_nor_failed(workspace: Workspace) -> None:
+    with ChatServer(status(401)) as server:
+        make(workspace, model=at(server))
+
+        result = workspace.run("tests", MODEL, "-rsE")
+
+        assert result.ret == 9
+        result.assert_outcomes(passed=1, skipped=10, errors=1)
+        result.stdout.fnmatch_lines(["SKIPPED*the probe failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"])
+        assert len(server.requests) == 1
+
+
+def test_a_key_that_is_not_set_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
+    make(workspace, secrets={"required": ["NOT_SET"]})
+    unset = workspace.run("tests", MODEL)
+    make(workspace, scoring={"eval_fns": ["nowhere:f"]})
+    unloaded = workspace.run("tests", MODEL)
+
+    assert (unset.ret, unloaded.ret) == (4, 4)
+    unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
+    unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
+    assert workspace.run_dirs("x-tests") == []
+
+
+def test_a_function_of_the_eval_that_breaks_is_raised_where_a_test_looks_at_its_score(workspace: Workspace) -> None:
+    tests = f"""
+import pytest
+
+{MARK}, limit=2)
+def test_looks(rollout):
+    assert rollout.scores["rewards:score"]
+
+{MARK}, limit=2)
+def test_looks_elsewhere(rollout):
+    assert rollout.solution_str
+"""
+    make(workspace, tests, rows=with_references({"reward": "raises"}, {}, n=2))
+
+    for source in ("--osmosis-source=reference", MODEL):
+        result = workspace.run("tests", source, "-rA")
+
+        assert result.ret == 1
+        result.assert_outcomes(passed=3, failed=1)
+        assert outcomes(result)["test_looks[row0-run0]"] == "FAILED"
+        result.stdout.fnmatch_lines(["E*ZeroDivisionError: the reward function broke"])
+
+
+# -- beside evals, and ends before the end ----------------------------------------------------------------
+
+
+def test_beside_a_named_eval_both_run_one_after_the_other(workspace: Workspace) -> None:
+    with ChatServer(reply("0")) as server:
+        make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
+
+        result = workspace.run("tests", "configs/eval/x.toml", MODEL, "--osmosis-no-probe")
+
+        assert len(server.requests) == 7 + 5
+        assert server.max_in_flight == 1
+    result.assert_outcomes(passed=5 + 2 + 5 + 1, failed=4)
+    assert [len(workspace.run_dirs(name)) for name in ("x-tests", "x-2*")] == [1, 1]
+    assert workspace.last_failed() == {
+        f"tests/test_x.py::test_answer[row{row}-run{run}]" for row in (1, 2) for run in range(2)
+    }
+
+
+def test_a_named_eval_alone_leaves_the_tests_offline(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("0")) as server:
+        make(plain_workspace, model=at(server))
+
+        result = plain_workspace.run("tests", "--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
+
+        assert len(server.requests) == 5
+        result.assert_outcomes(passed=16)
+        assert plain_workspace.run_dirs("x-tests") == []
+
+
+def test_maxfail_ends_what_tests_asked_for(workspace: Workspace) -> None:
+    with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
+        tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
+        make(workspace, tests, rows=with_references(n=30), model=at(server))
+        session = workspace.start("tests", MODEL, "-x", "--osmosis-no-probe")
+
+        assert session.wait() in (1, 2), session.output
+        assert len(server.requests) < 30
+    assert "1 failed" in session.output
+    assert workspace.results("x-tests")["status"] == "stopped"
+
+
+def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
+    with ChatServer(reply("0"), held(reply("0"))) as server:
+        make(workspace, model=at(server))
+        session = workspace.start("tests", MODEL, "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 2, "two requests")
+        wait_until(lambda: workspace.events("score", "x-tests"), "the first score")
+
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+    results = workspace.results("x-tests")
+    assert (results["summary"]["total_runs"], len(results["pending"])) == (1, 6)
+    assert "INTERNALERROR" not in session.output
+
+
+def test_inline_the_agent_runs_in_pytests_own_process(plain_workspace: Workspace) -> None:
+    make(plain_workspace, agent={"agent": "agent:rollout"})
+    agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
+    plain_workspace.write("agent.py", agent)
+    tests = (
+        "import os, pytest\n" + MARK + ")\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
+    )
+    plain_workspace.write("tests/test_x.py", tests)
+
+    plain_workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
+    plain_workspace.run("tests", MODEL).assert_outcomes(failed=5)
+
+
+# -- the option -------------------------------------------------------------------------------------------
+
+
+def test_only_the_command_itself_asks_models(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(reply("0")) as server:
+        make(plain_workspace, model=at(server))
+        plain_workspace.ini("pythonpath = .", f"addopts = {MODEL}")
+
+        from_addopts = plain_workspace.run("tests")
+        monkeypatch.setenv("PYTEST_OSMOSIS_SOURCE", "model")
+        from_environment = plain_workspace.run("tests")
+
+        assert len(server.requests) == 0
+    assert from_addopts.ret == 0
+    from_addopts.stdout.fnmatch_lines([f"osmosis: {MODEL}: named by addopts alone, which starts no eval; *"])
+    assert from_environment.ret == 2
+    from_environment.stdout.fnmatch_lines(["PYTEST_OSMOSIS_SOURCE: asks models, which only the command itself can do*"])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--osmosis-source=modle"], '*must be "reference" or "model", got "modle"'),
+        ([MODEL, "--osmosis-gate=pass_rate >= 0.5"], "*--osmosis-gate: with --osmosis-source=model tests decide*"),
+        ([MODEL, "--osmosis-smoke"], "*--osmosis-smoke: with --osmosis-source=model tests decide*"),
+        (["--osmosis-source=reference", "--osmosis-inline"], "*--osmosis-inline: --osmosis-source=reference asks no *"),
+        (["--osmosis-limit=2"], "*--osmosis-limit: no eval is named; *--osmosis-source=model*"),
+    ],
+)
+def test_options_that_mean_nothing_to_tests_are_usage_errors(
+    plain_workspace: Workspace, args: list[str], said: str
+) -> None:
+    make(plain_workspace)
+
+    result = plain_workspace.run("tests", *args)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([said])

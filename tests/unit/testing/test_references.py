@@ -1,0 +1,114 @@
+"""Reference solutions as rollouts, and what the eval's own functions give them, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError, ScoreError
+from pytest_osmosis.evals import prepare
+from pytest_osmosis.records import Run
+from pytest_osmosis.testing.references import References
+
+CODE = """
+import os
+from pytest_osmosis import Grader
+
+def exact(solution_str, ground_truth, **kwargs):
+    if solution_str == "broken":
+        raise ZeroDivisionError("it broke")
+    return float(solution_str == ground_truth)
+
+async def asked(messages, ground_truth, metadata):
+    return len(messages) / 2 if os.environ.get("FACTOR") == "7" else 0.0
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        if ctx.sample.messages[-1]["content"] == "removed":
+            ctx.sample.remove_sample = True
+        else:
+            ctx.set_reward(0.25)
+"""
+SOLUTIONS = ["4", None, " ", 7, "broken", "removed"]
+
+
+@pytest.fixture
+def references(tmp_path: Path) -> Iterator[References]:
+    """Those of six rows."""
+    (tmp_path / "code_of_mine.py").write_text(CODE)
+    rows = [{"user_prompt": "2?", "ground_truth": "4", "solution_str": solution} for solution in SOLUTIONS]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "x.toml").write_text(
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
+        '[scoring]\neval_fns = ["code_of_mine:exact", "code_of_mine:asked"]\ngrader = "code_of_mine:Judge"\n'
+        '[env]\nFACTOR = "7"\n[secrets]\nrequired = []\n'
+    )
+    references = References(prepare(tmp_path / "x.toml", [], environ={}, listing=True), {}, [])
+    yield references
+    references.close()
+
+
+def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: References) -> None:
+    rollout = references.rollout(Run(0, 1))
+
+    assert rollout is not None
+    assert (rollout.row_index, rollout.run_index, rollout.source, rollout.usage) == (0, 1, "reference", None)
+    assert rollout.messages == [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "4"}]
+    assert (rollout.ground_truth, rollout.row["solution_str"]) == ("4", "4")
+
+
+def test_a_row_without_one_has_no_rollout(references: References) -> None:
+    assert [references.rollout(Run(row, 0)) is None for row in range(6)] == [False, True, True, True, False, False]
+    assert references.holds_any
+
+
+def test_functions_and_graders_score_it_as_in_an_eval_and_leave_nothing_behind(references: References) -> None:
+    rollout = references.rollout(Run(0, 0))
+    assert rollout is not None
+    before = list(sys.path)
+
+    assert dict(rollout.scores) == {"code_of_mine:exact": 1.0, "code_of_mine:asked": 1.0, "reward": 0.25}
+    assert "code_of_mine" not in sys.modules
+    assert sys.path == before
+
+
+async def test_in_a_coroutine_too(references: References) -> None:
+    rollout = references.rollout(Run(0, 0))
+    assert rollout is not None
+
+    assert rollout.scores["code_of_mine:asked"] == 1.0
+    await asyncio.sleep(0)
+    assert rollout.scores["code_of_mine:exact"] == 1.0
+
+
+def test_what_a_function_raises_is_raised_from_its_own_line_on(references: References) -> None:
+    rollout = references.rollout(Run(4, 0))
+    assert rollout is not None
+
+    with pytest.raises(ZeroDivisionError, match="it broke") as raised:
+        rollout.scores["code_of_mine:exact"]
+
+    assert [entry.name for entry in raised.traceback][-1] == "exact"
+    assert "run_until_complete" not in [entry.name for entry in raised.traceback]
+
+
+def test_a_grader_that_takes_it_out_gives_no_score(references: References) -> None:
+    rollout = references.rollout(Run(5, 0))
+    assert rollout is not None
+
+    with pytest.raises(ScoreError, match="reward took the reference solution out"):
+        rollout.scores["reward"]
+
+
+def test_code_that_does_not_load_says_so(references: References, tmp_path: Path) -> None:
+    (tmp_path / "code_of_mine.py").write_text("import nowhere_at_all")
+    rollout = references.rollout(Run(0, 0))
+    assert rollout is not None
+
+    with pytest.raises(CodeError, match="nowhere_at_all"):
+        list(rollout.scores)
