@@ -86,7 +86,7 @@ def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
             "[tool.pytest-osmosis]\nbatchsize = 2",
             'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: agent, dataset, eval_fn, '
             "model, base_url, api_key_env, n, pass_threshold, batch_size, limit, offset, max_turns, temperature, "
-            "max_tokens)",
+            "max_tokens, granularity)",
         ),
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
