@@ -98,5 +98,8 @@ SCENARIOS = {
     )
 }
 
+WARM_UP = Scenario("warm-up", 8, 1, 8, Weather(1))
+"""Run first and reported nowhere: it compiles and caches what the others only load."""
+
 FLOOR_OF: dict[Subject, Subject] = {"user": "floor_openai", "light": "floor_aiohttp"}
 """The floor over the same client, for what a rollout costs beside it."""

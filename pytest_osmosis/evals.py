@@ -36,9 +36,10 @@ from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_d
 from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Again, Job, Spending, Transcript, no_cost, undecided
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
-from pytest_osmosis.engine.line import Spawn
+from pytest_osmosis.engine.line import Spawn as Spawn
 from pytest_osmosis.engine.rates import Limits as Rates
 from pytest_osmosis.engine.rates import least_s
+from pytest_osmosis.engine.warm import Warm as Warm
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.gates import Verdict
 from pytest_osmosis.history import LastRun, Redecided, flips, last_run, plan_digest, turned
@@ -305,11 +306,11 @@ class EvalRun:
     test, whatever it holds.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
-    is done, from the engine's thread; `hosts` processes roll out unless the config says how many. `inline` makes
-    hosts for debuggers: they get one run at a time, without deadlines. With `keep_conversations` those of runs that
-    are done are in `conversations`, for whoever takes them out. With `stop_when_decided` a complete selection ends once
-    its gates are decided, and is run in an order that favours no rows. With `update_baseline` its results are written
-    as the baseline's too, and no gate compares them with that.
+    is done, from the engine's thread; `hosts` processes roll out unless the config says how many, made by `spawn`
+    where that is given. `inline` is for debuggers: hosts get one run at a time, without deadlines. With
+    `keep_conversations` those of runs that are done are in `conversations`, for whoever takes them out. With
+    `stop_when_decided` a complete selection ends once its gates are decided, and is run in an order that favours no
+    rows. With `update_baseline` its results are written as the baseline's too, and no gate compares them with that.
     """
 
     def __init__(
@@ -323,7 +324,8 @@ class EvalRun:
         pythonpath: Sequence[str] = (),
         probe: bool = True,
         hosts: int = 1,
-        inline: Spawn | None = None,
+        spawn: Spawn | None = None,
+        inline: bool = False,
         keep_conversations: bool = False,
         stop_when_decided: bool = False,
         update_baseline: bool = False,
@@ -349,8 +351,9 @@ class EvalRun:
         else:
             self.run_dir = prepared.source.run.folder
         job = self._job(environ, pythonpath, probe, hosts)
-        if inline is not None:
-            job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, watchdog_s=math.inf, spawn=inline)
+        job = job if spawn is None else replace(job, spawn=spawn)
+        if inline:
+            job = replace(job, setup=_unlimited(job.setup), batch_size=1, hosts=1, watchdog_s=math.inf)
         journal = Journal(self.run_dir / "journal.jsonl", further=prepared.source is not None)
         self.engine = Engine(job, journal, every)
 

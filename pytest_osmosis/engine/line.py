@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup, encode, lines
@@ -32,7 +32,7 @@ GATHER_S = 0.005
 """After a read the next one waits this long: what a busy host says comes in fewer, larger pieces."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; main()"
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; {}main()"
 
 
 class Heard(NamedTuple):
@@ -86,7 +86,7 @@ class Spawn(Protocol):
 
 
 class PipeLine:
-    """A host process."""
+    """A host process; where one is `warm`, it is told to become this host. `HostError` where none can be had."""
 
     def __init__(
         self,
@@ -96,6 +96,7 @@ class PipeLine:
         environ: Mapping[str, str],
         log: Path,
         post: Post,
+        warm: subprocess.Popen[bytes] | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -105,21 +106,15 @@ class PipeLine:
         try:
             with log.open("ab") as stderr:
                 self._log_begun = stderr.tell()
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    cwd=setup.workspace,
-                    env=dict(environ),
-                    start_new_session=True,
-                )
+                self._process = warm or started(None, stderr, cwd=setup.workspace, environ=environ)
         except OSError as error:
             raise HostError(f"the engine host cannot be started: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
+        if warm is not None:
+            self.send([{"op": "become", "environ": dict(environ), "cwd": setup.workspace, "log": str(log.absolute())}])
         self.send([setup.to_json()])
         self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
         self._writer.start()
@@ -185,3 +180,22 @@ class PipeLine:
             with contextlib.suppress(OSError):
                 pipe.close()
         return status
+
+
+def started(
+    module: str | None,
+    stderr: IO[bytes] | int,
+    *,
+    cwd: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A process that waits for its `setup`, and imports `module` first. `OSError` where none can be had."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=cwd,
+        env=None if environ is None else dict(environ),
+        start_new_session=True,
+    )

@@ -18,6 +18,7 @@ import platform
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Coroutine, Mapping
@@ -48,9 +49,11 @@ THREADS_S = 0.5
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
     requests, events = _own_pipes()
+    if (begun := _begun(requests)) is None:
+        return
     faulthandler.enable(all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    setup = Setup.from_json(json.loads(requests.readline()))
+    setup = Setup.from_json(begun)
     redaction = Redaction(secrets_of(setup, os.environ))
     inbox = Inbox(requests)
     output.install(redaction.text)
@@ -90,6 +93,22 @@ def _own_pipes() -> tuple[BufferedReader, int]:
     os.close(null)
     os.register_at_fork(after_in_child=lambda: os.closerange(min(requests, events), max(requests, events) + 1))
     return os.fdopen(requests, "rb"), events
+
+
+def _begun(requests: BufferedReader) -> dict[str, Any] | None:
+    """The `setup` request, None where nobody wants this host. One that was started ahead becomes what it is first."""
+    message: dict[str, Any] = json.loads(requests.readline() or "{}")
+    if message.get("op") != "become":
+        return message or None
+    os.chdir(message["cwd"])
+    os.environ.clear()
+    os.environ.update(message["environ"])
+    time.tzset()
+    log = os.open(message["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return json.loads(requests.readline())  # type: ignore[no-any-return]
 
 
 def _model(setup: Setup) -> Model | None:

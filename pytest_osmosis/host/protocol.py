@@ -1,7 +1,7 @@
 """What crosses the pipe between the engine and a host: one ASCII JSON object a line, in both directions.
 
-To the host, told apart by `op`: `setup` (first, once), `probe`, `run`, `score`, `limit`, `hold`, `permit`, `drop`,
-`pause`, `resume`, `close`.
+To the host, told apart by `op`: `become` (first, to one that was started ahead), `setup` (once), `probe`, `run`,
+`score`, `limit`, `hold`, `permit`, `drop`, `pause`, `resume`, `close`.
 From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`), `probed`, `dropped`, `stalled`,
 `throttled`, `ask` with `answered` or `unused`, and the journal's own `start`, `rollout`, `score`.
 """

@@ -51,6 +51,8 @@ class ControllerPlugin:
         if self.evals.options.dry_run:
             config.option.dist = "no"  # nothing runs: xdist's workers are not needed
             config.pluginmanager.register(DryRun(config), "osmosis-dry-run")
+        elif naming.runs_evals and not config.option.collectonly:
+            self.evals.warm_up()
 
     # -- before anything runs ----------------------------------------------------------------------------
 

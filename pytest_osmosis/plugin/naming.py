@@ -47,6 +47,11 @@ class Naming(NamedTuple):
     by_itself: bool = True
     source: Literal["reference", "model"] = "reference"
 
+    @property
+    def runs_evals(self) -> bool:
+        """True where some are not only shown."""
+        return any(path not in self.listed for path in self.evals)
+
 
 def named_evals(config: pytest.Config) -> Naming:
     """What this command names. pytest's own arguments are left with what it may collect.

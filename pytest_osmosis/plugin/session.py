@@ -18,7 +18,7 @@ import pytest
 
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import CodeError, HostError, JournalError
-from pytest_osmosis.evals import EvalRun, Prepared, StopReason
+from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason, Warm
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import asking, cache, confirm, given, naming, pages, preparing, verdicts
@@ -51,6 +51,7 @@ class EvalSession:
         self.n_selected = 0
         self.asked = AskedEvals(config, named, options)
         self.inline = self._inline() if options.inline else None
+        self._warm: Warm | None = None
         self.completed: queue.SimpleQueue[tuple[str, Part]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
@@ -71,6 +72,17 @@ class EvalSession:
         from pytest_osmosis.plugin.inline import Inline
 
         return Inline(trace=self.config.option.trace)
+
+    def warm_up(self) -> None:
+        """Start a host while configs, datasets and tests are looked at: the first eval will need one."""
+        if self.inline is None:
+            self._warm = Warm()
+
+    def _spawn(self, key: str) -> Spawn | None:
+        """What makes the hosts of an eval, None where nothing special does."""
+        if self.inline is not None:
+            return self.inline.host(key).spawn
+        return self._warm.spawn if self._warm is not None and not self.runs else None
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -121,7 +133,8 @@ class EvalSession:
                 pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
                 probe=self.options.probe,
                 hosts=given.workers(self.config),
-                inline=self.inline.host(key).spawn if self.inline else None,
+                spawn=self._spawn(key),
+                inline=self.inline is not None,
                 keep_conversations=self.listeners.want_rollouts or key in self.asked,
                 stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
                 update_baseline=self.options.update_baseline and key not in self.asked,
@@ -382,7 +395,9 @@ class EvalSession:
         return verdicts.not_measured(run, gated=self._decides(key), measured=measured)
 
     def close(self) -> None:
-        """Close what runs in this process."""
+        """Close what runs in this process, and what was started for nothing."""
+        if self._warm is not None:
+            self._warm.close()
         inline = self.inline or self._replays
         if inline is not None:
             inline.close()

@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from pytest_osmosis.engine.line import PipeLine
+from pytest_osmosis.engine.line import PipeLine, Spawn
 from pytest_osmosis.evals import EvalRun, prepare
 from pytest_osmosis.journal import replay
 from pytest_osmosis.outcomes import Outcome
@@ -92,7 +92,7 @@ def _toml(value: Any) -> str:
 class Live:
     """An eval that runs: what was told of it so far, and its hosts."""
 
-    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool) -> None:
+    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn | None) -> None:
         self.told: list[tuple[Run, Outcome]] = []
         self.mark = uuid.uuid4().hex
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
@@ -105,6 +105,7 @@ class Live:
             rerun=lambda run: f"again {run}",
             every=lambda run, outcome: self.told.append((run, outcome)),
             probe=probe,
+            spawn=spawn,
         )
 
     def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
@@ -185,10 +186,15 @@ class Live:
 
 @contextmanager
 def running(
-    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, paused: bool = False
+    config: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    probe: bool = False,
+    paused: bool = False,
+    spawn: Spawn | None = None,
 ) -> Iterator[Live]:
     """The eval in `config`, begun; finished and checked on leaving."""
-    live = Live(config, environ=environ or {}, probe=probe)
+    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn)
     live.run.engine.start()
     try:
         live.run.engine.loaded()
@@ -203,9 +209,11 @@ def running(
     live.finish()
 
 
-def evaluated(config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False) -> Live:
+def evaluated(
+    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, spawn: Spawn | None = None
+) -> Live:
     """The eval in `config`, done."""
-    with running(config, environ=environ, probe=probe) as live:
+    with running(config, environ=environ, probe=probe, spawn=spawn) as live:
         live.wait()
     return live
 

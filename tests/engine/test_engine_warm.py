@@ -1,0 +1,68 @@
+"""A host that was started before its eval was known: it becomes what any host is, and leaves nothing behind unused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.engine.warm import Warm
+from tests.engine.evaluating import Workspace, evaluated
+
+TELLS = """
+async def rollout(ctx):
+    os.write(2, b"said beside every run")
+    said = " ".join([str(os.getppid()), os.getcwd(), os.environ.get("COLOUR", "none"), os.environ.get("GONE", "none")])
+    return [*ctx.prompt, {"role": "assistant", "content": f"{os.getpid()} {said}"}]
+"""
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+    """Started with a variable that is not there any more when the eval begins."""
+    monkeypatch.setenv("GONE", "still there")
+    warm = Warm()
+    monkeypatch.delenv("GONE")
+    yield warm
+    warm.close()
+
+
+def pid_of(warm: Warm) -> int:
+    """Of the process that waits."""
+    assert warm._process is not None
+    return warm._process.pid
+
+
+def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: Warm) -> None:
+    workspace.agent(TELLS)
+    pid = pid_of(warm)
+    config = workspace.config(None, env={"COLOUR": "green"})
+    live = evaluated(config, spawn=warm.spawn)
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{pid} {os.getpid()} {workspace.root} green none"}
+    assert "said beside every run" in (live.run.run_dir / "host.log").read_text()
+
+
+def test_it_is_not_taken_where_a_process_must_start_with_other_variables(workspace: Workspace, warm: Warm) -> None:
+    workspace.agent(TELLS)
+    pid = pid_of(warm)
+    live = evaluated(workspace.config(None, env={"PYTHONHASHSEED": "7"}), spawn=warm.spawn)
+    assert not any(event["messages"][-1]["content"].startswith(f"{pid} ") for event in live.events("rollout"))
+    assert Path(f"/proc/{pid}").exists()
+
+
+def test_one_that_died_is_not_taken(workspace: Workspace, warm: Warm) -> None:
+    assert warm._process is not None
+    warm._process.kill()
+    warm._process.wait()
+    live = evaluated(workspace.config(None), spawn=warm.spawn)
+    assert [record.status for record in live.results.records] == ["finished"] * 4
+
+
+def test_nobody_wanted_it(warm: Warm) -> None:
+    pid = pid_of(warm)
+    warm.close()
+    warm.close()
+    assert not Path(f"/proc/{pid}").exists()
