@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.baseline import BaselineModel
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import check_rows, locate, open_dataset
@@ -44,6 +45,9 @@ _ROLLED_OUT = frozenset(
         ("data", "offset"),
         ("data", "rows"),
         ("data", "seed"),
+        ("baseline", "model_path"),
+        ("baseline", "base_url"),
+        ("baseline", "api_key_env"),
     }
 )
 
@@ -78,7 +82,7 @@ def prepare_again(
     there = [row for row, _ in planned.rows() if row < len(dataset)]
     notes, digests, contents = check_rows(dataset, there)
     moved = {row: content.prompt for row, content in contents.items()}
-    runs = [Run(row, run) for row, _ in planned.rows() for run in range(planned.n)]
+    runs = list(planned.every_run())
     gone = {run: why for run in runs if (why := _gone(run, rollouts, moved)) is not None}
     if len(gone) == len(runs):
         raise ProblemsError([Problem(f"run {run.folder.name}", _nothing_left(gone.values(), dataset.display))])
@@ -111,12 +115,22 @@ def prepare_again(
         (*_notes(rollouts, contents, config, values, listing=listing), *notes),
         price_of(subject["model"], target, config.prices, datetime.fromisoformat(source.rolled_out_at)),
         digests,
-        plan_digest(identity(config, plan, target, digests)),
         contents=contents,
         source=source,
+        beside=_beside(manifest, config, source),
         baseline=stored_baseline(config, updating),
     )
-    return replace(prepared, differs=differs(prepared))
+    return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differs(prepared))
+
+
+def _beside(manifest: Mapping[str, Any], config: EvalConfig, source: Source) -> BaselineModel | None:
+    """The model that was asked beside, None where none was."""
+    was = manifest.get("baseline")
+    if was is None:
+        return None
+    target = ModelTarget.from_json({**was["target"], "headers": {}})
+    price = price_of(was["model"], target, config.prices, datetime.fromisoformat(source.rolled_out_at))
+    return BaselineModel(was["model"], target, price)
 
 
 def _rollouts(run: StoredRun) -> StoredRollouts:

@@ -1,4 +1,4 @@
-"""Earlier results as a baseline: a results.json that is committed to a repository, read and checked.
+"""What an eval is compared with: a model that is asked the same, or earlier results, read and checked.
 
 Only whole results are a baseline: all that was planned ran. Where an eval ran side by side with a model, its own runs
 are what is read, not that model's.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.comparison import RowRuns
+from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.history import is_measured
+from pytest_osmosis.history import is_measured, is_own
+from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.prices import Price
 from pytest_osmosis.results import SCHEMA_VERSION
 
 COMPARED = {
@@ -28,6 +31,38 @@ COMPARED = {
     "sampling": "the sampling",
 }
 """Keys of the published `config` that make two results differ, and how they are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineModel:
+    """A model that is asked the same: its name as typed, where it is, and its price, None where nobody knows it."""
+
+    name: str
+    target: ModelTarget
+    price: Price | None = None
+
+
+def beside(config: EvalConfig, environ: Mapping[str, str], where: str) -> ModelTarget | None:
+    """The target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
+
+    It is asked as `[model]` says: as often, and for as long. Client and headers are those of `[model]` only where it is
+    the same server, as headers may hold what only that server may know.
+    """
+    named, own = config.baseline, config.model
+    if named.model_path is None:
+        return None
+    table = replace(own, base_url=named.base_url, api_key_env=named.api_key_env)
+    if named.base_url is None or named.base_url != own.base_url:
+        table = replace(table, client="auto", headers={})
+    try:
+        return resolve(named.model_path, table, environ, where=where)
+    except ConfigError as error:
+        raise ConfigError(Problem(one.where, _of_baseline(one.text)) for one in error.problems) from None
+
+
+def _of_baseline(text: str) -> str:
+    """A problem with `[experiment] model_path` or `[model]`, told of `[baseline]`."""
+    return text.replace("[experiment] model_path", "[baseline] model_path").replace("[model]", "[baseline]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +136,7 @@ def _stored(path: Path, results: Mapping[str, Any]) -> StoredResults:
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[RowRuns]:
     for row in rows:
-        own = [run for run in row["runs"] if run.get("model_tag") != "baseline" and run["status"] != "skipped"]
+        own = [run for run in row["runs"] if is_own(run) and run["status"] != "skipped"]
         runs = [bool(run["passed"]) if is_measured(run) else None for run in own]
         yield RowRuns(int(row["row_index"]), str(row["row_digest"]), runs)
 

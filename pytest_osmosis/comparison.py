@@ -66,6 +66,12 @@ def matched(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
     return Matched(pairs, len(only_here - changed), len(only_there - changed), len(changed))
 
 
+def beside(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
+    """The same of two models that were asked the same rows: each is matched with itself."""
+    there = {row.row_index: row.runs for row in old}
+    return Matched([Pair(row.runs, there[row.row_index]) for row in new if row.row_index in there])
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What became of the pass rate against the baseline `name`: a model side by side, or the results in a file.

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import pytest_osmosis
 from pytest_osmosis import comparison, curtailment, gates, results
-from pytest_osmosis.baseline import StoredResults, read_results
+from pytest_osmosis.baseline import BaselineModel, StoredResults, beside, read_results
 from pytest_osmosis.comparison import Comparison
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
@@ -34,7 +34,7 @@ from pytest_osmosis.config.workspace import absolute, shown
 from pytest_osmosis.curtailment import Curtailment
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.engine.actor import Engine
-from pytest_osmosis.engine.job import Again, Job, Spending, Transcript, no_cost, undecided
+from pytest_osmosis.engine.job import Again, Job, Spending, Transcript, undecided
 from pytest_osmosis.engine.job import StopReason as StopReason  # of `EvalRun.stop`
 from pytest_osmosis.engine.line import Spawn as Spawn
 from pytest_osmosis.engine.rates import Limits as Rates
@@ -54,7 +54,7 @@ from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.block import outcome_of
 from pytest_osmosis.report.numbers import plural, score, seconds
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
-from pytest_osmosis.results import Results, Subject, Throttling
+from pytest_osmosis.results import Results, Side, Subject, Throttling
 from pytest_osmosis.runs import StoredRun
 from pytest_osmosis.stored import StoredRollouts
 
@@ -88,9 +88,10 @@ class Prepared:
 
     `notes` are what the header warns of in the selected rows. `price` is the model's, None where nobody knows it.
     `row_digests` and `contents` are those of the rows; `last` is the last whole run with the same `plan_digest`.
-    `smoke` is the part of the plan that a smoke test takes, None where it is none. `baseline` are the results that the
-    eval is compared with, None also where their file is yet to be written; `differs` says which settings are others
-    there. `typed` is what was given on the command line. With `source` nothing is rolled out.
+    `smoke` is the part of the plan that a smoke test takes, None where it is none. `beside` is the model that the eval
+    is compared with; or `baseline` are the results that it is, None also where their file is yet to be written, and
+    `differs` says which settings are others there. `typed` is what was given on the command line. With `source` nothing
+    is rolled out.
     """
 
     config: EvalConfig
@@ -104,6 +105,7 @@ class Prepared:
     plan_digest: str = ""
     last: LastRun | None = None
     smoke: Plan | None = None
+    beside: BaselineModel | None = None
     baseline: StoredResults | None = None
     differs: tuple[str, ...] = ()
     contents: Mapping[int, Content] = field(default_factory=dict)
@@ -119,6 +121,16 @@ class Prepared:
         """This eval as a smoke test of its first rows, and of those that a node id asks for."""
         planned = [row for row in named_rows if row in self.row_digests]
         return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
+
+    @property
+    def prices(self) -> Mapping[bool, Price | None]:
+        """What the models cost, by whether they are the baseline's."""
+        return {False: self.price, **({True: self.beside.price} if self.beside is not None else {})}
+
+    def cost_usd(self, record: RunRecord) -> float | None:
+        """What a run's rollout cost, None where nobody knows."""
+        price = self.prices[record.run.baseline]
+        return None if price is None else price.cost_usd(record.usage)
 
     @property
     def short_secrets(self) -> list[str]:
@@ -157,7 +169,8 @@ def prepare(
     """
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     problems: list[Problem] = []
-    where = _model_named_at(config, overrides)
+    where = _named_at(config, overrides, "experiment")
+    beside_where = _named_at(config, overrides, "baseline")
 
     def checked(step: Callable[[], Any]) -> Any:
         try:
@@ -167,21 +180,17 @@ def prepare(
 
     dataset_plan = checked(lambda: _plan(config, named_rows))
     target = checked(lambda: resolve(config.experiment.model_path, config.model, environ, where=where))
+    other = checked(lambda: beside(config, environ, beside_where))
     values = {}
     if not listing:
-        names = dict.fromkeys([*config.secrets, *([target.api_key_env] if target and target.api_key_env else [])])
+        asked = [(one, at) for one, at in ((target, where), (other, beside_where)) if one is not None]
+        names = dict.fromkeys([*config.secrets, *filter(None, (one.api_key_env for one, _ in asked))])
         values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
-        extra = missing_extra(target, where=where) if target else None
-        problems.extend([extra] if extra is not None else [])
+        problems.extend(filter(None, (missing_extra(one, where=at) for one, at in asked)))
     baseline = checked(lambda: stored_baseline(config, updating))
     if problems:
         raise ProblemsError(problems)
     dataset, plan, notes, digests, contents = dataset_plan
-    price = None if listing else price_of(config.experiment.model_path, target, config.prices, datetime.now(UTC))
-    if config.limits.max_cost_usd is not None and price is None and not listing:
-        raise ProblemsError([_unknown_price(config)])
-    digest = plan_digest(identity(config, plan, target, digests))
-    last = last_run(_runs_folder(config), digest)
     prepared = Prepared(
         config,
         dataset,
@@ -189,15 +198,32 @@ def prepare(
         target,
         values,
         notes,
-        price,
-        digests,
-        digest,
-        last,
+        row_digests=digests,
+        beside=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
         baseline=baseline,
         contents=contents,
         typed=tuple(one for one in overrides if one.level == "command"),
     )
-    return replace(prepared, differs=differs(prepared))
+    if not listing:
+        prepared = _priced(prepared, datetime.now(UTC))
+    digest = plan_digest(identity(prepared))
+    last = last_run(_runs_folder(config), digest)
+    return replace(prepared, plan_digest=digest, last=last, differs=differs(prepared))
+
+
+def _priced(prepared: Prepared, now: datetime) -> Prepared:
+    """With the prices of its models. Raises `ProblemsError` where the cost is limited and one is not known."""
+    config, other = prepared.config, prepared.beside
+    model = config.experiment.model_path
+    prepared = replace(prepared, price=price_of(model, prepared.target, config.prices, now))
+    if other is not None:
+        price = price_of(other.name, other.target, config.prices, now)
+        prepared = replace(prepared, beside=replace(other, price=price))
+    names = {False: model, True: other.name if other is not None else ""}
+    unknown = [names[baseline] for baseline, price in prepared.prices.items() if price is None]
+    if config.limits.max_cost_usd is not None and unknown:
+        raise ProblemsError([_unknown_price(config, name) for name in unknown])
+    return prepared
 
 
 def baseline_path(config: EvalConfig) -> Path | None:
@@ -224,8 +250,8 @@ def differs(prepared: Prepared) -> tuple[str, ...]:
     return prepared.baseline.differs(here)
 
 
-def _unknown_price(config: EvalConfig) -> Problem:
-    model = toml(config.experiment.model_path)
+def _unknown_price(config: EvalConfig, name: str) -> Problem:
+    model = toml(name)
     text = f"the price of {model} is not known, so its cost cannot be limited"
     return Problem(
         shown(config.path),
@@ -233,8 +259,10 @@ def _unknown_price(config: EvalConfig) -> Problem:
     )
 
 
-def identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mapping[int, str]) -> dict[str, Any]:
+def identity(prepared: Prepared) -> dict[str, Any]:
     """What makes a plan the same, see `history`."""
+    config, plan, target, digests = prepared.config, prepared.plan, prepared.target, prepared.row_digests
+    other = prepared.beside
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],
         "rows": sorted(
@@ -245,12 +273,13 @@ def identity(config: EvalConfig, plan: Plan, target: ModelTarget, digests: Mappi
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
+        **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
     }
 
 
-def _model_named_at(config: EvalConfig, overrides: Sequence[Override]) -> str:
-    """Where the model is named: the option or variable that holds, else the config."""
-    named = [one for one in overrides if (one.table, one.key) == ("experiment", "model_path") and one.level != "ini"]
+def _named_at(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
+    """Where the model of a table is named: the option or variable that holds, else the config."""
+    named = [one for one in overrides if (one.table, one.key) == (table, "model_path") and one.level != "ini"]
     return named[-1].origin if named else shown(config.path)
 
 
@@ -296,14 +325,15 @@ def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
         spans=spans_of(selected, dataset.line),
         n=config.evaluation.n,
         selection=selected.text,
+        baseline=config.baseline.model_path is not None,
         granularity=config.execution.granularity,
     )
     return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests, contents)
 
 
 class EvalRun:
-    """One execution of a prepared eval over `selected` runs; `partial` where the plan holds others too, or as a smoke
-    test, whatever it holds.
+    """One execution of a prepared eval over `selected` runs: its `own`, and those `of_baseline`. It is `partial` where
+    the plan holds others of its own too, or as a smoke test, whatever it holds.
 
     `rerun` gives the command that repeats a run; `pythonpath` are further import roots; `every` hears of each run that
     is done, from the engine's thread; `hosts` processes roll out unless the config says how many, made by `spawn`
@@ -332,8 +362,10 @@ class EvalRun:
     ) -> None:
         self.prepared = prepared
         self.selected = sorted(selected)
+        self.own = [run for run in self.selected if not run.baseline]
+        self.of_baseline = [run for run in self.selected if run.baseline]
         self.smoke = prepared.smoke is not None
-        self.partial = self.smoke or not set(selected).issuperset(prepared.plan.runs())
+        self.partial = self.smoke or self._lacks(baseline=False)
         self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
@@ -394,8 +426,8 @@ class EvalRun:
 
     def properties(self, runs: Iterable[Run]) -> list[Property]:
         """What other tools read of a run that is done, or of those of a row that one test reports of."""
-        records, price = self._records(runs), self.prepared.price
-        costs = [None if price is None else price.cost_usd(record.usage) for record in records]
+        records = self._records(runs)
+        costs = [self.prepared.cost_usd(record) for record in records]
         if len(records) == 1:
             return properties_of(records[0], self.engine.judging, costs[0])
         return properties_of_row(records, self.engine.judging, costs)
@@ -485,24 +517,26 @@ class EvalRun:
         return self.run_dir / ("results.json" if replaces else "results.partial.json")
 
     def _job(self, environ: Mapping[str, str], pythonpath: Sequence[str], probe: bool, hosts: int) -> Job:
-        config, target = self.prepared.config, self.prepared.target
+        config = self.prepared.config
         return Job(
-            setup=host_setup(self.prepared, self.run_dir / "artifacts", pythonpath),
+            setup=host_setup(
+                self.prepared, self.run_dir / "artifacts", pythonpath, with_baseline=bool(self.of_baseline)
+            ),
             dataset=self.prepared.dataset,
             judging=_judging(config),
             describe=self._describe,
             environ={**environ, **config.env, **self.prepared.secrets},
             run_dir=self.run_dir,
             batch_size=config.evaluation.batch_size,
-            max_errors=len(self.selected) if self.smoke else _max_errors(config.limits, len(self.selected)),
-            max_errors_said=_max_errors_said(config.limits, len(self.selected)),
+            max_errors=len(self.own) if self.smoke else _max_errors(config.limits, len(self.own)),
+            max_errors_said=_max_errors_said(config.limits, len(self.own)),
             spending=self._spending(),
             limits=_rates(config),
-            cost_usd=self.prepared.price.cost_usd if self.prepared.price else no_cost,
+            cost_usd=self.prepared.cost_usd,
             n_runs=len(self.selected),
-            decided=Curtailment(config.gates, self.selected).done if self._curtailed else undecided,
+            decided=Curtailment(config.gates, self.own).done if self._curtailed else undecided,
             seed=config.sampling.seed,
-            probe=probe and target.provider != "demo" and bool(self.selected) and self.prepared.source is None,
+            probes=self._probes() if probe and self.prepared.source is None else (),
             hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),
             watchdog_s=config.execution.watchdog_s,
             contents=self.prepared.contents,
@@ -520,6 +554,14 @@ class EvalRun:
     def _again(self) -> Again | None:
         source = self.prepared.source
         return None if source is None else Again(source.rollouts, source.gone, source.rescore, not self.partial)
+
+    def _probes(self) -> list[bool]:
+        """The models to ask one question first, by whether they are the baseline's: those that any run asks."""
+        other = self.prepared.beside
+        asked = {False: (self.prepared.target, self.own)}
+        if other is not None:
+            asked[True] = (other.target, self.of_baseline)
+        return [baseline for baseline, (target, runs) in asked.items() if runs and target.provider != "demo"]
 
     def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
         if self._keep_conversations:
@@ -552,14 +594,14 @@ class EvalRun:
     @property
     def _part(self) -> str:
         """How much of the plan was selected, in words."""
-        plan, n_selected = self.prepared.plan, len(self.selected)
+        plan, n_selected = self.prepared.plan, len(self.own)
         if plan.granularity == "row" and not self.smoke:
             return f"{n_selected // plan.n:,} of {plan.n_rows:,} rows"
         return f"{n_selected:,} of {plan.n_runs:,} runs"
 
     def _results(self, duration_ms: float) -> Results:
         config, judging = self.prepared.config, self.engine.judging
-        records = self._records(self.selected)
+        records = self._records(self.own)
         by_function, overall = results.summarize(records, judging, config.evaluation.n)
         n_planned = self.prepared.plan.n_runs
         stop, ran = self.engine.stopped, all(record.status != "pending" for record in records)
@@ -581,6 +623,7 @@ class EvalRun:
             smoke_of=n_planned if self.smoke else None,
             decided=stop is not None and stop.reason == "decided",
             throttling=self._throttling(),
+            side=self._side(judging),
         )
         compared = self._compared(made)
         last = self.prepared.last
@@ -592,18 +635,34 @@ class EvalRun:
             redecided=None if source is None else self._redecided(source, made, duration_ms),
         )
 
-    def _compared(self, made: Results) -> Comparison | None:
-        """What became of the rows against the baseline; None without one, and of a part of the plan."""
-        stored = self.prepared.baseline
-        if stored is None or self.partial:
+    def _side(self, judging: Judging) -> Side | None:
+        """What the baseline's model made of its runs."""
+        other = self.prepared.beside
+        if other is None or not self.of_baseline:
             return None
-        return comparison.compare(
-            shown(stored.path),
-            comparison.matched(made.row_runs(), stored.rows),
-            started_at=stored.started_at,
-            allowed=next((-rule.minimum for rule in self.prepared.config.gates if _is_loss(rule)), 0.0),
-            differs=self.prepared.differs,
-        )
+        records = self._records(self.of_baseline)
+        by_function, overall = results.summarize(records, judging, self.prepared.config.evaluation.n)
+        return Side(other.name, records, by_function, overall, other.price)
+
+    def _lacks(self, *, baseline: bool) -> bool:
+        """True where planned runs of a model are not selected."""
+        planned = (run for run in self.prepared.plan.runs() if run.baseline == baseline)
+        return not {*(self.of_baseline if baseline else self.own)}.issuperset(planned)
+
+    def _compared(self, made: Results) -> Comparison | None:
+        """What became of the rows against the baseline; None without one, of a part of the plan, or of one that ended
+        when its gates were decided: which rows it measured hung on how they came out."""
+        stored, side = self.prepared.baseline, made.side
+        allowed = next((-rule.minimum for rule in self.prepared.config.gates if _is_loss(rule)), 0.0)
+        if self.partial or made.decided:
+            return None
+        if stored is not None:
+            matched = comparison.matched(made.row_runs(), stored.rows)
+            differs, since = self.prepared.differs, stored.started_at
+            return comparison.compare(shown(stored.path), matched, started_at=since, allowed=allowed, differs=differs)
+        if side is None or self._lacks(baseline=True):
+            return None
+        return comparison.compare(side.model, comparison.beside(made.row_runs(), made.row_runs(side)), allowed=allowed)
 
     def _verdict(self, rule: GateRule, made: Results, compared: Comparison | None) -> Verdict:
         if self.partial:
@@ -615,7 +674,12 @@ class EvalRun:
     def _regression(self, rule: GateRule, compared: Comparison | None) -> Verdict:
         if self.updates_baseline:
             return gates.not_decided(rule, "a new baseline is asked for")
-        assert compared is not None, "config.rules wants a baseline"
+        if self._lacks(baseline=True):
+            return gates.partial(
+                rule, f"{len(self.of_baseline):,} of {self.prepared.plan.n_runs:,} of the baseline's runs"
+            )
+        if compared is None:  # of a stored run without one
+            return gates.not_measured(rule, "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
 
     def _throttling(self) -> Throttling:
@@ -633,8 +697,8 @@ class EvalRun:
         return Redecided(source.rolled_out_at, duration_ms, self.engine.kept, previous, *found)
 
 
-def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str]) -> Setup:
-    """What a host needs to load the eval's code and to run it."""
+def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str], *, with_baseline: bool = False) -> Setup:
+    """What a host needs to load the eval's code and to run it; `with_baseline` also to ask the baseline's model."""
     config = prepared.config
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
@@ -645,6 +709,7 @@ def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str]) -
         workspace=str(config.workspace),
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),
+        baseline=prepared.beside.target.to_json() if prepared.beside is not None and with_baseline else None,
         limit=config.evaluation.batch_size,
         permits=any(_rates(config)),
         agent=config.agent.agent,
@@ -716,7 +781,7 @@ def sampling_text(prepared: Prepared) -> str:
 def limits_said(prepared: Prepared) -> list[str]:
     """The limits of the provider in words, for the header, and how long the eval takes at the least under each."""
     requests, tokens = _rates(prepared.config)
-    n_runs, last, said = prepared.collected.n_runs, prepared.last, []
+    n_runs, last, said = prepared.collected.n_rollouts, prepared.last, []
     if requests is not None:
         least = seconds(least_s(n_runs, requests))
         said.append(f"{plural(requests, 'request')} a minute: at least {least} at one request a rollout")
@@ -790,6 +855,10 @@ def _redaction(prepared: Prepared) -> Redaction:
     return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
 
 
+def _beside(other: BaselineModel) -> dict[str, Any]:
+    return {"model": other.name, "target": {**other.target.to_json(), "headers": sorted(other.target.headers)}}
+
+
 def _write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> None:
     """What was asked for. Names of secrets, never values."""
     config, subject = prepared.config, _subject(prepared)
@@ -806,6 +875,7 @@ def _write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> No
         "plan": prepared.plan.to_json(),
         "subject": {"model": subject.model, "n": subject.n, "extra": dict(subject.extra)},
         "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
+        "baseline": None if prepared.beside is None else _beside(prepared.beside),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),

@@ -162,6 +162,11 @@ def partial(rule: GateRule, part: str) -> Verdict:
     return Verdict(title_of(rule), "partial", part, rule=rule)
 
 
+def not_measured(rule: GateRule, why: str) -> Verdict:
+    """The verdict where there is nothing to look at."""
+    return Verdict(title_of(rule), "not measured", why, rule=rule)
+
+
 def not_decided(rule: GateRule, why: str) -> Verdict:
     """The verdict where nobody wants one."""
     return Verdict(title_of(rule), "not decided", why, rule=rule)

@@ -250,7 +250,7 @@ def _whole(path: Path, results: Mapping[str, Any]) -> LastRun | None:
 
 def _shares(results: Mapping[str, Any]) -> Iterator[Share]:
     for row in results["rows"]:
-        passed = [run["passed"] for run in row["runs"] if is_measured(run)]
+        passed = [run["passed"] for run in row["runs"] if is_measured(run) and is_own(run)]
         if passed:
             yield Share(row["row_digest"], sum(passed) / len(passed))
 
@@ -258,6 +258,11 @@ def _shares(results: Mapping[str, Any]) -> Iterator[Share]:
 def is_measured(run: Mapping[str, Any]) -> bool:
     """True where a published run counts as an answer."""
     return run["status"] != "skipped" and run.get("boundary") not in ("provider", "host", "reward")
+
+
+def is_own(run: Mapping[str, Any]) -> bool:
+    """True where a published run is of the eval's model, and not of a baseline's beside it."""
+    return run.get("model_tag") != "baseline"
 
 
 def by_content(rows: Iterable[R]) -> dict[tuple[str, int], R]:

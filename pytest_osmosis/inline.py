@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.engine.line import Heard, Post
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
@@ -27,9 +28,6 @@ from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.host.residence import Residence
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.host.watch import Watch, Watched
-from pytest_osmosis.models import create, probe
-from pytest_osmosis.models.base import Model
-from pytest_osmosis.models.targets import ModelTarget
 
 T = TypeVar("T")
 
@@ -141,7 +139,7 @@ class InlineHost:
         self._setup: Setup | None = None
         self._environ: Mapping[str, str] = {}
         self._code: Code | None = None
-        self._model: Model | None = None
+        self._clients: Clients = {}
         self._residence: Residence | None = None
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineLine:
@@ -193,11 +191,11 @@ class InlineHost:
             return self._loop.run(self._core.replay(request, name))
 
     def close(self) -> None:
-        """Close the model's client."""
-        model, self._model = self._model, None
-        if model is not None:
+        """Close the models' clients."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
             with self.inside():
-                self._loop.run(model.close())
+                self._loop.run(client.close())
 
     def _perform(self, line: InlineLine, request: Mapping[str, Any]) -> None:
         self._line = line
@@ -205,9 +203,7 @@ class InlineHost:
             case "load":
                 self._emit(self._loaded())
             case "probe":
-                assert self._model is not None
-                error = self._loop.run(probe(self._model))
-                self._emit({"ev": "probed", "error": str(error) if error is not None else None})
+                self._emit(self._loop.run(probed(self._clients, request["baseline"])))
             case "run":
                 self.error = None
                 self._slots.begin()
@@ -235,12 +231,11 @@ class InlineHost:
         setup = self._setup
         assert setup is not None
         self._redaction = Redaction(secrets_of(setup, os.environ))
-        if setup.role == "roll":
-            self._model = create(ModelTarget.from_json(setup.target), os.environ, setup.limit)
+        self._clients = clients_of(setup, os.environ)
         self._code = load(setup)
         watch = Unwatched(self._around)
         self._slots = Slots(setup.limit, lambda: None)
-        self._core = HostCore(setup, self._code, self._model, self._slots, Stalls(), watch, self._emit, self._raised)
+        self._core = HostCore(setup, self._code, self._clients, self._slots, Stalls(), watch, self._emit, self._raised)
 
     def inside(self) -> AbstractContextManager[None]:
         """Folder, environment and modules of this process are the eval's inside."""

@@ -32,7 +32,7 @@ class Plan:
     file, both absolute;
     `selection` says which rows in words ("sample 100 of 1,000, seed 0"). `spans` hold the planned rows in file
     order. `named` hold rows outside of them that a node id on the command line asked for. `granularity` is what a
-    test reports of: a run, or all runs of a row.
+    test reports of: a run, or all runs of a row. With `baseline` another model makes the same runs beside.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Plan:
     selection: str = ""
     named: tuple[Span, ...] = ()
     granularity: Granularity = "run"
+    baseline: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -51,8 +52,18 @@ class Plan:
 
     @property
     def n_runs(self) -> int:
-        """Planned runs: rows x n."""
+        """Planned runs, without the baseline's: rows x n."""
         return self.n_rows * self.n
+
+    @property
+    def n_rollouts(self) -> int:
+        """Planned runs of all models."""
+        return self.n_runs * len(self.models)
+
+    @property
+    def models(self) -> tuple[bool, ...]:
+        """Who makes the runs: False the eval's model, True the baseline."""
+        return (False, True) if self.baseline else (False,)
 
     def rows(self) -> Iterator[tuple[int, int]]:
         """(row index, dataset line) of every row to collect, in file order."""
@@ -63,11 +74,15 @@ class Plan:
     def parts(self) -> Iterator[tuple[Part, int]]:
         """What each test reports of, with its dataset line, in file order."""
         for row, line in self.rows():
-            if self.granularity == "row":
-                yield AllRuns(row), line
-            else:
-                for run in range(self.n):
-                    yield Run(row, run), line
+            for part in self._parts_of(row):
+                yield part, line
+
+    def _parts_of(self, row: int) -> Iterator[Part]:
+        if self.granularity == "run":
+            yield from self._runs_of_row(row)
+        else:
+            for baseline in self.models:
+                yield AllRuns(row, baseline)
 
     def part_of(self, run: Run) -> Part:
         """What the test that reports of a run reports of."""
@@ -78,11 +93,20 @@ class Plan:
         return [part] if isinstance(part, Run) else [Run(part.row, run, part.baseline) for run in range(self.n)]
 
     def runs(self) -> Iterator[Run]:
-        """Every planned run, row by row."""
+        """Every planned run, row by row, those of the baseline each beside its own."""
         for span in self.spans:
             for row in range(span.first, span.first + span.n_rows):
-                for run in range(self.n):
-                    yield Run(row, run)
+                yield from self._runs_of_row(row)
+
+    def _runs_of_row(self, row: int) -> Iterator[Run]:
+        for run in range(self.n):
+            for baseline in self.models:
+                yield Run(row, run, baseline)
+
+    def every_run(self) -> Iterator[Run]:
+        """Those, and the runs of rows that only a node id asked for."""
+        for row, _ in self.rows():
+            yield from self._runs_of_row(row)
 
     def first(self, n_rows: int) -> Plan:
         """This plan with one run of each of its first `n_rows` rows, and of the rows that were named."""
@@ -110,6 +134,7 @@ class Plan:
             "n": self.n,
             "selection": self.selection,
             "granularity": self.granularity,
+            "baseline": self.baseline,
         }
 
     @classmethod
@@ -148,7 +173,8 @@ def shuffled(runs: Iterable[Run], seed: int) -> list[Run]:
 def run_seed(seed: int, run: Run) -> int:
     """The seed that a run sends: a function of the config's seed, the row and the run, in 0..2**31 - 1.
 
-    One seed for all runs of a row would make n equal answers and pass@k meaningless.
+    One seed for all runs of a row would make n equal answers and pass@k meaningless. The baseline's run has that of the
+    run that it is compared with.
 
     >>> run_seed(0, Run(0, 0)) != run_seed(0, Run(0, 1))
     True

@@ -77,16 +77,27 @@ class Throttling:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """What the baseline's model made of the same rows: its name as typed, its selected runs, what they add up to."""
+
+    model: str
+    records: Sequence[RunRecord]
+    by_function: Mapping[str, stats.Summary]
+    overall: stats.Summary
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """The results of one eval run.
 
-    `records` hold every selected run, in plan order. `stopped` is why the eval stopped early, None where it did not;
-    `decided` where that was because its gates were, whatever the runs that are missing would have been.
-    `by_function` summarizes each function's scores, `overall` the runs by `decide` (its scores are 1.0 and 0.0).
-    `price` is the model's, None where it is unknown. `row_digests` are those of the rows' content, `flips` what became
-    of the rows since the last run of the same plan, `comparison` what became of them against the baseline. `redecided`
-    is None unless the rollouts were stored ones. `smoke_of` is how many runs the plan has of which these are a smoke
-    test, None where they are none.
+    `records` hold every selected run, in plan order, but those of the baseline's model, which are on its `side`.
+    `stopped` is why the eval stopped early, None where it did not; `decided` where that was because its gates were,
+    whatever the runs that are missing would have been. `by_function` summarizes each function's scores, `overall` the
+    runs by `decide` (its scores are 1.0 and 0.0). `price` is the model's, None where it is unknown. `row_digests` are
+    those of the rows' content, `flips` what became of the rows since the last run of the same plan, `comparison` what
+    became of them against the baseline. `redecided` is None unless the rollouts were stored ones. `smoke_of` is how
+    many runs the plan has of which these are a smoke test, None where they are none.
     """
 
     subject: Subject
@@ -104,6 +115,7 @@ class Results:
     flips: Flips | None = None
     comparison: Comparison | None = None
     redecided: Redecided | None = None
+    side: Side | None = None
     smoke_of: int | None = None
     decided: bool = False
     throttling: Throttling = field(default_factory=Throttling)
@@ -150,15 +162,20 @@ class Results:
         return EqualAnswers(len(several), _n_equal(several), len(lost), _n_equal(lost))
 
     @property
+    def all_records(self) -> Sequence[RunRecord]:
+        """Those of all models: what was paid for."""
+        return [*self.records, *(self.side.records if self.side is not None else ())]
+
+    @property
     def total_tokens(self) -> int:
-        """The sum of the tokens that are known."""
-        return sum(record.tokens or 0 for record in self.records)
+        """The sum of the tokens that are known, of all models."""
+        return tokens_of(self.all_records)
 
     @property
     def usage(self) -> dict[str, int]:
-        """The sum of each count of tokens that is known, by name."""
+        """The sum of each count of tokens that is known, by name, of all models."""
         total: dict[str, int] = {}
-        for record in self.records:
+        for record in self.all_records:
             for name, count in (record.usage or {}).items():
                 total[name] = total.get(name, 0) + count
         return total
@@ -172,9 +189,10 @@ class Results:
                 shares.append(Share(self.row_digests[row], sum(passed) / len(passed)))
         return shares
 
-    def row_runs(self) -> list[RowRuns]:
+    def row_runs(self, side: Side | None = None) -> list[RowRuns]:
         """Whether each run of each row passed, in order; those that their grader took out are left out."""
-        rows = by_row([record for record in self.records if record.status != "skipped"])
+        records = self.records if side is None else side.records
+        rows = by_row([record for record in records if record.status != "skipped"])
         return [RowRuns(row, self.row_digests[row], list(map(self._passed, records))) for row, records in rows.items()]
 
     def _passed(self, record: RunRecord) -> bool | None:
@@ -183,22 +201,27 @@ class Results:
 
     def run_cost_usd(self, record: RunRecord) -> float | None:
         """What a run's rollout cost, None where nobody knows."""
-        return None if self.price is None else self.price.cost_usd(record.usage)
+        price = self.side.price if self.side is not None and record.run.baseline else self.price
+        return None if price is None else price.cost_usd(record.usage)
+
+    def cost_of(self, records: Sequence[RunRecord]) -> float | None:
+        """The sum of the costs that are known, None where none is."""
+        known = [cost for record in records if (cost := self.run_cost_usd(record)) is not None]
+        return round(math.fsum(known), 12) if known else None
 
     @property
     def cost_usd(self) -> float | None:
-        """The sum of the costs that are known, None where none is."""
-        known = [cost for record in self.records if (cost := self.run_cost_usd(record)) is not None]
-        return round(math.fsum(known), 12) if known else None
+        """The sum of the costs that are known, of all models, None where none is."""
+        return self.cost_of(self.all_records)
 
     @property
     def n_cost_unknown(self) -> int:
         """How many rollouts have a cost that nobody knows."""
-        return sum(record.rolled and self.run_cost_usd(record) is None for record in self.records)
+        return sum(record.rolled and self.run_cost_usd(record) is None for record in self.all_records)
 
     def to_json(self) -> dict[str, Any]:
         """The published object, strict JSON."""
-        ran = [record for record in self.records if record.status != "pending"]
+        ran = [record for record in self.all_records if record.status != "pending"]
         rows = by_row(ran)
         return {
             "schema_version": SCHEMA_VERSION,
@@ -208,6 +231,7 @@ class Results:
             "config": {
                 **published_config(self.subject, self.judging),
                 "price": None if self.price is None else self.price.to_json(),
+                **({"baseline_model": self.side.model} if self.side is not None else {}),
             },
             "summary": {
                 "total_rows": len(rows),
@@ -230,6 +254,7 @@ class Results:
                 "cost_unknown": self.n_cost_unknown,
                 "throttling": self.throttling.to_json(),
             },
+            **({"model_summaries": self._summaries()} if self.side is not None else {}),
             "provenance": dict(self.provenance),
             "last_run": None if self.flips is None else self.flips.to_json(),
             "baseline": None if self.comparison is None else self.comparison.to_json(),
@@ -238,13 +263,18 @@ class Results:
                 {
                     "row_index": row,
                     "row_digest": self.row_digests[row],
-                    "runs": [self._run(record) for record in records],
+                    "runs": [self._run(record) for record in sorted(records, key=_primary_first)],
                 }
                 for row, records in rows.items()
             ],
             "pending": [
-                {"row_index": record.run.row, "run_index": record.run.run, "reason": record.skip_reason}
-                for record in self.records
+                {
+                    "row_index": record.run.row,
+                    "run_index": record.run.run,
+                    **self._tag(record.run),
+                    "reason": record.skip_reason,
+                }
+                for record in self.all_records
                 if record.status == "pending"
             ],
             "gates": [
@@ -264,6 +294,33 @@ class Results:
             ],
         }
 
+    def _tag(self, run: Run) -> dict[str, str]:
+        """Whose run it is, where there are two models."""
+        return {"model_tag": tag_of(run)} if self.side is not None else {}
+
+    def _summaries(self) -> list[dict[str, Any]]:
+        """Each model's numbers, where there are two."""
+        if self.side is None:
+            return []
+        own = Side(self.subject.model, self.records, self.by_function, self.overall, self.price)
+        return [self._model_summary(own, "primary"), self._model_summary(self.side, "baseline")]
+
+    def _model_summary(self, side: Side, tag: str) -> dict[str, Any]:
+        ran = [record for record in side.records if record.status != "pending"]
+        return {
+            "model": side.model,
+            "model_tag": tag,
+            "total_runs": len(ran),
+            "total_tokens": tokens_of(ran),
+            "total_duration_ms": round(math.fsum(record.duration_ms for record in ran), 3),
+            "eval_fns": {name: _summary(summary) for name, summary in side.by_function.items()},
+            "pass_rate": side.overall.pass_rate,
+            "pass_rate_interval": _interval(side.overall.pass_rate_interval),
+            "measured": sum(map(self.judging.measured, ran)),
+            "cost_usd": self.cost_of(ran),
+            "price": None if side.price is None else side.price.to_json(),
+        }
+
     def _run(self, record: RunRecord) -> dict[str, Any]:
         boundary = self.judging.boundary(record)
         error = record.error
@@ -271,6 +328,7 @@ class Results:
             error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
         return {
             "run_index": record.run.run,
+            **self._tag(record.run),
             "success": record.status != "failed",
             "scores": dict(record.scores) if record.status == "finished" else {},
             "duration_ms": record.duration_ms,
@@ -301,6 +359,20 @@ def published_config(subject: Subject, judging: Judging) -> dict[str, Any]:
         "decide": judging.decide,
         **subject.extra,
     }
+
+
+def tag_of(run: Run) -> str:
+    """Whose run it is, as it is published."""
+    return "baseline" if run.baseline else "primary"
+
+
+def tokens_of(records: Sequence[RunRecord]) -> int:
+    """The sum of the tokens that are known."""
+    return sum(record.tokens or 0 for record in records)
+
+
+def _primary_first(record: RunRecord) -> tuple[bool, int]:
+    return record.run.baseline, record.run.run
 
 
 def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:

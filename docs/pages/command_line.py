@@ -41,6 +41,9 @@ They work in a workspace or in any folder below it. Exit status: 0; 1 where it c
 is none.
 """
 
+TYPED = ("update_baseline",)
+"""Options that only the command itself gives."""
+
 
 class Option(NamedTuple):
     """An option of ours as pytest's parser is told of it."""
@@ -94,7 +97,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     table, key = OPTIONS.get(name, ("", ""))
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    known = variable in given.VARIABLES or name == options.SET.name
+    known = (variable in given.VARIABLES and name not in TYPED) or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
         cell(option.settings["help"]),

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.history import is_own
 from pytest_osmosis.journal import replay
 from pytest_osmosis.outcomes import Judging, score_line
 from pytest_osmosis.records import Event, Run, RunRecord, fold, settled
@@ -115,7 +116,9 @@ def _cost(stored: StoredRun, run: Run) -> float | None:
     """What the results say that the rollout cost, None where nobody knows."""
     rows = stored.results["rows"] if stored.results is not None else ()
     runs = (one for row in rows if row["row_index"] == run.row for one in row["runs"])
-    return next((one.get("cost_usd") for one in runs if one["run_index"] == run.run), None)
+    return next(
+        (one.get("cost_usd") for one in runs if (one["run_index"], is_own(one)) == (run.run, not run.baseline)), None
+    )
 
 
 def _circumstances(record: RunRecord, cost: float | None) -> str:

@@ -106,7 +106,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
         limits=Limits(**draft.table("limits")),
-        baseline=Baseline(**_from_current_folder(draft, draft.table("baseline"), "baseline", "results")),
+        baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
         overridden=overridden,
@@ -123,6 +123,14 @@ def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
 def _agent(draft: Draft) -> dict[str, Any]:
     values = draft.table("agent")
     return values if has_entrypoint(draft) else {"agent": "chat"} | values
+
+
+def _baseline(draft: Draft) -> Baseline:
+    """The baseline of the first level that gives one: a model, or results."""
+    model, results = ("baseline", "model_path"), ("baseline", "results")
+    first = next((level for level in draft.levels if model in level or results in level), {})
+    values = _from_current_folder(draft, draft.table("baseline"), "baseline", "results")
+    return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
 
 
 def _from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:

@@ -458,9 +458,9 @@ BASELINE = Table(
     "baseline",
     "What the eval is compared with, row by row: another model or earlier results.",
     (
-        Field("model_path", text(), "A model that is asked the same, side by side.", supported=False),
-        Field("base_url", _url(), "The server of that model.", supported=False),
-        Field("api_key_env", _variable(), "Environment variable that holds its API key.", supported=False),
+        Field("model_path", text(), "A model that is asked the same, side by side; excludes results."),
+        Field("base_url", _url(), "The server of that model, like http://localhost:8000/v1."),
+        Field("api_key_env", _variable(), "Environment variable that holds its API key."),
         Field("results", text(), "A results.json inside the workspace; --osmosis-update-baseline writes it."),
     ),
 )

@@ -200,9 +200,14 @@ def _meant(name: str, names: tuple[str, ...]) -> str:
 
 
 def _baseline(draft: Draft) -> None:
-    compared = draft.given("baseline", "model_path") or draft.given("baseline", "results")
-    if draft.given("gate", "max_regression") and not compared:
-        draft.fail("gate", "max_regression", "needs a baseline: give [baseline] results")
+    model, results = draft.given("baseline", "model_path"), draft.given("baseline", "results")
+    if draft.given("gate", "max_regression") and not (model or results):
+        draft.fail("gate", "max_regression", "needs a baseline: give [baseline] results or model_path")
+    if any({("baseline", "model_path"), ("baseline", "results")} <= level.keys() for level in draft.levels):
+        draft.fail("baseline", "results", "excludes model_path; keep one of them")
+    for key in ("base_url", "api_key_env"):
+        if draft.given("baseline", key) and not model:
+            draft.fail("baseline", key, "is that of model_path, which is missing")
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:

@@ -92,6 +92,15 @@ _BETWEEN_KEYS = [
     {
         "description": "[gate] max_regression needs a baseline.",
         "if": _has("gate", "max_regression"),
-        "then": _has("baseline", "results"),
+        "then": {"anyOf": [_has("baseline", "results"), _has("baseline", "model_path")]},
+    },
+    {
+        "description": "[baseline] names a model, with its server and key, or results.",
+        "properties": {
+            "baseline": {
+                "dependentRequired": {"base_url": ["model_path"], "api_key_env": ["model_path"]},
+                "not": {"required": ["model_path", "results"]},
+            }
+        },
     },
 ]

@@ -76,11 +76,11 @@ class Engine:
         self._book = Book(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
         self._permits = Permits(job.limits)
-        self._dispatch = Dispatch(job, self._hosts, self._book, self.notices)
+        self._dispatch = Dispatch(job, self._hosts, self._book, self.notices, self._alert)
         self._loaded = threading.Event()
         self._refused: CodeError | HostError | None = None
         self._prober: Host | None = None
-        self._probing = False
+        self._to_probe: list[bool] = []
         self._dispatching = False
         self._paused = False
         self._waits_to_go = False
@@ -222,8 +222,11 @@ class Engine:
         flights, queued = list(self._dispatch.flights.values()), len(self._dispatch.queue)
         said = self._watchdog.look(time.monotonic(), self._book.n_done, flights, queued if self._dispatching else 0)
         if said is not None:
-            self.notices.append(said)
-            self.alerts.append(said)
+            self._alert(said)
+
+    def _alert(self, text: str) -> None:
+        self.notices.append(text)
+        self.alerts.append(text)
 
     def _arrived(self) -> list[Message]:
         try:
@@ -310,7 +313,7 @@ class Engine:
             case "refused":
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
-                self._probed(event["error"])
+                self._probed(event["baseline"], event["error"])
             case "throttled":
                 self._hosts.throttled(host, event["wait_s"])
             case "ask":
@@ -329,7 +332,7 @@ class Engine:
         self._hosts.became_ready(host)
         if host.part != "host":
             return
-        if self._probing and self._prober is None:
+        if self._to_probe and self._prober is None:
             self._probe(host)
         if self._loaded.is_set():
             return
@@ -362,19 +365,26 @@ class Engine:
         if self._paused:
             self._waits_to_go = True
             return
-        if not self.job.probe:
-            self._dispatching = True
+        self._to_probe = list(self.job.probes)
+        self._dispatching = not self._to_probe
+        if self._dispatching:
             return
-        self._probing = True
         for host in [host for host in self._hosts.rolling if host.ready][:1]:
             self._probe(host)
 
     def _probe(self, host: Host) -> None:
         self._prober = host
-        self._permits.probed(time.monotonic())
-        host.hand([{"op": "probe"}])
+        for _ in self._to_probe:
+            self._permits.probed(time.monotonic())
+        host.hand([{"op": "probe", "baseline": baseline} for baseline in self._to_probe])
 
-    def _probed(self, error: str | None) -> None:
-        self._probing, self._prober, self._dispatching = False, None, True
-        if error is not None:
+    def _probed(self, baseline: bool, error: str | None) -> None:
+        if baseline not in self._to_probe:
+            return  # of a host that died meanwhile
+        self._to_probe.remove(baseline)
+        if error is not None and baseline:
+            self._dispatch.stop_baseline(f"the probe failed: {error}")
+        elif error is not None:
             self._dispatch.stop(Stop("systemic", f"the probe failed: {error}"))
+        if not self._to_probe:
+            self._prober, self._dispatching = None, True

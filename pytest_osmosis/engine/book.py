@@ -103,6 +103,10 @@ class Book:
 
     def done(self, record: RunRecord, transcript: Transcript) -> None:
         """A run ran to its end."""
+        self._told.append((record.run, self._describe(record, self.judging, transcript)))
+        if record.run.baseline:
+            self.count(done=1, baseline=1)
+            return
         unmeasured = record.status != "skipped" and not self.judging.measured(record)
         self.count(
             done=1,
@@ -111,7 +115,6 @@ class Book:
             removed=record.status == "skipped",
             score=self._deciding_score(record),
         )
-        self._told.append((record.run, self._describe(record, self.judging, transcript)))
 
     def _deciding_score(self, record: RunRecord) -> float:
         """What the one function that decides gave, 0.0 where there are several or it gave nothing."""

@@ -10,7 +10,7 @@ from pytest_osmosis.records import RunRecord
 
 @dataclass(slots=True)
 class Budget:
-    """What was spent so far, of what `limits` allow. `cost_usd` gives what tokens cost."""
+    """What was spent so far, of what `limits` allow. `cost_usd` gives what a rollout cost."""
 
     limits: Spending
     cost_usd: Cost
@@ -32,7 +32,7 @@ class Budget:
                 )
             return None
         self.tokens += record.tokens or 0
-        self.spent_usd += self.cost_usd(record.usage) or 0.0
+        self.spent_usd += self.cost_usd(record) or 0.0
         if limits.max_tokens is not None and self.tokens >= limits.max_tokens:
             return Stop("max_tokens", f"[limits] max_tokens = {limits.max_tokens:,} is reached")
         if limits.max_cost_usd is not None and self.spent_usd >= limits.max_cost_usd:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from io import BufferedReader
 from typing import Any
@@ -35,23 +35,27 @@ runs; two at the least, so that it never waits for the next. What takes long sta
 class Dispatch:
     """Every run that was submitted and is not done is in `queue` or in `flights`.
 
-    `stopped` says why nothing new is begun; `sync` names the functions that block.
+    `stopped` says why nothing new is begun, `baseline_stopped` why no run of the baseline is; `sync` names the
+    functions that block.
     """
 
-    def __init__(self, job: Job, hosts: Hosts, book: Book, notices: list[str]) -> None:
+    def __init__(self, job: Job, hosts: Hosts, book: Book, notices: list[str], alert: Callable[[str], None]) -> None:
         self.queue: deque[Run] = deque()
         self.flights: dict[Run, Flight] = {}
         self.sync: frozenset[str] = frozenset()
         self.stopped: Stop | None = None
+        self.baseline_stopped: str | None = None
         self._job = job
         self._hosts = hosts
         self._book = book
         self._notices = notices
+        self._alert = alert
+        self._n_skipped = 0
         self._known: set[Run] = set()
         self._suspects: deque[Flight] = deque()
         self._unjudged: deque[Flight] = deque()
         self._unscored: deque[Flight] = deque()
-        self._systemic = Systemic(job.batch_size)
+        self._systemic = {False: Systemic(job.batch_size), True: Systemic(job.batch_size)}
         self._budget = Budget(job.spending, job.cost_usd)
         self._row: Row | None = None
         self._n_not_stored = 0
@@ -90,11 +94,18 @@ class Dispatch:
         new = [run for run in runs if run not in self._known]
         self._known.update(new)
         self._book.count(submitted=len(new))
-        if self.stopped is None:
-            self.queue.extend(new)
-        else:
-            for run in new:
-                self._skip(run, self.stopped.text)
+        for run in new:
+            why = self._never(run)
+            if why is None:
+                self.queue.append(run)
+            else:
+                self._skip(run, why)
+
+    def _never(self, run: Run) -> str | None:
+        """Why a run will not be begun any more, None where it will."""
+        if self.stopped is not None:
+            return self.stopped.text
+        return self.baseline_stopped if run.baseline else None
 
     def look_at_time(self, now: float) -> None:
         """Stop where the eval has run for as long as it may; called from its first rollout on."""
@@ -105,7 +116,7 @@ class Dispatch:
     @property
     def _waits(self) -> bool:
         """True where a run is left to begin."""
-        if self.queue or self._book.n_done + len(self.flights) < self._job.n_runs:
+        if self.queue or self._book.n_done + self._n_skipped + len(self.flights) < self._job.n_runs:
             return True
         return any(not flight.begun for flight in self.flights.values())
 
@@ -114,11 +125,24 @@ class Dispatch:
         if self.stopped is not None:
             return
         self.stopped = stop
-        runs = [*(flight.run for flight in self._suspects if not flight.rolled), *self.queue]
-        self.queue.clear()
-        for run in runs:
-            self._skip(run, stop.text)
-        self._hosts.broadcast({"op": "drop"})
+        self._skip_unbegun(baseline=False)
+
+    def stop_baseline(self, text: str) -> None:
+        """Ask the baseline's model no more; the eval goes on."""
+        if self.baseline_stopped is not None or self.stopped is not None:
+            return
+        self.baseline_stopped = text
+        self._alert(f"the baseline's model is asked no more: {text}")
+        self._skip_unbegun(baseline=True)
+
+    def _skip_unbegun(self, *, baseline: bool) -> None:
+        """What was not begun is skipped: all of it, or the baseline's alone."""
+        suspects = [flight.run for flight in self._suspects if not flight.rolled]
+        skipped = [run for run in (*suspects, *self.queue) if run.baseline or not baseline]
+        self.queue = deque(run for run in self.queue if baseline and not run.baseline)
+        for run in skipped:
+            self._skip(run, self._never(run) or "")
+        self._hosts.broadcast({"op": "drop", "baseline": baseline})
 
     def abandon(self, reason: str) -> None:
         """Nobody waits any longer for what is still in flight."""
@@ -165,7 +189,7 @@ class Dispatch:
         """A host gives back what it had not begun."""
         flight = self.flights.get(key.run)
         if flight is not None and flight.key == key and not flight.begun:
-            self._skip(flight.run, self.stopped.text if self.stopped else "dropped")
+            self._skip(flight.run, self._never(flight.run) or "dropped")
 
     def _runs(self, host: Host, flight: Flight, name: str | None) -> None:
         """Note which function scores a run now, in that host."""
@@ -184,8 +208,10 @@ class Dispatch:
         if self._hosts.throttle.pauses and record.boundary is None:
             self._hosts.throttle.finished()
             self._hosts.relimit()
-        cause = self._systemic.saw(event)
-        if cause is not None:
+        cause = self._systemic[flight.run.baseline].saw(event)
+        if cause is not None and flight.run.baseline:
+            self.stop_baseline(cause)
+        elif cause is not None:
             self.stop(Stop("systemic", cause))
         elif (reached := self._budget.rolled(record)) is not None and self._waits:
             self.stop(reached)
@@ -256,15 +282,16 @@ class Dispatch:
 
     def _requeue(self, flight: Flight) -> None:
         del self.flights[flight.run]
-        if self.stopped is None:
+        why = self._never(flight.run)
+        if why is None:
             self.queue.appendleft(flight.run)
         else:
-            self._skip(flight.run, self.stopped.text)
+            self._skip(flight.run, why)
 
     def _suspect(self, flight: Flight) -> None:
         """Put a run that was begun in a host that died in line for quarantine."""
         flight.host, flight.begun, flight.retrying = None, False, 0
-        if self.stopped is not None:
+        if self._never(flight.run) is not None:
             self._skip(flight.run, "its host ended, and nothing new is begun")
         else:
             flight.attempt += 1
@@ -359,7 +386,7 @@ class Dispatch:
         transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
         record = self._book.ledger.records[flight.run]
         self._book.done(record, transcript)
-        decided = self._job.decided(record, self._book.judging)
+        decided = None if flight.run.baseline else self._job.decided(record, self._book.judging)
         if self._book.unmeasured > self._job.max_errors:
             text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
             self.stop(Stop("max_errors", text))
@@ -367,6 +394,9 @@ class Dispatch:
             self.stop(Stop("decided", decided))
 
     def _skip(self, run: Run, reason: str) -> None:
+        if self.stopped is None:  # the eval goes on without it
+            self._book.count(submitted=-1)
+        self._n_skipped += 1
         flight = self.flights.get(run)
         if flight is not None:
             self._forget(flight)

@@ -36,11 +36,11 @@ class Stop(NamedTuple):
     text: str
 
 
-Cost = Callable[[Mapping[str, int] | None], float | None]
+Cost = Callable[[RunRecord], float | None]
 
 
-def no_cost(usage: Mapping[str, int] | None) -> None:
-    """The cost of tokens whose price nobody knows."""
+def no_cost(record: RunRecord) -> None:
+    """The cost of a rollout by a model whose price nobody knows."""
 
 
 Decided = Callable[[RunRecord, Judging], str | None]
@@ -94,7 +94,8 @@ class Job:
     `contents` are digests of the rows by index; `circumstances` one of what else scores depend on
     beside code. With `again` nothing is rolled out.
 
-    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun.
+    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun. `probes`
+    are the models that are asked one question first, by whether they are the baseline's.
 
     `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
     their own unless said otherwise. After `watchdog_s` without a finished run, what is waited for is named.
@@ -115,7 +116,7 @@ class Job:
     n_runs: int = 0
     decided: Decided = undecided
     seed: int | None = None
-    probe: bool = True
+    probes: Sequence[bool] = (False,)
     hosts: int = 1
     watchdog_s: float = 120.0
     spawn: Spawn = PipeLine
@@ -128,13 +129,15 @@ class Job:
 class Progress:
     """Counts so far, replaced as a whole, so that any thread may read them.
 
-    `removed` are those of `done` that their grader took out, `score` the sum of what the one function that decides
+    `baseline` are those of `done` that are the baseline's, which are in none of `passed`, `unmeasured`, `removed` and
+    `score`; `removed` are those that their grader took out, `score` the sum of what the one function that decides
     gave. Runs of which a request waits for its retry are in `retrying` and not in `in_flight`; those that wait for what
     `held_by` names are in `held`.
     """
 
     submitted: int = 0
     done: int = 0
+    baseline: int = 0
     passed: int = 0
     unmeasured: int = 0
     removed: int = 0

@@ -22,6 +22,7 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
+from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
 from pytest_osmosis.host.permits import Permits, size_of
@@ -31,7 +32,7 @@ from pytest_osmosis.host.refusals import Refusals
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model, Usage, copied
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied
 from pytest_osmosis.records import Boundary
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
@@ -86,7 +87,7 @@ class HostCore:
         self,
         setup: Setup,
         code: Code,
-        model: Model | None,
+        clients: Clients,
         slots: Slots,
         stalls: Stalls,
         watch: Watch,
@@ -95,7 +96,7 @@ class HostCore:
     ) -> None:
         self._setup = setup
         self._code = code
-        self._model = model
+        self._clients = clients
         self._slots = slots
         self._stalls = stalls
         self._watch = watch
@@ -256,6 +257,7 @@ class HostCore:
             metadata=request["record"],
             row_index=key.run.row,
             run_index=key.run.run,
+            model_tag="baseline" if key.run.baseline else "primary",
             max_turns=self._setup.max_turns,
             artifacts=self._artifacts(key),
             chat=chat,
@@ -266,7 +268,6 @@ class HostCore:
         self._end_forks()
         if place.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        assert self._model is not None, "only hosts that roll out are asked to"
         await asyncio.sleep(0)  # a model that answers at once must not hold the loop
         talk.open += 1
         crowded = False
@@ -292,7 +293,7 @@ class HostCore:
                     talk.retries += 1
 
                 answered = await retry.chat(
-                    self._model,
+                    self._clients[key.run.baseline],
                     ask,
                     policy=self._policy,
                     remaining_s=deadline.remaining_s,

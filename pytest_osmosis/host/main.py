@@ -26,8 +26,9 @@ from functools import partial
 from io import BufferedReader
 from typing import Any
 
-from pytest_osmosis.errors import CodeError, ModelError
+from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import output, prompts
+from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
@@ -35,9 +36,6 @@ from pytest_osmosis.host.protocol import Key, Setup, lines
 from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.host.watch import Watch
-from pytest_osmosis.models import create, probe
-from pytest_osmosis.models.base import Model
-from pytest_osmosis.models.targets import ModelTarget
 
 READ_BYTES = 1 << 18
 COLLECT_AFTER = 10_000
@@ -58,7 +56,7 @@ def main() -> None:
     inbox = Inbox(requests)
     output.install(redaction.text)
     prompts.refuse()
-    model = _model(setup)
+    clients = _clients(setup)
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])  # before user code, which may have its own
     try:
         code = load(setup)
@@ -67,7 +65,7 @@ def main() -> None:
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
     gc.freeze()  # what the imports made stays to the end: it is not looked through again and again
-    Host(setup, code, model, events, redaction).serve(inbox)
+    Host(setup, code, clients, events, redaction).serve(inbox)
     _leave()
 
 
@@ -111,16 +109,15 @@ def _begun(requests: BufferedReader) -> dict[str, Any] | None:
     return json.loads(requests.readline())  # type: ignore[no-any-return]
 
 
-def _model(setup: Setup) -> Model | None:
-    """The model's client, None where nothing is rolled out.
+def _clients(setup: Setup) -> Clients:
+    """The models' clients.
 
-    It is made before user code is imported, so that a user's `openai.py` cannot take its place. Clients describe the
-    platform to their servers, which starts a process; asked for here, it is known before user code may fork.
+    They are made before user code is imported, so that a user's `openai.py` cannot take their place. Clients describe
+    the platform to their servers, which starts a process; asked for here, it is known before user code may fork.
     """
-    if setup.role != "roll":
-        return None
-    platform.platform()
-    return create(ModelTarget.from_json(setup.target), os.environ, setup.limit)
+    if setup.role == "roll":
+        platform.platform()
+    return clients_of(setup, os.environ)
 
 
 class Inbox:
@@ -163,10 +160,10 @@ def _end_group() -> None:
 class Host:
     """Connects the loop, the core and the pipe."""
 
-    def __init__(self, setup: Setup, code: Code, model: Model | None, events: int, redaction: Redaction) -> None:
+    def __init__(self, setup: Setup, code: Code, clients: Clients, events: int, redaction: Redaction) -> None:
         self._setup = setup
         self._code = code
-        self._model = model
+        self._clients = clients
         self._events = events
         self._redaction = redaction
         self._lines: list[str] = []
@@ -181,7 +178,7 @@ class Host:
         stalls = Stalls()
         watch = Watch(stalls, self._stalled)
         self._slots = Slots(self._setup.limit, self._begin)
-        self._core = HostCore(self._setup, self._code, self._model, self._slots, stalls, watch, self._emit)
+        self._core = HostCore(self._setup, self._code, self._clients, self._slots, stalls, watch, self._emit)
         watch.start(self._loop)
         code = self._code
         self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
@@ -190,8 +187,8 @@ class Host:
             # Left by a task of the user's that ends so, or by `stop()` called on it: nothing that waits there is lost.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
-        if self._model is not None:
-            self._loop.run_until_complete(self._model.close())
+        for client in self._clients.values():
+            self._loop.run_until_complete(client.close())
         sys.stdout.flush()
 
     def post(self, messages: list[dict[str, Any]]) -> None:
@@ -214,9 +211,9 @@ class Host:
                 case "pause" | "resume" as op:
                     self._core.pause(op == "pause")
                 case "drop":
-                    self._drop()
+                    self._drop(message["baseline"])
                 case "probe":
-                    self._spawn(self._probe())
+                    self._spawn(self._probe(message["baseline"]))
                 case "close":
                     self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
@@ -227,9 +224,13 @@ class Host:
             request = self._waiting.popleft()
             self._spawn(self._core.perform(request), Key.of(request))
 
-    def _drop(self) -> None:
-        self._emit({"ev": "dropped", "runs": [Key.of(request).to_json() for request in self._waiting]})
-        self._waiting.clear()
+    def _drop(self, baseline: bool) -> None:
+        """Give back what was not begun: all of it, or the baseline's alone."""
+        waiting = [(Key.of(request), request) for request in self._waiting]
+        kept = [request for key, request in waiting if baseline and not key.run.baseline]
+        dropped = [key.to_json() for key, _ in waiting if key.run.baseline or not baseline]
+        self._waiting = deque(kept)
+        self._emit({"ev": "dropped", "runs": dropped})
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> None:
         task = self._loop.create_task(work)
@@ -239,18 +240,11 @@ class Host:
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
         self._tasks.discard(task)
         error = asyncio.CancelledError("by user code") if task.cancelled() else task.exception()
-        if error is None or self._closing:
-            return
-        text = "".join(traceback.format_exception(error))
-        if key is None:
-            self._emit({"ev": "probed", "error": text})
-        else:
-            self._emit({"ev": "broken", **key.to_json(), "error": text})
+        if error is not None and key is not None and not self._closing:
+            self._emit({"ev": "broken", **key.to_json(), "error": "".join(traceback.format_exception(error))})
 
-    async def _probe(self) -> None:
-        assert self._model is not None, "only hosts that roll out are asked to probe"
-        error: ModelError | None = await probe(self._model)
-        self._emit({"ev": "probed", "error": str(error) if error is not None else None})
+    async def _probe(self, baseline: bool) -> None:
+        self._emit(await probed(self._clients, baseline))
 
     async def _close(self) -> None:
         for task in self._tasks:

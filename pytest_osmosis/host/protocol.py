@@ -47,15 +47,16 @@ class Setup:
 
     `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
-    (`models.targets.ModelTarget.to_json`, request body keys); `secrets` are names of environment variables whose values
-    never leave the process. `limit` is how many rollouts may be in flight; with `permits` each request waits for the
-    engine's. Role "score" only ever scores, and loads no agent.
+    (`models.targets.ModelTarget.to_json`, request body keys), `baseline` the one that is asked beside it, if any;
+    `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
+    be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     """
 
     role: Role
     workspace: str
     roots: tuple[str, ...]
     target: Mapping[str, Any]
+    baseline: Mapping[str, Any] | None = None
     limit: int = 1
     permits: bool = False
     agent: str | None = "chat"
@@ -68,6 +69,11 @@ class Setup:
     max_turns: int = 10
     agent_timeout_s: float = 450.0
     grader_timeout_s: float = 150.0
+
+    @property
+    def targets(self) -> dict[bool, Mapping[str, Any]]:
+        """Who is asked: under False the model, under True the baseline's."""
+        return {False: self.target, **({True: self.baseline} if self.baseline is not None else {})}
 
     def to_json(self) -> dict[str, Any]:
         """The `setup` request."""

@@ -28,9 +28,9 @@ def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(setup: Setup, environ: Mapping[str, str]) -> dict[str, str]:
-    """The values that must not leave a host, by name: of its secrets, of the model's key and headers."""
-    key = setup.target["api_key_env"]
-    names = [*setup.secrets, *([key] if key else [])]
+    """The values that must not leave a host, by name: of its secrets, of its models' keys and headers."""
+    keys = [target["api_key_env"] for target in setup.targets.values()]
+    names = [*setup.secrets, *filter(None, keys)]
     return {**secret_headers(setup.target["headers"]), **{name: environ.get(name, "") for name in names}}
 
 

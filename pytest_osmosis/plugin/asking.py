@@ -121,7 +121,8 @@ class AskedEvals:
             prepared,
             config=config,
             baseline=None,
-            plan=replace(plan, name=name, selection=selection, granularity="run"),
+            beside=None,
+            plan=replace(plan, name=name, selection=selection, granularity="run", baseline=False),
         )
 
     # -- the run -----------------------------------------------------------------------------------------
@@ -133,7 +134,9 @@ class AskedEvals:
     def partial(self, eval_id: str) -> bool:
         """True where collected tests ask for more than those that were selected."""
         path = self.prepared[eval_id].config.path
-        planned = {run for (of, _), plan in self._plans.items() if of == path for run in plan.runs()}
+        planned = {
+            run for (of, _), plan in self._plans.items() if of == path for run in plan.runs() if not run.baseline
+        }
         return not planned <= self._tests(eval_id).keys()
 
     def n_tests(self, eval_id: str) -> int:

@@ -23,8 +23,8 @@ def estimate(prepared: Prepared, n_selected: int) -> float | None:
 
     `prepared.last` is of the same plan, so that its runs are as many as the plan's.
     """
-    price, last = prepared.price, prepared.last
-    if price is not None and price.cost_usd(_ANY_TOKENS) == 0:
+    last = prepared.last
+    if all(price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.prices.values()):
         return 0.0
     if last is None or last.cost_usd is None:
         return None

@@ -24,10 +24,7 @@ from pytest_osmosis.plugin.options import Option
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-VARIABLES = {
-    option.variable: option
-    for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION, *options.BASELINE)
-}
+VARIABLES = {option.variable: option for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION)}
 _NAMES_ONE = "names an eval, which only the command itself can do, as it costs money"
 _ASKS_MODELS = "asks models, which only the command itself can do, as it costs money"
 SMOKE_ROWS = 5
@@ -173,7 +170,7 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         elif name.startswith(f"{_SET}__"):
             yield from _set(_named(name, value), "", "environment", problems)
         elif name in VARIABLES:
-            yield from _of_variable(VARIABLES[name], value, problems)
+            yield from _of_variable(VARIABLES[name], value)
         elif name in (options.NAMING[0].variable, options.NAMING[2].variable, options.FROM.variable):
             problems.append(Problem(name, f"{_NAMES_ONE}; give {options.NAMING[0].flag}=PATH"))
         elif name == options.SOURCE.variable:
@@ -183,11 +180,9 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))
 
 
-def _of_variable(option: Option, value: str, problems: list[Problem]) -> Iterator[Override]:
+def _of_variable(option: Option, value: str) -> Iterator[Override]:
     place = OPTIONS.get(option.dest.removeprefix("osmosis_"))
-    if option in options.BASELINE:
-        problems.append(Problem(option.variable, "not supported yet"))
-    elif place is not None:
+    if place is not None:
         several = value.replace(",", " ").split() if option.repeatable else value
         yield Override(*place, several, option.variable, level="environment")
 

@@ -90,6 +90,9 @@ OF_CONFIG = (
     Option(
         "granularity", "run|row", "Make a test of each run, or of each row ([execution] granularity; default: run)."
     ),
+    Option("baseline-model", "MODEL", "Ask this model the same, side by side, and compare ([baseline] model_path)."),
+    Option("baseline-base-url", "URL", "Ask that model at this OpenAI-compatible server ([baseline] base_url)."),
+    Option("baseline-api-key-env", "NAME", "Read its API key from this variable ([baseline] api_key_env)."),
 )
 """Those that stand for a key of the config (`config.options`), and go before it."""
 
@@ -105,12 +108,6 @@ GATE = Option(
     "CONDITION",
     'Let a condition like "pass_rate >= 0.7" or "rewards:f mean >= 0.5" decide the exit code; repeatable ([gate]).',
     True,
-)
-
-BASELINE = (
-    Option("baseline-model", "MODEL", "Compare with this model (not supported yet)."),
-    Option("baseline-base-url", "URL", "Ask the baseline's model at this server (not supported yet)."),
-    Option("baseline-api-key-env", "NAME", "Read the baseline's API key from this variable (not supported yet)."),
 )
 
 FROM = NAMING[3]
@@ -161,12 +158,13 @@ OF_SESSION = (
 )
 """Those that concern the whole session."""
 
-ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
-OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *BASELINE, *OF_SESSION)
+ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_SESSION)
+OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_SESSION)
 """Those that say something of evals and name none."""
 
 _OF_VERDICTS = ("smoke", "smoke-rows", "stop-when-decided", "update-baseline")
-NOT_OF_TESTS = (GATE, *BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
+_BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
+NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
 """Those of an eval whose verdict is made of all its runs; tests that ask for rollouts have none."""
 
 COLLECT = "osmosis_collect"

@@ -287,7 +287,7 @@ class EvalSession:
             outcome = self._outcomes[key]
             if outcome.sections:
                 self._outcomes[key] = replace(outcome, sections=())
-        return Answer(outcome, self.gated(eval_id))
+        return Answer(outcome, part.baseline or self.gated(eval_id))
 
     def gated(self, eval_id: str) -> bool:
         """True where a gate decides, and not the single runs."""

@@ -100,9 +100,9 @@ def _to_roll_out(prepared: Prepared, evals: EvalSession, size: str | None) -> It
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
     if evals.inline is not None:
         in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
-    elif config.evaluation.batch_size == 1 and plan.n_runs > 1:
+    elif config.evaluation.batch_size == 1 and plan.n_rollouts > 1:
         in_flight += " (raise batch_size to run more at once)"
-    whole = f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'rollout')}"
+    whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
     yield f"  {size or whole}, {in_flight}"
     yield from number_of_tests(plan)
     for limit in limits_said(prepared):
@@ -111,16 +111,23 @@ def _to_roll_out(prepared: Prepared, evals: EvalSession, size: str | None) -> It
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
         yield f"  {last_run_line(prepared.last)}"
+    if prepared.beside is not None:
+        yield f"  baseline: {prepared.beside.target.describe}, asked the same side by side; its tests never fail"
+
+
+def _rows_and_runs(plan: Plan) -> str:
+    models = f" x {len(plan.models)} models" if plan.baseline else ""
+    return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
 
 
 def _to_decide(prepared: Prepared) -> Iterator[str]:
     """How much of what was planned is stored."""
     plan, source = prepared.plan, prepared.source
     assert source is not None
-    yield f"  {plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')} = {plural(plan.n_runs, 'run')}"
+    yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
     yield from number_of_tests(plan)
     n_gone = sum(run in source.gone for run in plan.runs())
-    yield f"  {stored_line(source.run.folder.name, source.rolled_out_at, plan.n_runs - n_gone, n_gone)}"
+    yield f"  {stored_line(source.run.folder.name, source.rolled_out_at, plan.n_rollouts - n_gone, n_gone)}"
 
 
 def _baseline(prepared: Prepared) -> str:
@@ -134,11 +141,12 @@ def _baseline(prepared: Prepared) -> str:
 
 def number_of_tests(plan: Plan) -> Iterator[str]:
     """How many tests there are, where they are of rows, or where it would be better if they were."""
+    n_rows = plan.n_rows * len(plan.models)
     if plan.granularity == "row":
-        yield f"  granularity: row, {plural(plan.n_rows, 'test')}"
-    elif plan.n_runs > MANY_TESTS and plan.n > 1:
-        instead = f'--osmosis-granularity=row ([execution] granularity = "row") makes {count(plan.n_rows)}'
-        yield f"  note: {plural(plan.n_runs, 'test')} take pytest much time and memory; {instead}, one for each row"
+        yield f"  granularity: row, {plural(n_rows, 'test')}"
+    elif plan.n_rollouts > MANY_TESTS and plan.n > 1:
+        instead = f'--osmosis-granularity=row ([execution] granularity = "row") makes {count(n_rows)}'
+        yield f"  note: {plural(plan.n_rollouts, 'test')} take pytest much time and memory; {instead}, one for each row"
 
 
 def _stops_early(prepared: Prepared, *, runxfail: bool) -> str:

@@ -18,6 +18,7 @@ from pytest_osmosis.outcomes import Kind
 from pytest_osmosis.plugin.collect import node_id
 from pytest_osmosis.plugin.items import skip_at
 from pytest_osmosis.plugin.listeners import HookError
+from pytest_osmosis.results import Results
 from pytest_osmosis.stats import holm
 
 SYSTEMIC = ("systemic", "journal")
@@ -76,18 +77,27 @@ def not_measured(run: EvalRun, *, gated: bool, measured: bool | None = None) -> 
     if stopped is not None and stopped.reason == "maxfail":
         return False
     return (
-        not (run.results.measured if measured is None else measured)
+        _nothing_measured(run.results, measured)
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
         or (stopped is not None and stopped.reason in LIMITS and not _decided(run, gated))
         or (gated and any(verdict.state == "not measured" for verdict in run.results.verdicts))
     )
 
 
+def _nothing_measured(results: Results, measured: bool | None) -> bool:
+    """True where no run is an answer; of the baseline's runs alone where nothing else was selected."""
+    if measured is not None:
+        return not measured
+    if results.records or results.side is None:
+        return results.measured == 0
+    return not any(map(results.judging.measured, results.side.records))
+
+
 def _decided(run: EvalRun, gated: bool) -> bool:
     """True where every gate of the config has its verdict, whatever the missing runs would have been."""
     assert run.results is not None
     states = [verdict.state for verdict in run.results.verdicts if verdict.rule is not None]
-    return gated and bool(states) and all(state in ("holds", "fails", "not decided") for state in states)
+    return gated and bool(states) and all(state != "not measured" for state in states)
 
 
 def may_replace(status: int) -> bool:
@@ -96,7 +106,7 @@ def may_replace(status: int) -> bool:
 
 
 def _kind(state: State, gated: bool) -> Kind:
-    if not gated or state == "not decided":
+    if not gated or state in ("partial", "not decided"):
         return "skipped"
     if state == "holds":
         return "passed"

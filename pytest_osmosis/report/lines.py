@@ -7,7 +7,7 @@ from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.report.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
-from pytest_osmosis.results import Results, Throttling
+from pytest_osmosis.results import Results, Side, Throttling, tokens_of
 from pytest_osmosis.stats import POWER, Interval
 
 
@@ -45,6 +45,7 @@ def account_lines(results: Results) -> list[str]:
     return [
         *_smoke(results),
         _pass_rate(results),
+        *(_side(results, results.side) if results.side is not None else []),
         *_not_scored(results),
         *_truncated(results),
         *_equal_answers(results),
@@ -126,16 +127,33 @@ def _pass_rate(results: Results) -> str:
     return rate
 
 
+def _side(results: Results, side: Side) -> list[str]:
+    """What the baseline's model came to, and how many of its runs say nothing."""
+    overall, judging = side.overall, results.judging
+    pending = sum(record.status == "pending" for record in side.records)
+    never = f"{plural(pending, 'run')} of the baseline pending"
+    if not overall.n_measured:
+        return [f"baseline {side.model}: pass rate -: no run was measured", *([never] if pending else [])]
+    passed = sum(map(judging.passed, side.records))
+    said = f"baseline {side.model}: pass rate {score(overall.pass_rate)}: {count(passed)} of "
+    said += f"{plural(overall.n_runs, 'run')} passed"
+    if unmeasured := overall.n_runs - overall.n_measured:
+        said += f", {count(unmeasured)} not measured and counted as not passed"
+    tokens, cost = plural(tokens_of(side.records), "token"), results.cost_of(side.records)
+    said += f"; {tokens}, {'cost unknown' if cost is None else money(cost)}"
+    return [said, *([never] if pending else [])]
+
+
 def _spent(results: Results) -> list[str]:
     """Tokens and money, of which nothing is unknown where nothing was rolled out."""
-    if not any(record.rolled for record in results.records):
+    if not any(record.rolled for record in results.all_records):
         return ["0 tokens"]
     return [_tokens(results), _known_cost(results.cost_usd, results.n_cost_unknown)]
 
 
 def _tokens(results: Results) -> str:
     """The tokens that servers counted, and of how many rollouts they did not."""
-    rolled = [record for record in results.records if record.rolled]
+    rolled = [record for record in results.all_records if record.rolled]
     unknown = sum(record.tokens is None for record in rolled)
     if unknown == len(rolled):
         return "tokens unknown"

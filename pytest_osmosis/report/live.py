@@ -28,6 +28,8 @@ class Counts(Protocol):
     @property
     def done(self) -> int: ...
     @property
+    def baseline(self) -> int: ...
+    @property
     def passed(self) -> int: ...
     @property
     def unmeasured(self) -> int: ...
@@ -135,7 +137,7 @@ class _Part(NamedTuple):
 
 def _shares(counts: Counts, *, mean: bool) -> list[_Part]:
     """How well it does, once something can be said."""
-    counted = counts.done - counts.removed
+    counted = counts.done - counts.baseline - counts.removed
     if not counted:
         return []
     parts = [_Part(f"{_percent(counts.passed, counted)} passed", 1)]

@@ -16,9 +16,11 @@ def properties_of(record: RunRecord, judging: Judging, cost_usd: float | None) -
 
     `osmosis.outcome` is what became of the run whatever a gate makes of its test: passed, failed, skipped, pending, or
     the boundary that kept it from being scored. `osmosis.score` is the score of the one function that decides; where
-    there are several functions, `osmosis.score.<function>` is each one's.
+    there are several functions, `osmosis.score.<function>` is each one's. `osmosis.model_tag` is "baseline" for runs of
+    the baseline's model.
     """
     found: list[Property] = [
+        *_tag(record),
         ("osmosis.outcome", _outcome(record, judging)),
         ("osmosis.pass", "true" if judging.passed(record) else "false"),
     ]
@@ -46,6 +48,7 @@ def properties_of_row(
     """
     outcome = _outcome_of_row(records, judging)
     found: list[Property] = [
+        *_tag(records[0]),
         ("osmosis.outcome", outcome),
         ("osmosis.pass", "true" if outcome == "passed" else "false"),
         ("osmosis.runs", len(records)),
@@ -70,6 +73,10 @@ def _outcome_of_row(records: Sequence[RunRecord], judging: Judging) -> str:
     broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
     candidates = ("failed", *broken, "pending", "passed", "skipped")
     return next(outcome for outcome in candidates if outcome in outcomes)
+
+
+def _tag(record: RunRecord) -> list[Property]:
+    return [("osmosis.model_tag", "baseline")] if record.run.baseline else []
 
 
 def _mean(records: Sequence[RunRecord], name: str) -> float:

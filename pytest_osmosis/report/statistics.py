@@ -83,17 +83,24 @@ def _table(results: Results, columns: Sequence[Column]) -> list[str]:
 
 
 def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:
-    """A line a function; dashes where it scored nothing, as zeros would be nobody's scores."""
-    rows = [["eval function", *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
-    for name, summary in results.by_function.items():
+    """A line a function and model; dashes where it scored nothing, as zeros would be nobody's scores."""
+    side = results.side
+    models = ["model"] if side is not None else []
+    rows = [["eval function", *models, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
+    for name, own in results.by_function.items():
         threshold = [f">= {results.judging.threshold(name):.12g}"] if thresholds else []
-        cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
-        rows.append([_tail(name), *threshold, *cells])
+        summaries = [
+            (results.subject.model, own),
+            *([(side.model, side.by_function[name])] if side is not None else []),
+        ]
+        for model, summary in summaries:
+            cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
+            rows.append([_tail(name), *([_tail(model)] if models else []), *threshold, *cells])
     return rows
 
 
 def _tail(name: str) -> str:
-    """A function's path, its beginning left out where the table would grow too wide."""
+    """A function's path or a model, its beginning left out where the table would grow too wide."""
     kept = name
     while width(kept) > NAME_COLUMNS - 3 * (kept != name):
         kept = kept[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_osmosis.models.base import ChatReply, Message, copied
 
@@ -16,7 +16,8 @@ class ChatContext:
     """One run, as agent code sees it.
 
     `prompt` holds the row's chat messages (a copy of this run's own), `metadata` the whole row, `row_index` and
-    `run_index` its identity, `max_turns` the configured bound, which the agent is expected to keep, `config` this
+    `run_index` its identity, `model_tag` whether the eval's model is asked ("primary") or the baseline's ("baseline"),
+    `max_turns` the configured bound, which the agent is expected to keep, `config` this
     run's copy of an `AgentWorkflow`'s config.
     """
 
@@ -30,11 +31,13 @@ class ChatContext:
         max_turns: int,
         artifacts: str | Path,
         chat: Chat,
+        model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
         self.metadata: dict[str, Any] = dict(metadata)
         self.row_index = row_index
         self.run_index = run_index
+        self.model_tag = model_tag
         self.max_turns = max_turns
         self.config: Any = None
         self.last_conversation: list[Message] | None = None

@@ -54,7 +54,7 @@ LAYERS: dict[str, set[str]] = {
     "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records", "stored"},
     "gates": {"config", "stats", *WORDS},
     "comparison": {"config", "gates", "history", "stats", *WORDS},
-    "baseline": {"comparison", "config", "errors", "history", "results"},
+    "baseline": {"comparison", "config", "errors", "history", "models", "prices", "results"},
     "results": {"comparison", "config", "gates", "history", "outcomes", "prices", "records", "stats"},
     "curtailment": {"config", "gates", "outcomes", "records", "results", *WORDS},
     "report": {"comparison", "gates", "history", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
@@ -71,7 +71,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "demo_messages": {"errors", "models"},
     "demo": {"demo_messages", "errors", "models"},
-    "cli": {"config", "demo", "errors", "journal", "outcomes", "records", "report", "runs", *WORDS},
+    "cli": {"config", "demo", "errors", "history", "journal", "outcomes", "records", "report", "runs", *WORDS},
     "__main__": {"cli"},
     "": {"gates", "models", "records", "results", "rewards", "rollouts", "testing"},
 }

@@ -136,10 +136,11 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     removed = evaluate(removing(CONFIG))
     Path("base.json").write_text(json.dumps(whole))
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
+    beside = evaluate(f'{CONFIG}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
-    kinds = [whole, again, redecided, partial, interrupted, stopped, removed, compared]
+    kinds = [whole, again, redecided, partial, interrupted, stopped, removed, compared, beside]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False]
+    assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False, False]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -148,8 +149,28 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     assert {"agent", "reward", "provider"} == {name for results in kinds for name in results["summary"]["boundaries"]}
     assert stopped["status"] == "stopped"
     assert interrupted["pending"]
-    assert [results["last_run"] is None for results in kinds] == [True, False, True, True, True, True, True, False]
-    assert [results["redecided"] is None for results in kinds] == [True, True, False, True, True, True, True, True]
+    assert [results["last_run"] is None for results in kinds] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert [results["redecided"] is None for results in kinds] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        True,
+    ]
     assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
 
 

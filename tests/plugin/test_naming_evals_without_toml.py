@@ -156,9 +156,8 @@ def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace
             ],
         ),
         (
-            [*COMMAND, "--osmosis-env=gsm8k", "--osmosis-baseline-model=x"],
+            [*COMMAND, "--osmosis-env=gsm8k"],
             [
-                "--osmosis-baseline-model: not supported yet",
                 "--osmosis-env: not supported yet; name an eval with --osmosis-config=PATH or "
                 "--osmosis-agent=MODULE:ATTR",
             ],

@@ -12,7 +12,7 @@ from pytest_osmosis.history import Flips
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.prices import Price
 from pytest_osmosis.records import Boundary, Run, RunRecord, ScorerError
-from pytest_osmosis.results import Results, Subject
+from pytest_osmosis.results import Results, Side, Subject
 
 A, B = "rewards:a", "rewards:b"
 BROKE = ScorerError("ValueError: no", "Traceback ...")
@@ -65,8 +65,11 @@ def results_of(
     extra: Mapping[str, Any] | None = None,
     price: Price | None = None,
     flips: Flips | None = None,
+    beside: Sequence[RunRecord] | None = None,
+    beside_price: Price | None = None,
 ) -> Results:
-    """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate."""
+    """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
+    `beside` are the records of a baseline's model."""
     judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
     by_function, overall = results.summarize(records, judging, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
@@ -84,4 +87,10 @@ def results_of(
         price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         flips=flips,
+        side=None if beside is None else Side("other", beside, *results.summarize(beside, judging, n), beside_price),
     )
+
+
+def of_baseline(record: RunRecord) -> RunRecord:
+    """The same of the baseline's model."""
+    return replace(record, run=record.run._replace(baseline=True))

@@ -150,6 +150,12 @@ def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | N
     assert (obstacle([PASS_RATE, rule], removable=removable) is None) == (why is None)
 
 
+def test_a_regression_needs_every_run() -> None:
+    assert obstacle([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
+        "gate max_regression <= 0.02 needs every run: its p hangs on all runs"
+    )
+
+
 def test_a_run_that_is_taken_out_can_turn_a_pass_at_k_that_seemed_decided() -> None:
     rule = GateRule("pass_at", 0.5, k=2)
     done = [record(Run(0, 0), "passes"), record(Run(1, 0), "fails"), record(Run(1, 1), "fails")]

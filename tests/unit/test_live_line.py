@@ -158,3 +158,12 @@ def test_an_estimate_is_as_coarse_as_it_is(left_s: float, shown: str) -> None:
 @given(st.text(max_size=30), st.integers(0, 40))
 def test_a_fitted_text_fits(text: str, columns: int) -> None:
     assert width(fitted(text, columns)) <= columns
+
+
+def test_how_well_it_does_is_said_of_the_evals_own_runs() -> None:
+    counts = Progress(submitted=40, done=20, baseline=10, passed=5, score=5.0)
+
+    shown = live_line("x", counts, paced(counts), mean=True)
+
+    assert "20/40" in shown
+    assert "50% passed, mean 0.500" in shown

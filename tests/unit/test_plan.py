@@ -38,6 +38,27 @@ def test_tests_are_of_runs_or_of_rows_with_all_their_runs() -> None:
         assert all(each.part_of(run) == part for part, _ in each.parts() for run in each.runs_of(part))
 
 
+def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> None:
+    both = replace(plan([Span(7, 1, 9)], n=2), baseline=True)
+    of_rows = replace(both, granularity="row")
+
+    assert [str(run) for run in both.runs()] == ["row7-run0", "row7-run0-baseline", "row7-run1", "row7-run1-baseline"]
+    assert [str(part) for part, _ in of_rows.parts()] == ["row7", "row7-baseline"]
+    assert [run for part, _ in of_rows.parts() for run in of_rows.runs_of(part)] == sorted(
+        both.runs(), key=lambda run: run.baseline
+    )
+    assert (both.n_runs, both.n_rollouts) == (2, 4)
+    assert Plan.from_json(json.loads(json.dumps(both.to_json()))) == both
+
+
+def test_a_baselines_run_has_the_seed_and_the_turn_of_its_own() -> None:
+    both = replace(plan([Span(0, 9, 1)], n=2), baseline=True)
+    order = shuffled(both.runs(), seed=3)
+
+    assert [run._replace(baseline=True) for run in order[::2]] == order[1::2]
+    assert all(run_seed(5, run) == run_seed(5, run._replace(baseline=True)) for run in order)
+
+
 def test_rows_that_a_node_id_names_are_collected_but_not_planned() -> None:
     named = plan([Span(4, 2, 5)], n=3).with_named([9, 4, 1], lambda row: row + 1)
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.tables import GateRule, Rates
+from pytest_osmosis.prices import Price
 from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.results import Results, obstacle, records_of, runs_for, text_of, write
-from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of, rolled
+from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
 
@@ -333,3 +334,59 @@ def test_what_will_keep_a_file_from_being_written_is_found(tmp_path: Path) -> No
     assert obstacle(file / "results.json") == f"{file} is not a folder"
     assert obstacle(tmp_path / "new" / "results.json") is None
     assert obstacle(file) is None
+
+
+# -- two models -------------------------------------------------------------------------------------------
+
+
+def side_by_side() -> Results:
+    own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
+    beside = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2, reason="401")]
+    prices = Price(Rates(1e6, 0.0), "[prices]"), Price(Rates(0.0, 1e6), "[prices]")
+    return results_of(own, price=prices[0], beside=list(map(of_baseline, beside)), beside_price=prices[1])
+
+
+def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
+    summary = published(side_by_side())["summary"]
+
+    assert (summary["eval_fns"][A]["mean"], summary["pass_rate"], summary["measured"]) == (0.0, 0.0, 1)
+    assert (summary["selected"], summary["finished"], summary["pending"]) == (3, 1, 1)
+    assert (summary["total_rows"], summary["total_runs"], summary["total_tokens"]) == (2, 4, 3 * 18)
+    assert (summary["cost_usd"], summary["cost_unknown"]) == (11.0 + 7.0 + 7.0, 1)
+
+
+def test_each_model_has_its_numbers_and_every_run_says_whose_it_is() -> None:
+    found = published(side_by_side())
+
+    keys = ("model", "model_tag", "total_runs", "total_tokens", "pass_rate", "measured", "cost_usd")
+    assert [tuple(one[key] for key in keys) for one in found["model_summaries"]] == [
+        ("vendor/some-model", "primary", 2, 18, 0.0, 1, 11.0),
+        ("other", "baseline", 2, 36, 1.0, 2, 14.0),
+    ]
+    assert found["config"]["baseline_model"] == "other"
+    assert [[run["model_tag"] for run in row["runs"]] for row in found["rows"]] == [["primary", "baseline"]] * 2
+    assert [(one["model_tag"], one["reason"]) for one in found["pending"]] == [
+        ("primary", "stopped"),
+        ("baseline", "401"),
+    ]
+
+
+def test_runs_of_a_row_stand_model_by_model() -> None:
+    own = [finished({A: 1.0}, 0, run) for run in (0, 1)]
+
+    runs = published(results_of(own, n=2, beside=list(map(of_baseline, own))))["rows"][0]["runs"]
+
+    assert [(run["model_tag"], run["run_index"]) for run in runs] == [
+        ("primary", 0),
+        ("primary", 1),
+        ("baseline", 0),
+        ("baseline", 1),
+    ]
+
+
+def test_without_a_second_model_nothing_speaks_of_one() -> None:
+    found = published(results_of([finished({A: 1.0})]))
+
+    assert "model_summaries" not in found
+    assert "baseline_model" not in found["config"]
+    assert "model_tag" not in found["rows"][0]["runs"][0]

@@ -550,7 +550,18 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ),
     ],
     "baseline": [
-        ('model_path = "x"', ["2: [baseline] model_path: not supported yet; leave it out"]),
+        ('model_path = " "', ['2: [baseline] model_path: must be a string that is not blank, got " "']),
+        (
+            'model_path = "x"\nresults = "x.json"',
+            ["3: [baseline] results: excludes model_path; keep one of them"],
+        ),
+        (
+            'base_url = "http://localhost/v1"\napi_key_env = "K"',
+            [
+                "2: [baseline] base_url: is that of model_path, which is missing",
+                "3: [baseline] api_key_env: is that of model_path, which is missing",
+            ],
+        ),
         (
             'results = "../x.json"',
             ['2: [baseline] results: must stay inside the workspace, symlinks resolved, got "../x.json"'],
@@ -727,10 +738,13 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             'max_regression = ">= 0.7"',
             [
                 '2: [gate] max_regression: must be a finite number between 0 and 1, got ">= 0.7"',
-                "2: [gate] max_regression: needs a baseline: give [baseline] results",
+                "2: [gate] max_regression: needs a baseline: give [baseline] results or model_path",
             ],
         ),
-        ("max_regression = 0.02", ["2: [gate] max_regression: needs a baseline: give [baseline] results"]),
+        (
+            "max_regression = 0.02",
+            ["2: [gate] max_regression: needs a baseline: give [baseline] results or model_path"],
+        ),
         (
             '"rewards:exact" = {max_regression = 0.1}',
             ['2: [gate] "rewards:exact".max_regression: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)'],

@@ -86,7 +86,7 @@ def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
             "[tool.pytest-osmosis]\nbatchsize = 2",
             'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: agent, dataset, eval_fn, '
             "model, base_url, api_key_env, n, pass_threshold, batch_size, limit, offset, max_turns, temperature, "
-            "max_tokens, granularity)",
+            "max_tokens, granularity, baseline_model, baseline_base_url, baseline_api_key_env)",
         ),
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",

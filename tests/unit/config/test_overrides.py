@@ -142,8 +142,8 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
             '--x: [secrets] requird: unknown key, did you mean "required"? (valid: required)',
         ),
         ("gate", "pass_at_3", ">= 0.5", "--x: needs [evaluation] n of at least 3, n is 1"),
-        ("baseline", "x", "1", "--x: [baseline] x: unknown key (valid: results)"),
-        ("gate", "max_regression", "0.02", "--x: needs a baseline: give [baseline] results"),
+        ("baseline", "x", "1", "--x: [baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
+        ("gate", "max_regression", "0.02", "--x: needs a baseline: give [baseline] results or model_path"),
         (
             "modl",
             "x",

@@ -125,6 +125,8 @@ VALID = [
     ("limits", "max_cost_usd = 0.5\nmax_tokens = 1\nmax_duration_s = 3600"),
     ("gate", 'max_regression = 0.02\n[baseline]\nresults = "base.json"'),
     ("baseline", 'results = "base.json"'),
+    ("baseline", 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'),
+    ("gate", 'max_regression = 0\n[baseline]\nmodel_path = "m"'),
     ("output", 'dir = "runs"\nresults = "out/results.json"'),
 ]
 

@@ -1,0 +1,33 @@
+"""The clients of a host: that of the eval's model, and that of the baseline's where one is asked beside it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.models import create, probe
+from pytest_osmosis.models.base import Model
+from pytest_osmosis.models.targets import ModelTarget
+
+Clients = Mapping[bool, Model]
+"""By whether the baseline's runs ask them; none where nothing is rolled out."""
+
+
+def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
+    """The clients of all models that a host may be asked for; `environ` holds their keys."""
+    if setup.role != "roll":
+        return {}
+    targets = {baseline: ModelTarget.from_json(target) for baseline, target in setup.targets.items()}
+    return {baseline: create(target, environ, setup.limit) for baseline, target in targets.items()}
+
+
+async def probed(clients: Clients, baseline: bool) -> dict[str, Any]:
+    """The answer to `probe`: what would stop every request to that model, None where nothing would."""
+    try:
+        error = await probe(clients[baseline])
+        said = None if error is None else str(error)
+    except BaseException as error:
+        said = "".join(traceback.format_exception(error))
+    return {"ev": "probed", "baseline": baseline, "error": said}

@@ -1,0 +1,312 @@
+"""A second model side by side: asked the same, compared row by row, and never the session's failure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pytest_osmosis.cli.main import main
+from tests.plugin.workspaces import Workspace, junit_cases
+from tests.servers import ChatServer, Exchange, completion, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+GATE = {"max_regression": 0.02}
+REWARDS = """
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    return float(solution_str == ground_truth)
+"""
+SEEN = """
+async def rollout(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, {"role": "assistant", "content": reply.message["content"] or ctx.model_tag}]
+"""
+
+
+class Models:
+    """A server of the models "new" and "old"; `wrong` are the rows whose answer each gets wrong."""
+
+    def __init__(self, new: Collection[int] = (), old: Collection[int] = ()) -> None:
+        self.wrong = {"new": new, "old": old}
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        words = exchange.seen.body["messages"][-1]["content"].split()
+        row = int(words[2]) if len(words) > 2 else 0  # the probe says less
+        right = row not in self.wrong[exchange.seen.body["model"]]
+        return web.json_response(completion({"role": "assistant", "content": str(2 * row) if right else "none"}))
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture
+def server(models: Models) -> Iterator[ChatServer]:
+    with ChatServer(models) as server:
+        yield server
+
+
+def eval_of(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: Any) -> None:
+    """An eval of the model "new" with "old" beside it."""
+    workspace.write("rewards.py", REWARDS)
+    given: dict[str, Any] = {
+        "experiment": {"model_path": "new"},
+        "model": {"base_url": server.base_url, "max_retries": 0},
+        "baseline": {"model_path": "old", "base_url": server.base_url},
+        "evaluation": {"batch_size": 4},
+        "sampling": {"seed": 7},
+    }
+    workspace.eval(rows=rows, **{**given, **tables})
+
+
+def test_both_models_are_asked_the_same_and_a_regression_fails(
+    workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    models.wrong = {"new": range(6), "old": ()}
+    eval_of(workspace, server, gate=GATE)
+
+    result = workspace.run(CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=8, xfailed=6, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  7 rows x 1 run x 2 models = 14 rollouts, 4 in flight",
+            f"  baseline: old at {server.base_url}, asked the same side by side; its tests never fail",
+            "eval function  model *",
+            "rewards:score    new *0.143 *",
+            "rewards:score    old *1.000 *",
+            "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
+            "140 tokens *",
+            "against the baseline old: pass rate 0.143, there 1.000 over 7 rows",
+            "  -0.857, *; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
+            "gate max_regression <= 0.02: FAILS: *: a regression",
+        ]
+    )
+    asked = Counter((body["model"], body["messages"][-1]["content"], body["seed"]) for body in server.bodies)
+    assert {**asked} == dict.fromkeys(asked, 1)
+    assert {(question, seed) for model, question, seed in asked if model == "new"} == {
+        (question, seed) for model, question, seed in asked if model == "old"
+    }
+    cases = junit_cases(workspace.root / "junit.xml")
+    assert not list(cases["x[row0-run0-baseline]"].iter("skipped"))
+    assert {
+        one.attrib["value"] for one in cases["x[row0-run0-baseline]"].iter("property") if "tag" in one.attrib["name"]
+    }
+    results = workspace.results()
+    assert (results["summary"]["total_runs"], results["summary"]["pass_rate"]) == (14, pytest.approx(1 / 7))
+    assert results["config"]["baseline_model"] == "old"
+    assert [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]] == [
+        ("new", "primary", 7),
+        ("old", "baseline", 7),
+    ]
+    assert [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]] == [
+        ("primary", False),
+        ("baseline", True),
+    ]
+    assert results["baseline"]["regression"] is True
+
+
+def test_a_baseline_that_is_worse_fails_nothing(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
+    workspace = plain_workspace
+    models.wrong = {"new": (), "old": range(6)}
+    eval_of(workspace, server)
+
+    result = workspace.run(CONFIG, "-x", "--runxfail")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=8, xfailed=6)
+    result.stdout.fnmatch_lines(["  +0.857, *p = 0.031 (McNemar, exact): an improvement"])
+    assert workspace.last_failed() == set()
+
+
+def test_a_stored_run_of_the_baseline_can_be_shown(
+    plain_workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    workspace.write("agent.py", SEEN)
+    eval_of(workspace, server, rows=1, agent={"agent": "agent:rollout"}, prices={"old": {"input": 1e6, "output": 0}})
+    workspace.run(CONFIG)
+    monkeypatch.chdir(workspace.root)
+
+    main(["show", "x.toml::x[row0-run0-baseline]"])
+
+    shown = capsys.readouterr().out
+    assert "row0-run0-baseline: passed" in shown
+    assert "$7.00" in shown
+    assert workspace.results()["summary"]["cost_usd"] == 7.0
+
+
+def test_a_baseline_that_cannot_be_asked_is_not_measured_and_the_eval_goes_on(
+    workspace: Workspace, server: ChatServer
+) -> None:
+    with ChatServer(status(401)) as closed:
+        eval_of(
+            workspace,
+            server,
+            gate={**GATE, "pass_rate": ">= 0.5"},
+            baseline={"model_path": "old", "base_url": closed.base_url},
+        )
+
+        result = workspace.run(CONFIG)
+
+        assert len(closed.requests) == 1
+    assert result.ret == 9
+    result.assert_outcomes(passed=8, skipped=7, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "baseline old: pass rate -: no run was measured",
+            "against the baseline old: not measured: no row was measured on both sides; rows left out: 7 not measured",
+            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides",
+            "gate pass_rate >= 0.5: HOLDS: *",
+            "the baseline's model is asked no more: the probe failed: *401*",
+        ]
+    )
+    pending = workspace.results()["pending"]
+    assert {(one["model_tag"], "401" in one["reason"]) for one in pending} == {("baseline", True)}
+
+
+def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
+    plain_workspace: Workspace, server: ChatServer
+) -> None:
+    workspace = plain_workspace
+    with ChatServer(status(401)) as closed:
+        eval_of(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-no-probe")
+
+        assert len(closed.requests) <= 8
+    assert result.ret == 0
+    assert workspace.results()["summary"]["finished"] == 30
+    assert workspace.results()["status"] == "finished"
+    result.stdout.fnmatch_lines(["the baseline's model is asked no more: *401*"])
+
+
+def test_a_model_that_cannot_be_asked_ends_the_baseline_too(plain_workspace: Workspace, server: ChatServer) -> None:
+    with ChatServer(status(401)) as closed:
+        eval_of(plain_workspace, server, model={"base_url": closed.base_url})
+
+        result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests)
+
+
+def test_each_server_gets_its_own_key_and_no_other(
+    plain_workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    monkeypatch.setenv("NEW_KEY", "the-key-of-the-new-model")
+    with ChatServer(Models()) as other:
+        baseline = {"model_path": "old", "base_url": other.base_url, "api_key_env": "OLD_KEY"}
+        model = {"base_url": server.base_url, "api_key_env": "NEW_KEY", "headers": {"X-Gateway": "of-the-new-model"}}
+        eval_of(workspace, server, rows=1, model=model, baseline=baseline)
+
+        missing = workspace.run(CONFIG)
+        assert missing.ret == 4
+        missing.stderr.fnmatch_lines(["ERROR: secret OLD_KEY: missing or empty in the environment; *"])
+
+        monkeypatch.setenv("OLD_KEY", "the-key-of-the-old-model")
+        assert workspace.run(CONFIG).ret == 0
+
+        assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-key-of-the-new-model"}
+        assert {seen.headers["authorization"] for seen in other.requests} == {"Bearer the-key-of-the-old-model"}
+        assert not any("x-gateway" in seen.headers for seen in other.requests)
+    for file in workspace.run_dirs()[-1].iterdir():
+        assert not file.is_file() or "the-key-of" not in file.read_text()
+
+
+def test_what_is_selected_of_either_model_alone_is_no_comparison(
+    plain_workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    workspace = plain_workspace
+    models.wrong = {"new": range(6), "old": range(3)}
+    eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
+
+    own = workspace.run(CONFIG, "-k", "not baseline")
+    assert own.ret == 0
+    own.assert_outcomes(passed=2, xfailed=6, skipped=1, deselected=7)
+    own.stdout.fnmatch_lines(
+        ["gate max_regression <= 0.02: PARTIAL: 0 of 7 of the baseline's runs", "gate pass_rate >= 0.1: HOLDS: *"]
+    )
+    assert {body["model"] for body in server.bodies} == {"new"}
+    last_failed = workspace.last_failed()
+    assert len(last_failed) == 6
+    assert not any("baseline" in nodeid for nodeid in last_failed)
+
+    beside = workspace.run(CONFIG, "-k", "baseline")
+    assert beside.ret == 0
+    beside.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
+
+    one = workspace.run("configs/eval/x.toml::x[row0-run0-baseline]")
+    one.assert_outcomes(xfailed=1, skipped=2)
+
+
+def test_limits_count_what_both_models_take_and_max_errors_the_evals_own(
+    plain_workspace: Workspace, server: ChatServer
+) -> None:
+    workspace = plain_workspace
+    with ChatServer(status(400)) as refusing:
+        eval_of(
+            workspace,
+            server,
+            rows=20,
+            baseline={"model_path": "old", "base_url": refusing.base_url},
+            limits={"max_errors": 0},
+        )
+        result = workspace.run(CONFIG, "--osmosis-no-probe")
+    assert result.ret == 0, "a baseline that answers nothing harms nothing"
+
+    eval_of(workspace, server, rows=20, limits={"max_tokens": 200})
+    result = workspace.run(CONFIG, "--osmosis-no-probe")
+    summary = workspace.results()["summary"]
+    assert result.ret == 9
+    assert 200 <= summary["total_tokens"] < 300
+    assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
+
+
+def test_a_test_may_be_a_row_of_each_model(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
+    models.wrong = {"new": (), "old": [1]}
+    eval_of(plain_workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
+
+    result = plain_workspace.run(CONFIG, "-v")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=3, xfailed=1)
+    result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
+
+
+def test_without_a_toml_options_name_the_baseline(plain_workspace: Workspace, server: ChatServer) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("rows.jsonl", json.dumps({"user_prompt": "What is 3 * 2?", "ground_truth": "6"}) + "\n")
+
+    result = workspace.run(
+        "--osmosis-agent=chat",
+        "--osmosis-dataset=rows.jsonl",
+        "--osmosis-eval-fn=rewards:score",
+        "--osmosis-model=new",
+        f"--osmosis-base-url={server.base_url}",
+        "--osmosis-baseline-model=old",
+        f"--osmosis-baseline-base-url={server.base_url}",
+    )
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=2)
+
+
+def test_a_model_of_no_provider_is_told_of_the_baseline(plain_workspace: Workspace, server: ChatServer) -> None:
+    eval_of(plain_workspace, server, baseline={"model_path": "opnai/gpt-5"})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai";*']
+    )
