@@ -9,7 +9,7 @@ sessionfinish.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ from pytest_osmosis.plugin.signals import terminated_as_interrupted
 from pytest_osmosis.plugin.terminal import Progress, asked_lines, header, say, source_lines, summary
 
 if TYPE_CHECKING:
+    from pytest_osmosis.plugin.ticks import Ticks
+    from pytest_osmosis.plugin.unreported import Unreported
     from pytest_osmosis.plugin.xdist import OutcomeServer
 
 
@@ -41,6 +43,8 @@ class ControllerPlugin:
         self.evals = EvalSession(config, naming, given.read(config, os.environ))
         self.distributed = False
         self.server: OutcomeServer | None = None
+        self.unreported: Unreported | None = None
+        self.ticks: Ticks | None = None
         self.progress = Progress(config, self.evals)
         config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
         config.pluginmanager.register(Companions(), "osmosis-companions")
@@ -110,13 +114,25 @@ class ControllerPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """The first worker's collection is everyone's: start what it selected."""
-        if not self.config.option.collectonly and not self.evals.runs:
+        if not self.config.option.collectonly and self.unreported is None:
             self.evals.select_ids(ids)
             say(self.config, asked_lines(self.evals))
             if self.evals.n_selected:
                 alone = self.evals.n_selected == len(ids)
                 self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
+            self._expect(ids)
+
+    def _expect(self, ids: Sequence[str]) -> None:
+        """Tests run in workers, which may die; in the loop that waits for them time passes all the same."""
+        from pytest_osmosis.plugin.ticks import Ticks
+        from pytest_osmosis.plugin.unreported import Unreported
+
+        self.unreported = Unreported(self.evals, self.progress)
+        self.unreported.expect(ids)
+        self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
+        self.ticks = Ticks(self.config, self.progress.update)
+        self.ticks.begin()
 
     # -- the run -----------------------------------------------------------------------------------------
 
@@ -126,13 +142,20 @@ class ControllerPlugin:
         with terminated_as_interrupted():
             try:
                 result = yield
+                if self.unreported is not None:
+                    self.unreported.report(session)
             except BaseException:
-                self.progress.end()
+                self._end_progress()
                 self.evals.end_early()
                 raise
-        self.progress.end()
+        self._end_progress()
         self.evals.report_verdicts(session)
         return result
+
+    def _end_progress(self) -> None:
+        if self.ticks is not None:
+            self.ticks.end()
+        self.progress.end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:

@@ -289,6 +289,11 @@ class EvalSession:
                 self._outcomes[key] = replace(outcome, sections=())
         return Answer(outcome, part.baseline or self.gated(eval_id))
 
+    def is_done(self, eval_id: str, part: Part) -> bool:
+        """True where `answer` has nothing to wait for."""
+        with self._done:
+            return (eval_id, part) in self._outcomes
+
     def gated(self, eval_id: str) -> bool:
         """True where a gate decides, and not the single runs."""
         return bool(self.prepared[eval_id].config.gates) and self._decides(eval_id)

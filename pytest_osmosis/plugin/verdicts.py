@@ -15,8 +15,8 @@ from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.gates import State
 from pytest_osmosis.outcomes import Kind
-from pytest_osmosis.plugin.collect import node_id
-from pytest_osmosis.plugin.items import skip_at
+from pytest_osmosis.plugin.collect import eval_of, node_id
+from pytest_osmosis.plugin.items import Answer, skip_at
 from pytest_osmosis.plugin.listeners import HookError
 from pytest_osmosis.results import Results
 from pytest_osmosis.stats import holm
@@ -113,15 +113,46 @@ def _kind(state: State, gated: bool) -> Kind:
     return "failed" if state == "fails" else "error"
 
 
+def report_run(
+    session: pytest.Session, nodeid: str, path: str, answer: Answer, begun: pytest.TestReport | None = None
+) -> None:
+    """Report the test of a run that nobody else will; `begun` is what was reported of it."""
+    outcome = answer.outcome
+    text = outcome.reason if outcome.kind == "skipped" else outcome.text
+    first, teardown = _reports(nodeid, path, outcome.kind, text)
+    first.duration = outcome.duration_s
+    first.sections = [(f"Captured {title} call", said) for title, said in outcome.sections]
+    if first.failed and answer.gated:
+        first.outcome = "skipped"
+        first.wasxfail = outcome.reason
+    for report in (first, teardown):
+        if begun is not None:
+            vars(report)["node"] = vars(begun)["node"]  # JUnit puts together what one worker said of a test
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def report_crash(session: pytest.Session, nodeid: str, text: str) -> None:
+    """Report that workers died until xdist gave up on them: other tests than ours may not have run."""
+    file = nodeid.partition("::")[0]
+    _send(session, node_id(eval_of(nodeid), "workers"), file, "error", f"a worker died at {nodeid}; {text}")
+
+
 def _send(session: pytest.Session, nodeid: str, path: str, kind: Kind, text: str) -> None:
     """Report a test that has no item, as pytest reports any other."""
+    session.testscollected += 1
+    for report in _reports(nodeid, path, kind, text):
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.TestReport, pytest.TestReport]:
+    """How a test went, and its teardown."""
     file, _, name = nodeid.partition("::")
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
     longrepr = {"passed": None, "skipped": skip_at(path, text)}.get(kind, text)
-    hook = session.config.hook
-    session.testscollected += 1
-    location = (file, None, name)
     keywords: dict[str, Literal[1]] = {"osmosis": 1}
-    hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when))
-    hook.pytest_runtest_logreport(report=pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"))
+    location = (file, None, name)
+    return (
+        pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when),
+        pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"),
+    )

@@ -10,6 +10,7 @@ import contextlib
 import json
 import secrets
 import threading
+import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
 
+RETRY_S = 0.01
+CLOSE_S = 1.0
+"""At the end threads that serve workers are waited for as long; their workers are gone."""
+
+
 class OutcomeServer:
     """Answers workers, each in a thread of its own: a question in, what was asked for out, as JSON."""
 
@@ -40,8 +46,13 @@ class OutcomeServer:
         self._asks_models = asks_models
         self._evals = evals
         self._key = secrets.token_hex(16)
-        self._listener = Listener(authkey=self._key.encode())
-        threading.Thread(target=self._accept, name="osmosis-outcomes", daemon=True).start()
+        try:
+            self._listener = Listener(authkey=self._key.encode())
+        except OSError:  # the path of a socket is short, and some folders for temporary files are deep
+            self._listener = Listener(("127.0.0.1", 0), authkey=self._key.encode())
+        self._closing = False
+        self._threads = [threading.Thread(target=self._accept, name="osmosis-outcomes", daemon=True)]
+        self._threads[0].start()
 
     def workerinput(self) -> dict[str, Any]:
         """What a worker needs, as plain builtins."""
@@ -51,18 +62,26 @@ class OutcomeServer:
         return {**where, "plans": plans, "args": args, "asks_models": self._asks_models}
 
     def close(self) -> None:
-        """Take no more workers."""
+        """Take no more workers, and wait a moment for those that are here to hang up."""
+        from multiprocessing.connection import Client
+
+        self._closing = True
+        with contextlib.suppress(OSError):
+            Client(self._listener.address).close()  # nothing else wakes the thread that accepts
+        for thread in self._threads:
+            thread.join(CLOSE_S)
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:
+        while not self._closing:
             try:
                 connection = self._listener.accept()
-            except OSError:
-                return  # closed
             except Exception:  # a stranger without the key, or a worker that died in the handshake
+                time.sleep(RETRY_S)
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="osmosis-worker", daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(connection,), name="osmosis-worker", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _serve(self, connection: Connection[bytes, bytes]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:

@@ -7,21 +7,20 @@ once, that the journal leads to the same records, and that no process and no thr
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import random
 import signal
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from pytest_osmosis.engine.line import PipeLine
+from pytest_osmosis.journal import replay
 from tests.engine.evaluating import Live, Workspace, running
-from tests.servers import Behaviour, ChatServer, Exchange, cut_body, cut_connection, half_json, reply, slow, status
+from tests.servers import ChatServer, reply, slow
+from tests.weather import Weather, check_requests, starts
 
 ROWS, N, BATCH, RETRIES = 30, 2, 6, 4
 
@@ -35,39 +34,11 @@ async def rollout(ctx):
     reply = await ctx.chat([{"role": "user", "content": f"run {ctx.row_index} {ctx.run_index}"}])
     return [*ctx.prompt, reply.message]
 """
-FAULTS: list[Behaviour] = [
-    status(429, retry_after="0.05"),
-    status(500),
-    status(503),
-    cut_connection(),
-    cut_body(),
-    half_json(),
-]
 
 
-class Weather:
-    """Answers one request in three with a fault, drawn by a seed; counts what came, by run, and what was answered."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        self.asked: Counter[tuple[int, int]] = Counter()
-        self.answered: Counter[tuple[int, int]] = Counter()
-        self.in_flight = self.most_in_flight = 0
-
-    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
-        """One request. Those of a host that was killed are over once its connections are."""
-        row, run = map(int, exchange.seen.body["messages"][-1]["content"].split()[1:])
-        self.asked[row, run] += 1
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            await asyncio.sleep(0.02)
-        finally:
-            self.in_flight -= 1
-        if self._random.random() < 1 / 3:
-            return await self._random.choice(FAULTS)(exchange)
-        self.answered[row, run] += 1
-        return await reply("42")(exchange)
+def journal(live: Live) -> list[Mapping[str, Any]]:
+    """Its events."""
+    return list(replay(live.run.run_dir / "journal.jsonl"))
 
 
 def kill_one(live: Live, chance: random.Random) -> None:
@@ -77,24 +48,6 @@ def kill_one(live: Live, chance: random.Random) -> None:
     if line is not None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(line.pid, signal.SIGKILL)
-
-
-def starts(live: Live) -> Counter[tuple[int, int]]:
-    """How often each run was begun, as the journal has it."""
-    return Counter((event["row"], event["run"]) for event in live.events("start"))
-
-
-def check_requests(live: Live, weather: Weather) -> None:
-    """Nothing was asked for more often than its attempts allow, and nothing twice that was answered in time."""
-    begun = starts(live)
-    rolled = Counter((event["row"], event["run"], event["attempt"]) for event in live.events("rollout"))
-    assert set(rolled.values()) <= {1}, "an attempt was rolled out twice"
-    assert max(begun.values(), default=0) <= 2
-    for key, times in weather.asked.items():
-        assert times <= begun[key] * (1 + RETRIES), f"{key} was asked for {times} times in {begun[key]} attempts"
-    for key, times in weather.answered.items():
-        assert times <= begun[key], f"{key} was answered {times} times in {begun[key]} attempts"
-    assert weather.most_in_flight <= BATCH
 
 
 def tables(server: ChatServer, **evaluation: Any) -> dict[str, Mapping[str, Any]]:
@@ -116,7 +69,7 @@ def test_faults_and_killed_hosts_cost_no_run_and_ask_for_nothing_twice(workspace
                 live.wait_for(lambda share=share: len(live.told) >= share * ROWS * N, "for some runs")  # type: ignore[misc]
                 kill_one(live, chance)
             live.wait()
-        check_requests(live, weather)
+        check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
     expected = {7: ("agent",), 11: ("timeout", "agent")}
     for record in live.results.records:
         boundaries = expected.get(record.run.row, (None, "provider"))
@@ -138,8 +91,8 @@ def test_what_is_stopped_in_the_middle_is_pending_and_was_not_asked_for(workspac
             if kills:
                 live.run.engine.kill()
             live.wait()
-        check_requests(live, weather)
-    begun = starts(live)
+        check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
+    begun = starts(journal(live))
     for record in live.results.records:
         key = record.run.row, record.run.run
         assert record.status != "pending" or kills or not begun[key]

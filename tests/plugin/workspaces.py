@@ -6,6 +6,7 @@ reward function gives (1.0 unless said otherwise), `reward` how it fails instead
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -143,6 +144,18 @@ class Session:
         """SIGKILL: pytest has no time for anything."""
         self._process.kill()
         self._process.communicate()
+
+    @property
+    def workers(self) -> list[int]:
+        """The workers of xdist."""
+        found = []
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                children = [Path("/proc") / pid for pid in (task / "children").read_text().split()]
+                found += [
+                    int(each.name) for each in children if b"sys.stdin.readline" in (each / "cmdline").read_bytes()
+                ]
+        return found
 
     def type(self, text: str) -> None:
         """What its user types."""

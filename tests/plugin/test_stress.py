@@ -1,0 +1,304 @@
+"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, a full disk, user code that harms its process.
+
+After each the server's own count says that nothing was asked for beyond what each attempt allows, pytest's report that
+each run was told once and rightly, and the machine that nothing is left: no process, thread, descriptor, temporary
+file or warning.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.journal import replay
+from tests.plugin.workspaces import Session, Workspace, hosts_under, junit_cases, read_json, wait_until
+from tests.servers import ChatServer
+from tests.weather import AGENT, Weather, check_requests
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+ROWS, N, BATCH, RETRIES = 12, 2, 4, 6
+ALL = ROWS * N
+MARK = "OSMOSIS_TEST_MARK"
+
+LEFT = """
+import atexit, json, os, pathlib, threading
+
+def descriptors():
+    found = {}
+    for path in pathlib.Path("/proc/self/fd").iterdir():
+        try:
+            found[path.name] = str(path.readlink())
+        except OSError:
+            pass
+    return found
+
+BEFORE = descriptors()
+
+@atexit.register
+def tell():
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    left = {
+        "threads": [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()],
+        "descriptors": [f"{n}: {to}" for n, to in descriptors().items() if BEFORE.get(n) != to],
+        "children": [p for t in pathlib.Path("/proc/self/task").iterdir() for p in (t / "children").read_text().split()]
+    }
+    pathlib.Path("left.json").write_text(json.dumps({what: found for what, found in left.items() if found}))
+"""
+
+
+class Place:
+    """A workspace whose sessions leave their traces where they are found."""
+
+    def __init__(self, workspace: Workspace, temporary: Path) -> None:
+        self.workspace = workspace
+        self.mark = str(temporary)
+        workspace.write("left.py", LEFT)
+        workspace.write("agent.py", AGENT)
+
+    def eval(self, server: ChatServer, **tables: Mapping[str, Any]) -> None:
+        """ROWS rows, N runs each, two hosts, on `server`."""
+        base: dict[str, Mapping[str, Any]] = {
+            "agent": {"agent": "agent:rollout"},
+            "model": {"base_url": server.base_url, "max_retries": RETRIES},
+            "evaluation": {"batch_size": BATCH, "n": N},
+            "execution": {"hosts": 2},
+            "gate": {"pass_rate": ">= 0.5"},
+        }
+        rows = [{"score": 0.0 if row == 5 else 1.0} for row in range(ROWS)]
+        self.workspace.eval("x", rows, ".", **{**base, **tables})
+
+    def start(self, *args: str) -> Session:
+        """pytest on it."""
+        return self.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "--junitxml=junit.xml", *args)
+
+    def done(self) -> int:
+        """How many runs were scored so far."""
+        dirs = self.workspace.run_dirs()
+        return len(self.workspace.events("score")) if dirs and (dirs[-1] / "journal.jsonl").exists() else 0
+
+    def journal(self) -> list[Mapping[str, Any]]:
+        """Every event."""
+        return list(replay(self.workspace.run_dirs()[-1] / "journal.jsonl"))
+
+    def told(self) -> Counter[str]:
+        """How each run's test was reported, by kind."""
+        cases = {name: case for name, case in junit_cases(self.workspace.root / "junit.xml").items() if "row" in name}
+        kinds = {"passed": "passed", "skipped": "xfailed", "error": "error", "failure": "failed"}
+        found = [next((each.tag for each in case if each.tag in kinds), "passed") for case in cases.values()]
+        return Counter(kinds[tag] for tag in found)
+
+    def check(self, session: Session, weather: Weather | None = None) -> None:
+        """Nothing is left; the server was asked for what attempts allow; the results are those of the journal."""
+        root = self.workspace.root
+        assert read_json(root / "left.json") == {}, session.output
+        wait_until(lambda: not processes(self.mark), "processes to end")
+        assert [path.name for path in Path(self.mark).iterdir() if not path.name.startswith("pytest-of-")] == []
+        for word in ("INTERNALERROR", "ResourceWarning", "Exception ignored", "Traceback"):
+            assert word not in session.output, session.output
+        if weather is not None:
+            check_requests(self.journal(), weather, batch_size=BATCH, retries=RETRIES)
+        [run_dir] = self.workspace.run_dirs()
+        assert {path.name for path in run_dir.iterdir()} <= {
+            "manifest.json",
+            "journal.jsonl",
+            "results.json",
+            "host.log",
+        }
+        results = read_json(run_dir / "results.json")
+        assert results["summary"]["selected"] == results["summary"]["total_runs"] + len(results["pending"]) == ALL
+
+
+def processes(mark: str) -> list[int]:
+    """Processes that inherited the mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def place(
+    pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[list[str]], Place]]:
+    """Makes the place."""
+    temporary = tmp_path_factory.mktemp("t")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv(MARK, str(temporary))
+    monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+    yield lambda arguments: Place(Workspace(pytester, arguments), temporary)
+    for pid in processes(str(temporary)):
+        os.kill(pid, signal.SIGKILL)
+
+
+both = pytest.mark.parametrize("arguments", [[], ["-n2"]], ids=["plain", "-n2"])
+
+
+def kill_host(folder: Path) -> None:
+    """SIGKILL to an engine host, and all that it started."""
+    os.killpg(hosts_under(folder)[0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("arguments", ["-n2 --dist=load", "-n2 --dist=worksteal", "-n1 --dist=loadscope"])
+def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]], Place], arguments: str) -> None:
+    weather = Weather(1, faults=0.1)
+    here = place(arguments.split())
+    with ChatServer(weather) as server:
+        here.eval(server)
+        session = here.start()
+        wait_until(lambda: here.done() >= 4, "some scores")
+        os.kill(session.workers[0], signal.SIGKILL)
+        wait_until(lambda: here.done() >= 10, "more scores")
+        kill_host(here.workspace.root)
+
+        assert session.wait() == 0, session.output
+
+    here.check(session, weather)
+    assert here.told() == {"passed": ALL - N, "xfailed": N}
+    assert len(weather.asked) == ALL
+    assert "node down" in session.output
+
+
+def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callable[[list[str]], Place]) -> None:
+    weather = Weather(2, faults=0.0)
+    here = place(["-n1", "--max-worker-restart=0"])
+    with ChatServer(weather) as server:
+        here.eval(server)
+        session = here.start("-rE")
+        wait_until(lambda: here.done() >= 4, "some scores")
+        os.kill(session.workers[0], signal.SIGKILL)
+
+        status = session.wait()
+
+    here.check(session, weather)
+    assert status != 0, session.output
+
+
+@both
+@pytest.mark.parametrize("how", ["success", "-x", "Ctrl-C", "Ctrl-C twice", "SIGTERM"])
+def test_however_a_session_ends_nothing_is_left(
+    place: Callable[[list[str]], Place], arguments: list[str], how: str
+) -> None:
+    weather = Weather(3, faults=0.05, slow_after=8)
+    here = place(arguments)
+    with ChatServer(weather) as server:
+        gated = {} if how == "-x" else {"gate": {"pass_rate": ">= 0.5"}}
+        here.eval(server, **{"gate": {}, **gated})
+        session = here.start(*([how] if how == "-x" else []))
+        if how not in ("success", "-x"):
+            wait_until(lambda: here.done() >= 3, "some scores")
+            session.terminate() if how == "SIGTERM" else session.interrupt()
+        if how == "Ctrl-C twice":
+            wait_until(lambda: here.workspace.events("skip"), "the first Ctrl-C to be heeded")
+            session.interrupt()
+
+        status = session.wait()
+
+    here.check(session, weather)
+    failing = 2 if arguments else 1
+    assert status == {"success": 0, "-x": failing}.get(how, 2), session.output
+    results = here.workspace.results()
+    assert (results["status"] == "finished") == (how == "success")
+    assert results["pending"] if how not in ("success", "-x") else how == "-x" or not results["pending"]
+    assert len(weather.asked) <= ALL
+
+
+def test_a_disk_that_is_full_stops_the_eval_and_is_told(
+    place: Callable[[list[str]], Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file may be larger than a few KB: the journal, and at the end the results."""
+    weather = Weather(4, faults=0.0)
+    here = place([])
+    with ChatServer(weather) as server:
+        here.eval(server)
+        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
+        here.workspace.write("full.py", FULL)
+        status = session.wait()
+
+    assert status == 9, session.output
+    assert "INTERNALERROR" not in session.output
+    assert "File too large" in session.output
+    assert read_json(here.workspace.root / "left.json") == {}
+    assert not processes(here.mark)
+    assert 0 < len(weather.asked) < ALL
+    check_requests(here.journal(), Weather(0), batch_size=BATCH, retries=RETRIES)
+
+
+FULL = """
+import resource
+
+def pytest_collection_finish():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+"""
+
+HOSTILE = """
+import asyncio, os, resource, sys
+
+async def rollout(ctx):
+    reply = await ctx.chat([{"role": "user", "content": f"run {ctx.row_index} {ctx.run_index}"}])
+    match ctx.row_index:
+        case 1:
+            os._exit(5)
+        case 2:
+            pages = int(open("/proc/self/statm").read().split()[0])
+            resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**27, -1))
+            eaten = []
+            while True:
+                eaten.append(bytearray(2**22))
+        case 3:
+            for _ in range(2_000):
+                print("x" * 10_000)
+        case 4:
+            os.write(1, b"y" * 5_000_000)
+        case 5:
+            os.kill(os.getpid(), 9)
+    return [*ctx.prompt, reply.message]
+"""
+
+
+def test_user_code_that_harms_its_process_costs_its_own_run(place: Callable[[list[str]], Place]) -> None:
+    weather = Weather(5, faults=0.0)
+    here = place([])
+    here.workspace.write("agent.py", HOSTILE)
+    with ChatServer(weather) as server:
+        here.eval(server, evaluation={"batch_size": BATCH, "n": 1}, gate={})
+        session = here.start()
+
+        status = session.wait()
+
+    assert status == 1, session.output
+    check_requests(here.journal(), weather, batch_size=BATCH, retries=RETRIES)
+    rows = here.workspace.results()["rows"]
+    boundaries = {row["row_index"]: {run.get("boundary") for run in row["runs"]} for row in rows}
+    assert {row: found for row, found in boundaries.items() if found != {None}} == {row: {"agent"} for row in (1, 2, 5)}
+    assert len(session.output) < 1_000_000
+    assert read_json(here.workspace.root / "left.json") == {}
+    assert not processes(here.mark)
+
+
+@both
+def test_nothing_selected_asks_for_nothing_and_leaves_nothing(
+    place: Callable[[list[str]], Place], arguments: list[str]
+) -> None:
+    weather = Weather(6)
+    here = place(arguments)
+    with ChatServer(weather) as server:
+        here.eval(server)
+        session = here.start("-k", "nothing_is_called_so")
+
+        assert session.wait() == 5, session.output
+
+    assert not weather.asked
+    assert not here.workspace.run_dirs()
+    assert read_json(here.workspace.root / "left.json") == {}
+    assert not processes(here.mark)
