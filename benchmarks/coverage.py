@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from pytest_osmosis.stats import share_interval, wilson
+from pytest_osmosis.stats import clusters, share_interval, wilson
 
 ROWS = (50, 100, 300)
 RUNS_AND_CORRELATIONS = ((1, 0.0), (2, 0.0), (2, 0.5), (5, 0.0), (5, 0.3), (5, 0.7), (20, 0.3))
@@ -42,7 +42,7 @@ def coverage(rows: int, runs: int, rate: float, correlation: float, times: int, 
     ]  # a row's mean stands for its runs: the interval is the same
     held = 0
     for _ in range(times):
-        interval = share_interval(random.choices(means, weights, k=rows), n_runs=rows * runs)
+        interval = share_interval(clusters(random.choices(means, weights, k=rows)), n_runs=rows * runs)
         held += interval.low <= rate <= interval.high
     return held / times
 

@@ -196,9 +196,9 @@ def _finding(rule: GateRule, rows: Sequence[Sequence[float]]) -> _Finding | None
         return None
     found = stats.clusters(rows)
     if rule.metric == "mean":
-        interval, se = stats.mean_interval(rows, ONE_SIDED), found.se
+        interval, se = stats.mean_interval(found, ONE_SIDED), found.se
     else:
-        interval, se = stats.share_interval(rows, ONE_SIDED, n_runs), _se_below(rule, stats.effective_n(found, n_runs))
+        interval, se = stats.share_interval(found, ONE_SIDED, n_runs), _se_below(rule, stats.effective_n(found, n_runs))
     value = rule.minimum if _same(found.mean, rule.minimum) else found.mean
     ends = {"point": value, "lower": interval and interval.low, "upper": interval and interval.high}
     return _Finding(value, ends[rule.rule], found.n_rows, n_runs, passed, se)

@@ -21,7 +21,8 @@ class Clusters:
     `se` is the standard error of the mean over other rows of the same kind, None for one row; `fixed_se` that of
     running these same rows again, None without a row of two runs. `within` and `between` are the variances of runs
     around their row and of rows around the mean, from a one-way analysis of variance (Searle, Casella and McCulloch
-    1992, section 3.6), `between` cut at 0; None where a row of two runs or a second row is missing.
+    1992, section 3.6), `between` cut at 0; None where a row of two runs or a second row is missing. `shares` where
+    every value is 1 or 0.
     """
 
     n_rows: int
@@ -31,6 +32,7 @@ class Clusters:
     fixed_se: float | None = None
     within: float | None = None
     between: float | None = None
+    shares: bool = False
 
 
 def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
@@ -48,19 +50,23 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     n_rows, n_runs = len(rows), sum(map(len, rows))
     center = mean([value for row in rows for value in row])
     sums = [math.fsum(value - center for value in row) for row in rows]
-    repeated = [(len(row), sample_variance(row) or 0.0) for row in rows if len(row) > 1]
+    shares = all(value in (0, 1) for row in rows for value in row)
+    variances = [sample_variance(row) for row in rows]
     within = fixed_se = between = None
-    if repeated:
-        within = math.fsum((n - 1) * variance for n, variance in repeated) / sum(n - 1 for n, _ in repeated)
-        fixed_se = math.sqrt(math.fsum(len(row) * _variance_of_row(row, within) for row in rows)) / n_runs
+    if n_runs > n_rows:
+        spread = math.fsum((len(row) - 1) * (own or 0.0) for row, own in zip(rows, variances, strict=True))
+        within = spread / (n_runs - n_rows)
+        # a single run has no variance of its own: it gets that of the others
+        each = (len(row) * (within if own is None else own) for row, own in zip(rows, variances, strict=True))
+        fixed_se = math.sqrt(math.fsum(each)) / n_runs
     if n_rows == 1:
-        return Clusters(n_rows, n_runs, center, None, fixed_se, within, None)
+        return Clusters(n_rows, n_runs, center, None, fixed_se, within, None, shares)
     se = math.sqrt(math.fsum(total * total for total in sums) * n_rows / (n_rows - 1)) / n_runs
     if within is not None:
         around = math.fsum(total * total / len(row) for total, row in zip(sums, rows, strict=True)) / (n_rows - 1)
         size = (n_runs - sum(len(row) ** 2 for row in rows) / n_runs) / (n_rows - 1)
         between = max(0.0, (around - within) / size)
-    return Clusters(n_rows, n_runs, center, se, fixed_se, within, between)
+    return Clusters(n_rows, n_runs, center, se, fixed_se, within, between, shares)
 
 
 def effective_n(found: Clusters, n_runs: int | None = None) -> float:
@@ -78,37 +84,29 @@ def effective_n(found: Clusters, n_runs: int | None = None) -> float:
     return min(max(spread / found.se**2, found.n_rows), most) if found.se else most
 
 
-def share_interval(rows: Sequence[Sequence[float]], level: float = LEVEL, n_runs: int | None = None) -> Interval:
+def share_interval(found: Clusters, level: float = LEVEL, n_runs: int | None = None) -> Interval:
     """The interval of the share of 1s among runs that are 1 or 0, or of the mean of values between them.
 
     Wilson's with the effective number of runs; benchmarks/coverage.py measures how often it holds the truth.
     `n_runs` is how many runs the values were made of, where one value stands for several, as a row's pass@k does.
-    Undefined without runs: ValueError.
 
-    >>> share_interval([[1, 1], [0, 0], [1, 1], [0, 0]])[:2] == share_interval([[1], [0], [1], [0]])[:2]
+    >>> pairs, single = clusters([[1, 1], [0, 0], [1, 1], [0, 0]]), clusters([[1], [0], [1], [0]])
+    >>> share_interval(pairs)[:2] == share_interval(single)[:2]
     True
     """
-    found = clusters(rows)
     n = effective_n(found, n_runs)
     interval = wilson(min(max(found.mean, 0.0), 1.0) * n, n, level)
     return interval if n == (n_runs or found.n_runs) else interval._replace(method="Wilson, effective n")
 
 
-def mean_interval(rows: Sequence[Sequence[float]], level: float = LEVEL) -> Interval | None:
+def mean_interval(found: Clusters, level: float = LEVEL) -> Interval | None:
     """The interval of the mean of scores: Student's t from the row means; of scores of 0 and 1 it is their share's.
 
-    None where the rows show no spread: one row, and rows that are all alike. Undefined without runs: ValueError.
+    None where the rows show no spread: one row, and rows that are all alike.
     """
-    if all(value in (0, 1) for row in rows for value in row):
-        return share_interval(rows, level)
-    found = clusters(rows)
+    if found.shares:
+        return share_interval(found, level)
     if not found.se:
         return None
     half = student_t_quantile((1 + level) / 2, found.n_rows - 1) * found.se
     return Interval(found.mean - half, found.mean + half, "Student-t", level)
-
-
-def _variance_of_row(row: Sequence[float], within: float) -> float:
-    """A row's own variance; of a single run, which has none, that of the others."""
-    own = sample_variance(row)
-    return within if own is None else own

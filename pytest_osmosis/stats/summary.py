@@ -72,7 +72,9 @@ def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
     counts = Counter(_measured_and_passed(row) for row in rows.values())
     ks = ks_for(n)
     scores_by_row = [[attempt.score for attempt in row] for row in rows.values() if row]
+    passes_by_row = [[float(attempt.passed) for attempt in row] for row in rows.values() if row]
     found = clusters(scores_by_row)
+    found_passes = found if passes_by_row == scores_by_row else clusters(passes_by_row)
     return Summary(
         n_rows=n_rows,
         n_runs=len(attempts),
@@ -89,8 +91,8 @@ def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
         se=found.se,
         within=found.within,
         between=found.between,
-        mean_interval=mean_interval(scores_by_row),
-        pass_rate_interval=share_interval([[float(attempt.passed) for attempt in row] for row in rows.values() if row]),
+        mean_interval=mean_interval(found),
+        pass_rate_interval=share_interval(found_passes),
         n_mixed=sum(times for (measured, passed), times in counts.items() if 0 < passed < measured),
     )
 

@@ -98,7 +98,7 @@ def test_the_interval_of_a_share_holds_it_and_is_no_narrower_than_that_of_indepe
     rows: list[list[float]],
 ) -> None:
     runs = [value for row in rows for value in row]
-    interval = share_interval(rows)
+    interval = share_interval(clusters(rows))
     narrow = wilson(sum(runs), len(runs))
 
     assert 0 <= interval.low <= sum(runs) / len(runs) + 1e-12
@@ -107,16 +107,16 @@ def test_the_interval_of_a_share_holds_it_and_is_no_narrower_than_that_of_indepe
 
 
 def test_the_interval_of_one_run_a_row_is_wilsons() -> None:
-    assert share_interval([[1]] * 8 + [[0]] * 2) == wilson(8, 10)
+    assert share_interval(clusters([[1]] * 8 + [[0]] * 2)) == wilson(8, 10)
 
 
 def test_an_interval_by_fewer_than_all_runs_says_so() -> None:
-    assert share_interval(FOUR).method == "Wilson, effective n"
+    assert share_interval(clusters(FOUR)).method == "Wilson, effective n"
 
 
 def test_the_interval_of_scores_is_students_from_the_row_means() -> None:
     rows = [[0.25, 0.5], [1.0, 0.5], [0.0, 0.25]]
-    found, expected = mean_interval(rows), student_t([0.375, 0.75, 0.125])
+    found, expected = mean_interval(clusters(rows)), student_t([0.375, 0.75, 0.125])
 
     assert found is not None
     assert expected is not None
@@ -125,12 +125,12 @@ def test_the_interval_of_scores_is_students_from_the_row_means() -> None:
 
 
 def test_the_interval_of_scores_of_0_and_1_is_that_of_a_share() -> None:
-    assert mean_interval(RAGGED) == share_interval(RAGGED)
+    assert mean_interval(clusters(RAGGED)) == share_interval(clusters(RAGGED))
 
 
 @pytest.mark.parametrize("rows", [[[0.5, 0.25]], [[0.5], [0.5]]])
 def test_scores_without_a_spread_between_rows_have_no_interval(rows: list[list[float]]) -> None:
-    assert mean_interval(rows) is None
+    assert mean_interval(clusters(rows)) is None
 
 
 def test_a_thousand_runs_a_row_are_summed_without_loss() -> None:
