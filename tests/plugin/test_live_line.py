@@ -11,6 +11,7 @@ import subprocess
 
 from pytest_osmosis.report.text import width
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
 SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.2)\n    return 1.0\n"
@@ -96,3 +97,17 @@ def test_quiet_means_no_line(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", SLOW_REWARDS)
 
     assert live_lines(on_a_terminal(plain_workspace, "-q", "--osmosis-config=configs/eval/x.toml", columns=80)) == []
+
+
+def test_time_passes_while_no_report_arrives(workspace: Workspace) -> None:
+    """The first run is answered, the others are held: all that is printed from then on is printed by time."""
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
+        workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
+        session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
+
+        session.wait_for("osmosis x: nothing has finished for")
+        session.wait_for("osmosis: x 1/4, 100% passed")
+        server.release()
+
+        assert session.wait() == 0, session.output

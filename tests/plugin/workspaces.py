@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -157,6 +158,16 @@ class Session:
                 ]
         return found
 
+    def wait_for(self, text: str) -> None:
+        """Until it has printed `text`; what it prints until then is in `output` as well."""
+        assert self._process.stdout is not None
+        end = time.monotonic() + DEADLINE_S
+        while text not in self.output:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
+            read = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            assert read, f"waited in vain for {text!r}:\n{self.output}"
+            self.output += read.decode()
+
     def type(self, text: str) -> None:
         """What its user types."""
         assert self._process.stdin is not None
@@ -166,10 +177,10 @@ class Session:
     def wait(self) -> int:
         """Its exit status; `output` is what it printed. Fails, and kills it, where it does not end."""
         try:
-            self.output, _ = self._process.communicate(timeout=DEADLINE_S)
+            self.output += self._process.communicate(timeout=DEADLINE_S)[0]
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self.output, _ = self._process.communicate()
+            self.output += self._process.communicate()[0]
             pytest.fail(f"pytest did not end:\n{self.output}")
         return self._process.returncode
 

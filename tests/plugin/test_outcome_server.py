@@ -1,0 +1,46 @@
+"""The socket on which workers of xdist ask: where it is, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import threading
+from multiprocessing import process
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pytest_osmosis.outcomes import Outcome
+from pytest_osmosis.plugin.items import Answer
+from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.xdist import OutcomeServer
+
+
+class Evals:
+    """As much of a session as a server asks: one outcome for all."""
+
+    def answer(self, eval_id: str, part: object) -> Answer:
+        return Answer(Outcome("passed", f"{eval_id} {part}", "", (), 0.5), False)
+
+
+def serving_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name in ("osmosis-outcomes", "osmosis-worker")]
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["a short path", "a path too long for a socket"])
+def test_workers_are_answered_and_nothing_is_left(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if deep:
+        folder = tmp_path / ("d" * 100)
+        folder.mkdir()
+        monkeypatch.setitem(cast(Any, process.current_process())._config, "tempdir", str(folder))
+    server = OutcomeServer(cast(EvalSession, Evals()), asks_models=False)
+
+    with Client(server._listener.address) as stranger:  # has no key, and hangs up
+        stranger.recv_bytes()
+    with Client(server._listener.address, authkey=server._key.encode()) as worker:
+        worker.send_bytes(b'{"ask": "outcome", "test": "x.toml::x[row3-run1]"}')
+        assert b"x.toml::x row3-run1" in worker.recv_bytes()
+        assert isinstance(server._listener.address, tuple) == deep
+    server.close()
+
+    assert not serving_threads()
