@@ -377,6 +377,7 @@ class EvalRun:
         self._rerun = rerun
         self._began = time.monotonic()
         self._began_at = datetime.now(UTC)
+        self._dataset_sha256 = prepared.dataset.digest()  # now, as it may be gone when the results are made
         if prepared.source is None:
             self.run_dir = _make_run_dir(prepared.config, self._began_at)
             _write_manifest(self.run_dir, prepared, self._began_at)
@@ -617,7 +618,10 @@ class EvalRun:
             duration_ms=duration_ms if source is None else source.rollouts.took_ms,
             by_function=by_function,
             overall=overall,
-            provenance=_provenance(self.prepared, self.run_dir, self._began_at),
+            provenance={
+                **_provenance(self.prepared, self.run_dir, self._began_at),
+                "dataset_sha256": self._dataset_sha256,
+            },
             price=self.prepared.price,
             row_digests=self.prepared.row_digests,
             smoke_of=n_planned if self.smoke else None,
@@ -830,7 +834,6 @@ def _provenance(prepared: Prepared, run_dir: Path, began_at: datetime) -> dict[s
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "dataset_sha256": prepared.dataset.digest(),
     }
 
 

@@ -1,0 +1,453 @@
+"""The table of outcomes and the table of exit codes, row by row, as a user's pytest shows them.
+
+What can become of a run stands in rows of one eval, which runs once for each column; each exit code, and each pair of
+them of which both would hold, is a session of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from aiohttp import web
+
+from tests.plugin.workspaces import Row, Shell, Workspace, junit_cases, wait_until
+from tests.servers import Behaviour, ChatServer, Exchange, held, reply, status
+
+# -- outcomes ---------------------------------------------------------------------------------------------
+
+Counts = Literal["pass", "fail", "unmeasured", "left out"]
+
+
+class Told(NamedTuple):
+    """What is told of a run: its test without a gate and with one, its results, and what it is to the statistics."""
+
+    alone: str
+    gated: str
+    status: str
+    success: bool
+    boundary: str | None
+    counts: Counts
+
+
+ERROR, XFAIL = "error", "xfail"
+TOLD: Mapping[str, Told] = {
+    "passed": Told("passed", "passed", "finished", True, None, "pass"),
+    "a function that does not decide raised": Told("passed", "passed", "finished", True, None, "pass"),
+    "not passed": Told("failure", XFAIL, "finished", True, None, "fail"),
+    "model": Told(ERROR, XFAIL, "failed", False, "model", "fail"),
+    "agent": Told(ERROR, XFAIL, "failed", False, "agent", "fail"),
+    "timeout": Told(ERROR, XFAIL, "failed", False, "timeout", "fail"),
+    "provider": Told(ERROR, XFAIL, "failed", False, "provider", "unmeasured"),
+    "host": Told(ERROR, XFAIL, "failed", False, "host", "unmeasured"),
+    "reward raised": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward hung": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave None": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave a str": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave NaN": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave inf": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "taken out": Told("skip", "skip", "skipped", True, None, "left out"),
+}
+ROWS: Mapping[str, Row] = {
+    "passed": {},
+    "a function that does not decide raised": {"aside": "raises"},
+    "not passed": {"score": 0.25},
+    "model": {"user_prompt": "refused with 400"},
+    "agent": {"agent": "raises"},
+    "timeout": {"agent": "hangs"},
+    "provider": {"user_prompt": "refused with 503"},
+    "reward raised": {"reward": "raises"},
+    "reward hung": {"reward": "hangs"},
+    "reward gave None": {"reward": "None"},
+    "reward gave a str": {"reward": "str"},
+    "reward gave NaN": {"reward": "NaN"},
+    "reward gave inf": {"reward": "inf"},
+    "taken out": {"grader": "removes"},
+    "removes the dataset": {"agent": "removes the dataset"},
+    **{f"waits for that, {number}": {"agent": "waits for that", "number": number} for number in range(3)},
+    **{f"read ahead or not, {number}": {} for number in range(2)},
+    "host": {},
+}
+"""Four are in flight when the dataset is removed, and two more may be read ahead: the last row cannot be read."""
+
+AGENT = """
+import asyncio
+from pathlib import Path
+
+DATASET = Path("data/x.jsonl")
+
+async def rollout(ctx):
+    match ctx.metadata.get("agent"):
+        case "raises":
+            raise LookupError("the agent broke")
+        case "hangs":
+            await asyncio.sleep(600)
+        case "removes the dataset":
+            while not all(Path(f"waits-{number}").exists() for number in range(3)):
+                await asyncio.sleep(0.01)
+            DATASET.unlink()
+        case "waits for that":
+            Path(f"waits-{ctx.metadata['number']}").touch()
+            while DATASET.exists():
+                await asyncio.sleep(0.01)
+    await ctx.chat(ctx.prompt)
+"""
+REWARDS = """
+import time
+
+def score(solution_str, ground_truth, extra_info, **kwargs):
+    match extra_info.get("reward"):
+        case "raises":
+            raise ZeroDivisionError("the reward function broke")
+        case "hangs":
+            time.sleep(600)
+        case "None":
+            return None
+        case "str":
+            return "1.0"
+        case "NaN" | "inf" as number:
+            return float(number)
+    return extra_info.get("score", 1.0)
+
+def aside(solution_str, extra_info, **kwargs):
+    if extra_info.get("aside") == "raises":
+        raise ValueError("it does not decide")
+    return 1.0
+"""
+GRADER = """
+from pytest_osmosis import Grader
+
+class Removes(Grader):
+    async def grade(self, ctx):
+        ctx.sample.remove_sample = ctx.metadata.get("grader") == "removes"
+        ctx.set_reward(1.0)
+"""
+REASONS = {
+    "not passed": "score 0.25 < 0.5",
+    "model": "model: the server answered 400",
+    "agent": "agent: LookupError: the agent broke",
+    "timeout": "timeout: took longer than 2 s",
+    "provider": "provider: the server answered 503",
+    "host": "host: its row cannot be read any more",
+    "reward raised": "scorer error: rewards:score: ZeroDivisionError: the reward function broke",
+    "reward hung": "scorer error: rewards:score: took longer than 2 s",
+    "reward gave None": "scorer error: rewards:score: ",
+    "reward gave a str": "scorer error: rewards:score: ",
+    "reward gave NaN": "scorer error: rewards:score: ",
+    "reward gave inf": "scorer error: rewards:score: ",
+    "taken out": "taken out by its grader",
+}
+"""What the message of a test begins with, or holds."""
+
+NEVER_RAN = {
+    "decided": "decided: ",
+    "limit": "[limits] max_tokens = 1 is reached",
+    "systemic": "401",
+}
+"""Evals of which the last run never ran, and why."""
+
+
+def by_prompt() -> Behaviour:
+    """Answers as the prompt says."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        prompt = exchange.seen.body["messages"][-1]["content"]
+        code = prompt.removeprefix("refused with ")
+        return await (reply("42") if code == prompt else status(int(code)))(exchange)
+
+    return behave
+
+
+class Session(NamedTuple):
+    """One pytest that has run, and what it left."""
+
+    gated: bool
+    result: pytest.RunResult
+    results: Mapping[str, Mapping[str, Any]]
+    reported: Mapping[str, tuple[str, str]]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["no gate", "a gate decides"])
+def gated(request: pytest.FixtureRequest) -> bool:
+    """The two columns of tests."""
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module", params=[[], ["-n2"]], ids=["plain", "-n2"])
+def session(request: pytest.FixtureRequest, gated: bool, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A session with all that can become of a run."""
+    workspace = Workspace(Shell(tmp_path_factory.mktemp("tables")), request.param)
+    with ChatServer(by_prompt()) as server:
+        make(workspace, server, gated=gated)
+        names = ["systemic", "limit", "x"]
+        configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in names]
+        result = workspace.run(*configs, "--osmosis-no-probe", "--junitxml=junit.xml")
+        told = reported(workspace)
+        if gated:
+            names.append("decided")
+            decided = ("--osmosis-config=configs/eval/decided.toml", "--osmosis-stop-when-decided")
+            workspace.run(*decided, "--osmosis-no-probe", "--junitxml=junit.xml")
+            told |= reported(workspace)
+    return Session(gated, result, {name: workspace.results(name) for name in names}, told)
+
+
+def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
+    """The evals: one with all outcomes of what ran, and those that end before their last run."""
+    gate = {"pass_rate": ">= 0.1"} if gated else {}
+    model = {"base_url": server.base_url, "max_retries": 0}
+    workspace.write("agents.py", AGENT)
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("graders.py", GRADER)
+    one_by_one = {"batch_size": 1}
+    workspace.eval("systemic", rows=[{"user_prompt": "refused with 401"}] * 6, model=model, gate=gate)
+    workspace.eval("limit", rows=6, model=model, gate=gate, evaluation=one_by_one, limits={"max_tokens": 1})
+    fails = [{"score": 0.0}] * 12
+    workspace.eval("decided", rows=fails, model=model, gate={"pass_rate": ">= 0.9"}, evaluation=one_by_one)
+    workspace.eval(
+        "x",
+        rows=ROWS.values(),
+        agent={"agent": "agents:rollout"},
+        evaluation={
+            "batch_size": 4,
+            "agent_workflow_timeout_s": 2.0,
+            "grader_timeout_s": 2.0,
+            "pass_threshold": 0.5,
+        },
+        scoring={
+            "eval_fns": ["rewards:score", "rewards:aside"],
+            "grader": "graders:Removes",
+            "decide": "rewards:score",
+        },
+        model=model,
+        limits={"max_errors": 20},
+        execution={"hosts": 1},
+        gate=gate,
+    )
+
+
+BESIDE = ("properties", "system-out")
+
+
+def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
+    """How JUnit reports each test, and the message, by the test's name."""
+    found = {}
+    for name, case in junit_cases(workspace.root / "junit.xml").items():
+        child = next((child for child in case if child.tag not in BESIDE), None)
+        kind = "passed" if child is None else child.get("type", child.tag).removeprefix("pytest.")
+        found[name] = (kind, "" if child is None else child.attrib["message"])
+    return found
+
+
+def run_of(session: Session, name: str) -> Mapping[str, Any]:
+    """What results.json says of a run of x."""
+    index = list(ROWS).index(name)
+    (run,) = next(row["runs"] for row in session.results["x"]["rows"] if row["row_index"] == index)
+    found: Mapping[str, Any] = run
+    return found
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_run_is_reported_as_what_became_of_it(session: Session, name: str) -> None:
+    kind, message = session.reported[f"x[row{list(ROWS).index(name)}-run0]"]
+
+    assert kind == (TOLD[name].gated if session.gated else TOLD[name].alone)
+    assert REASONS.get(name, "") in message
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_results_say_what_became_of_a_run(session: Session, name: str) -> None:
+    told, run = TOLD[name], run_of(session, name)
+
+    assert (run["status"], run["success"], run.get("boundary")) == (told.status, told.success, told.boundary)
+    assert run["passed"] == (told.counts == "pass")
+    assert ("error" in run) == (told.boundary is not None or name == "a function that does not decide raised")
+    assert run.get("infra", False) == (told.boundary in ("provider", "host"))
+    scored = {"rewards:score"} if told.status == "finished" and told.boundary is None else set()
+    aside = set() if told.status != "finished" else {"reward", "rewards:aside"}
+    raised = {"rewards:aside"} if name == "a function that does not decide raised" else set()
+    assert run["scores"].keys() == (scored | aside) - raised
+
+
+def test_statistics_count_what_became_of_runs(session: Session) -> None:
+    others = {name: run_of(session, name)["passed"] for name in ROWS if name not in TOLD}
+    counts = [TOLD[name].counts if name in TOLD else "pass" if others[name] else "unmeasured" for name in ROWS]
+    n_counted = len(counts) - counts.count("left out")
+    summary = session.results["x"]["summary"]
+
+    assert summary["measured"] == counts.count("pass") + counts.count("fail")
+    assert summary["pass_rate"] == pytest.approx(counts.count("pass") / n_counted)
+    assert summary["eval_fns"]["rewards:score"]["mean"] == pytest.approx((counts.count("pass") + 0.25) / n_counted)
+
+
+@pytest.mark.parametrize("name", NEVER_RAN)
+def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str) -> None:
+    if name not in session.results:
+        pytest.skip("without a gate nothing is decided")
+    results = session.results[name]
+    summary, pending = results["summary"], results["pending"]
+
+    assert {session.reported[f"{name}[row{run['row_index']}-run0]"][0] for run in pending} == {"skip"}
+    assert NEVER_RAN[name] in session.reported[f"{name}[row{pending[-1]['row_index']}-run0]"][1]
+    assert NEVER_RAN[name] in pending[-1]["reason"]
+    assert len(pending) == summary["pending"] == summary["selected"] - summary["total_runs"] > 0
+    assert not {run["row_index"] for run in pending} & {row["row_index"] for row in results["rows"]}
+    assert summary["measured"] <= summary["total_runs"]
+
+
+def test_a_systemic_stop_is_an_error_of_its_own(session: Session) -> None:
+    kind, message = session.reported["systemic[probe]"]
+
+    assert (kind, session.result.ret) == ("error", 9)
+    assert "401" in message
+
+
+def test_a_run_that_did_not_pass_shows_why(session: Session) -> None:
+    if session.gated:
+        pytest.skip("xfailed tests show their reason alone")
+    session.result.stdout.fnmatch_lines_random(
+        [
+            "  rewards:score 0.25 < 0.5",
+            "  assistant: 42",
+            "dataset row: data/x.jsonl:3",
+            "run it again: pytest 'configs/eval/x.toml::x?row2-run0?' --osmosis-no-probe",
+            '    raise ZeroDivisionError("the reward function broke")',
+            '    raise LookupError("the agent broke")',
+            "    await asyncio.sleep(600)",
+        ]
+    )
+    assert "pytest_osmosis/" not in session.result.stdout.str()
+
+
+# -- exit codes -------------------------------------------------------------------------------------------
+
+PASS: Row = {}
+FAIL: Row = {"score": 0.0}
+BROKEN: Row = {"reward": "raises"}
+ANY_ERRORS = {"max_errors": 9}
+NAMED = "--osmosis-config=configs/eval"
+WARNS = "import warnings\n\ndef test_warns(): warnings.warn('beware')\n"
+NO_WARNINGS = ("test_warns.py", "--max-warnings=0")
+RAISES = "def pytest_runtest_logfinish(): raise RuntimeError('a plugin broke')\n"
+
+
+TELLS_OF_A_FAILURE = """
+import os
+from pathlib import Path
+
+def pytest_runtest_logreport(report):
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        Path("failed").touch()
+"""
+
+
+class Case(NamedTuple):
+    """What holds in a session, by the evals that it names; `n2` is the exit where xdist's own differs."""
+
+    evals: Mapping[str, Mapping[str, Any]]
+    exit: int
+    arguments: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
+    n2: int | None = None
+
+
+MEASURED_NOTHING = {"rows": [BROKEN], "limits": ANY_ERRORS}
+WRONG: Mapping[str, Any] = {"evaluation": {"n": 0}}
+CASES: Mapping[str, Case] = {
+    "0: everything passed": Case({"x": {}}, 0),
+    "0: every gate holds": Case({"x": {"rows": [PASS, FAIL], "gate": {"pass_rate": ">= 0.5"}}}, 0),
+    "1: a run failed": Case({"x": {"rows": [PASS, FAIL]}}, 1),
+    "1: a run is an error": Case({"x": {"rows": [PASS, BROKEN], "limits": ANY_ERRORS}}, 1),
+    "1: a gate does not hold": Case({"x": {"rows": [PASS, FAIL], "gate": {"pass_rate": ">= 0.9"}}}, 1),
+    "1 and 0: a Python test failed beside an eval that passed": Case(
+        {"x": {}}, 1, ("test_fails.py",), {"test_fails.py": "def test_fails(): assert 0\n"}
+    ),
+    "3 and 9: a plugin broke before anything was measured": Case(
+        {"x": MEASURED_NOTHING}, 3, (), {"conftest.py": RAISES}
+    ),
+    "4: a config is wrong": Case({"x": WRONG}, 4),
+    "4: its dataset is wrong": Case({"x": {"rows": [{"user_prompt": 1}]}}, 4),
+    "4: its code does not load": Case({"x": {}}, 4, (), {"rewards.py": "def score(:"}),
+    "4 and 9 and 1: one eval is wrong, others would fail": Case(
+        {"x": MEASURED_NOTHING, "y": {"rows": [FAIL]}, "z": WRONG}, 4
+    ),
+    "5: nothing was selected": Case({"x": {}}, 5, ("-k", "nothing")),
+    "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}),
+    "9: only scorer errors": Case({"x": MEASURED_NOTHING}, 9),
+    "9: all taken out": Case(
+        {"x": {"rows": [{"grader": "removes"}], "scoring": {"eval_fns": None, "grader": "graders:Removes"}}},
+        9,
+        (),
+        {"graders.py": GRADER},
+    ),
+    "9: only infrastructure": Case(
+        {"x": {"model": {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0}, "limits": ANY_ERRORS}},
+        9,
+        ("--osmosis-no-probe",),
+    ),
+    "9: a gate between its bounds": Case(
+        {"x": {"rows": [PASS, FAIL, BROKEN, PASS], "gate": {"pass_rate": ">= 0.7"}, "limits": ANY_ERRORS}}, 9
+    ),
+    "9: more than max_errors": Case({"x": {"rows": [PASS, BROKEN], "limits": {"max_errors": 0}}}, 9),
+    "9 and 0: one eval was not measured, another passed": Case({"x": MEASURED_NOTHING, "y": {}}, 9),
+    "9 and 1: one eval was not measured, another failed": Case({"x": MEASURED_NOTHING, "y": {"rows": [FAIL]}}, 9),
+    "9 and 6: not measured, with too many warnings": Case(
+        {"x": {**MEASURED_NOTHING, "gate": {"pass_rate": ">= 0.5"}}}, 9, NO_WARNINGS, {"test_warns.py": WARNS}
+    ),
+    "1 and 6: a gate does not hold, with too many warnings": Case(
+        {"x": {"rows": [FAIL], "gate": {"pass_rate": ">= 0.5"}}}, 1, NO_WARNINGS, {"test_warns.py": WARNS}
+    ),
+    "1 and 9: --maxfail ended it before anything was measured": Case({"x": MEASURED_NOTHING}, 1, ("-x",), n2=2),
+}
+"""5 and 6 never hold both: pytest counts warnings where everything passed. 0 gives way to all."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_exit_code_is_that_of_the_table(workspace: Workspace, name: str) -> None:
+    case = CASES[name]
+    if "--max-warnings=0" in case.arguments and pytest.version_tuple < (9, 1):
+        pytest.skip("pytest counts warnings from 9.1 on")
+    for eval_name, tables in case.evals.items():
+        workspace.eval(eval_name, **{"rows": [PASS], **tables})
+    for path, text in case.files.items():
+        workspace.write(path, text)
+
+    result = workspace.run(NAMED, *case.arguments)
+
+    assert result.ret == (case.n2 if workspace.distributed and case.n2 is not None else case.exit), result.outlines
+    assert ("INTERNALERROR" in result.stdout.str()) == (case.exit == 3)
+    if case.exit == 4:
+        assert not any(workspace.run_dirs(eval_name) for eval_name in case.evals)
+
+
+@pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
+def test_ctrl_c_goes_before_what_was_not_measured_and_what_failed(workspace: Workspace, measured: bool) -> None:
+    first = [reply("42")] if measured else []
+    with ChatServer(*first, held(reply("42"))) as server:
+        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.write("conftest.py", TELLS_OF_A_FAILURE)
+        session = workspace.start(NAMED, "--osmosis-no-probe", "--junitxml=junit.xml")
+        wait_until(lambda: len(server.requests) == 2 + measured, "the requests")
+        if measured:
+            wait_until((workspace.root / "failed").exists, "the first test to fail")
+
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+    pending = [run["row_index"] for run in workspace.results()["pending"]]
+    assert len(pending) == 6 - measured
+    assert workspace.results()["summary"]["measured"] == measured
+    assert len(reported(workspace)) == measured, "no report of what did not run, as in pytest"
+
+
+def test_after_x_what_did_not_run_has_no_report(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+
+        result = workspace.run(NAMED, "-x", "--osmosis-no-probe", "--junitxml=junit.xml")
+
+    assert result.ret == (2 if workspace.distributed else 1), "xdist's exit for -x is 2"
+    results = workspace.results()
+    assert results["summary"]["measured"] == 1
+    assert len(results["pending"]) == 5
+    assert [kind for kind, _ in reported(workspace).values()].count("failure") == 1
