@@ -153,8 +153,8 @@ def _may_run(item: pytest.Item) -> bool:
         if evaluate_skip_marks(item) is not None:
             return False
         expected = None if item.config.option.runxfail else evaluate_xfail_marks(item)
-    except Exception:  # of a condition; pytest reports it when the test's turn comes
-        return True
+    except (Exception, pytest.fail.Exception):  # a condition that breaks; pytest says so when the test's turn comes
+        return False
     return expected is None or bool(expected.run)
 
 

@@ -67,6 +67,14 @@ def test_those_who_ask_for_the_same_have_one_key_wherever_they_stand(root: Path)
     assert one.key != asked(root, "x.toml", limit=5).key
 
 
+@pytest.mark.parametrize("path", ["rows.jsonl", "configs"])
+def test_what_is_no_toml_is_refused(root: Path, path: str) -> None:
+    (root / "rows.jsonl").touch()
+
+    with pytest.raises(ConfigError, match=r'"rows.jsonl" is no TOML; name an eval.s config|no file "configs"'):
+        asked(root, path)
+
+
 def test_every_problem_is_told(root: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         asked(root, "z.toml", limt=5, n=[2])
