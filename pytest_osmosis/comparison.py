@@ -79,7 +79,8 @@ class Comparison:
     `started_at` is when the baseline was run, None where that is now. `paired` compares the rows that both have
     measured, None where there are none; `new_rate` and `old_rate` are the means of their pass rates. `p` is that of
     `paired`, adjusted for `n_evals` that were compared in the session. `allowed` is the loss that is no regression.
-    `differs` are settings that differ, in words.
+    `differs` are settings that differ, in words. `stopped` is why the baseline's model was asked no more, None where it
+    was.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Comparison:
     n_evals: int = 1
     allowed: float = 0.0
     differs: tuple[str, ...] = ()
+    stopped: str | None = None
 
     @property
     def n_unmeasured(self) -> int:
@@ -144,11 +146,12 @@ def compare(
     started_at: str | None = None,
     allowed: float = 0.0,
     differs: Sequence[str] = (),
+    stopped: str | None = None,
 ) -> Comparison:
     """The comparison of the rows that both have measured, by the shares of their measured runs that passed."""
     rows = [(_share(pair.new, None), _share(pair.old, None)) for pair in found.pairs]
     both = [(new, old) for new, old in rows if new is not None and old is not None]
-    empty = Comparison(name, started_at, found, None, allowed=allowed, differs=tuple(differs))
+    empty = Comparison(name, started_at, found, None, allowed=allowed, differs=tuple(differs), stopped=stopped)
     if not both:
         return empty
     paired = stats.compare([new for new, _ in both], [old for _, old in both])
@@ -164,8 +167,7 @@ def decide(rule: GateRule, found: Comparison) -> Verdict:
     """
     title, paired = title_of(rule), found.paired
     if paired is None:
-        why = "no row was measured on both sides" if found.matched.pairs else "no row of the baseline is evaluated here"
-        return Verdict(title, "not measured", why, rule=rule)
+        return Verdict(title, "not measured", nothing_text(found), rule=rule)
     text = verdict_text(found)
     verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(found, paired))
     if found.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in found.matched.pairs):
@@ -182,6 +184,13 @@ def decide(rule: GateRule, found: Comparison) -> Verdict:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is {least:.2g} at the least"
         return replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict
+
+
+def nothing_text(found: Comparison) -> str:
+    """Why there is no difference to speak of."""
+    if not found.matched.pairs:
+        return "no row of the baseline is evaluated here"
+    return f"no row was measured on both sides{f' ({found.stopped})' if found.stopped is not None else ''}"
 
 
 def verdict_text(found: Comparison) -> str:

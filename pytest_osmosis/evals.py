@@ -29,7 +29,7 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolv
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.rules import GRADER_SCORE
-from pytest_osmosis.config.tables import GateRule, Limits
+from pytest_osmosis.config.tables import Baseline, GateRule, Limits
 from pytest_osmosis.config.workspace import absolute, shown
 from pytest_osmosis.curtailment import Curtailment
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
@@ -159,15 +159,17 @@ def prepare(
     read_stdin: Callable[[], str] = _stdin,
     listing: bool = False,
     updating: bool = False,
+    compared: bool = True,
     named_rows: Sequence[int] = (),
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
-    `listing` leaves secrets and keys alone, as nothing will run. `updating` lets the baseline's file be missing.
-    `read_stdin` gives what the secrets file "-" holds; `named_rows` are rows that a node id asks for. Raises
-    `ProblemsError` with every problem.
+    `listing` leaves secrets and keys alone, as nothing will run. `updating` lets the baseline's file be missing; an
+    eval that is not `compared` has no baseline. `read_stdin` gives what the secrets file "-" holds; `named_rows` are
+    rows that a node id asks for. Raises `ProblemsError` with every problem.
     """
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
+    config = config if compared else replace(config, baseline=Baseline())
     problems: list[Problem] = []
     where = _named_at(config, overrides, "experiment")
     beside_where = _named_at(config, overrides, "baseline")
@@ -666,7 +668,9 @@ class EvalRun:
             return comparison.compare(shown(stored.path), matched, started_at=since, allowed=allowed, differs=differs)
         if side is None or self._lacks(baseline=True):
             return None
-        return comparison.compare(side.model, comparison.beside(made.row_runs(), made.row_runs(side)), allowed=allowed)
+        matched = comparison.beside(made.row_runs(), made.row_runs(side))
+        stopped = self.engine.baseline_stopped
+        return comparison.compare(side.model, matched, allowed=allowed, stopped=stopped)
 
     def _verdict(self, rule: GateRule, made: Results, compared: Comparison | None) -> Verdict:
         if self.partial:

@@ -156,7 +156,7 @@ def turned(before: Mapping[str, Any], after: Mapping[str, Any]) -> Turned:
 def _verdicts(results: Mapping[str, Any]) -> dict[tuple[int, int], bool]:
     """Whether each measured run passed."""
     runs = ((row["row_index"], run) for row in results["rows"] for run in row["runs"])
-    return {(row, run["run_index"]): run["passed"] for row, run in runs if is_measured(run)}
+    return {(row, run["run_index"]): run["passed"] for row, run in runs if is_measured(run) and is_own(run)}
 
 
 def plan_digest(identity: Mapping[str, Any]) -> str:

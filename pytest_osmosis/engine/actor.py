@@ -122,6 +122,11 @@ class Engine:
         return self._dispatch.stopped
 
     @property
+    def baseline_stopped(self) -> str | None:
+        """Why the baseline's model is asked no more, None while it is."""
+        return self._dispatch.baseline_stopped
+
+    @property
     def throttle(self) -> Throttle:
         """What servers without room had everyone do."""
         return self._hosts.throttle

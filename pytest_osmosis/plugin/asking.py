@@ -17,7 +17,6 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
-from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
 from pytest_osmosis.plan import Plan
@@ -66,7 +65,7 @@ class AskedEvals:
             if request.key not in self._plans:
                 overrides = [*request.overrides(), *self._options.overrides]
                 self._plans[request.key] = prepare(
-                    request.path, overrides, environ=os.environ, listing=True, updating=True
+                    request.path, overrides, environ=os.environ, listing=True, compared=False
                 ).plan
             return self._plans[request.key]
 
@@ -105,14 +104,13 @@ class AskedEvals:
         Without gate and baseline, and whatever `max_errors` says: each test reports its own error.
         """
         plans = [plan for (of, _), plan in self._plans.items() if of == path]
-        prepared = preparing.prepared(path, _typed(plans), updating=True)
+        prepared = preparing.prepared(path, _typed(plans), compared=False)
         config, plan = prepared.config, prepared.plan
         name = f"{config.name}{SUFFIX}"
         config = replace(
             config,
             name=name,
             gates=(),
-            baseline=Baseline(),
             limits=replace(config.limits, max_errors=1.0),
             overridden=tuple(text for text in config.overridden if not text.endswith(f"({ORIGIN})")),
         )
@@ -120,9 +118,7 @@ class AskedEvals:
         return replace(
             prepared,
             config=config,
-            baseline=None,
-            beside=None,
-            plan=replace(plan, name=name, selection=selection, granularity="run", baseline=False),
+            plan=replace(plan, name=name, selection=selection, granularity="run"),
         )
 
     # -- the run -----------------------------------------------------------------------------------------
@@ -134,9 +130,7 @@ class AskedEvals:
     def partial(self, eval_id: str) -> bool:
         """True where collected tests ask for more than those that were selected."""
         path = self.prepared[eval_id].config.path
-        planned = {
-            run for (of, _), plan in self._plans.items() if of == path for run in plan.runs() if not run.baseline
-        }
+        planned = {run for (of, _), plan in self._plans.items() if of == path for run in plan.runs()}
         return not planned <= self._tests(eval_id).keys()
 
     def n_tests(self, eval_id: str) -> int:

@@ -28,7 +28,8 @@ def pytest_osmosis_rollout_finished(
     """A run was rolled out and, if that went well, scored. Called once for each, soon after it is in the journal.
 
     `nodeid` is its test's, `record` what is known of it, `messages` the conversation (as far as it came), `outcome`
-    what its test would report without a gate. Runs that never ran are not told of.
+    what its test would report without a gate. Runs that never ran are not told of. `record.run.baseline` is true where
+    a baseline's model made the run.
 
     This conftest.py keeps the conversations that failed:
 

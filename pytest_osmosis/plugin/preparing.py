@@ -85,9 +85,9 @@ class Preparing:
         further: Sequence[Override] = (),
         rows: Sequence[int] = (),
         *,
-        updating: bool = False,
+        compared: bool = True,
     ) -> Prepared:
-        """One eval; `further` goes before what is typed, `updating` lets a baseline be missing.
+        """One eval; `further` goes before what is typed; what is not `compared` has no baseline.
 
         Raises `ProblemsError`.
         """
@@ -99,7 +99,8 @@ class Preparing:
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
             listing=self._config.option.collectonly or self._options.dry_run,
-            updating=updating or self._options.update_baseline,
+            updating=self._options.update_baseline,
+            compared=compared,
             named_rows=rows,
         )
         return replace(prepared, config=self._capped(prepared.config))

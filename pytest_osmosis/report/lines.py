@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.comparison import Comparison, meaning_text
+from pytest_osmosis.comparison import Comparison, meaning_text, nothing_text
 from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.report.numbers import count, difference, moment, money, p_value, plural, score, seconds
@@ -262,7 +262,7 @@ def comparison_lines(found: Comparison) -> list[str]:
     when = f" ({moment(found.started_at)})" if found.started_at is not None else ""
     head = f"against the baseline {found.name}{when}: "
     if found.paired is None:
-        return [f"{head}not measured: no row was measured on both sides{_uncompared(found)}"]
+        return [f"{head}not measured: {nothing_text(found)}{_uncompared(found)}"]
     paired = found.paired
     said = f"{head}pass rate {score(found.new_rate)}, there {score(found.old_rate)} over {plural(paired.n_rows, 'row')}"
     where = f", 95% interval {_signed(paired.interval)}" if paired.interval is not None else ""

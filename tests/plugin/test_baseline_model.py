@@ -161,8 +161,8 @@ def test_a_baseline_that_cannot_be_asked_is_not_measured_and_the_eval_goes_on(
     result.stdout.fnmatch_lines(
         [
             "baseline old: pass rate -: no run was measured",
-            "against the baseline old: not measured: no row was measured on both sides; rows left out: 7 not measured",
-            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides",
+            "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
+            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the probe failed: *401*)",
             "gate pass_rate >= 0.5: HOLDS: *",
             "the baseline's model is asked no more: the probe failed: *401*",
         ]
@@ -280,6 +280,22 @@ def test_a_test_may_be_a_row_of_each_model(plain_workspace: Workspace, models: M
     assert result.ret == 0
     result.assert_outcomes(passed=3, xfailed=1)
     result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
+
+
+def test_what_both_models_said_is_decided_again_and_nobody_is_asked(
+    plain_workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    models.wrong = {"new": range(6), "old": ()}
+    eval_of(plain_workspace, server)
+    assert plain_workspace.run(CONFIG, "--runxfail").ret == 1
+    n_asked = len(server.requests)
+
+    result = plain_workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02")
+
+    assert result.ret == 1
+    assert len(server.requests) == n_asked
+    result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression"])
+    assert [one["model"] for one in plain_workspace.results()["model_summaries"]] == ["new", "old"]
 
 
 def test_without_a_toml_options_name_the_baseline(plain_workspace: Workspace, server: ChatServer) -> None:

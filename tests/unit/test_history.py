@@ -197,3 +197,18 @@ def test_verdicts_on_the_same_rollouts_are_compared_run_by_run() -> None:
     after = runs((0, 0, False), (0, 1, True), (1, 0, True), (2, 0, False), (3, 0, True), (5, 0, True))
 
     assert turned(before, after) == (3, 1, 1), "0 is what it was, 1 better, 2 worse; 3, 4 and 5 were not measured twice"
+
+
+def test_runs_of_a_baselines_model_are_no_runs_of_the_eval(stored: Stored) -> None:
+    runs = [{"run_index": 0, "status": "finished", "passed": passed, "model_tag": tag} for passed, tag in TAGGED]
+    before = {"rows": [{"row_index": 0, "row_digest": "a", "runs": runs}]}
+    after = {"rows": [{"row_index": 0, "row_digest": "a", "runs": [{**runs[0], "passed": False}, runs[1]]}]}
+
+    assert turned(before, after) == (1, 0, 1)
+    stored("x", rows=before["rows"])
+    last = last_run(stored("y", rows=before["rows"]).parent, PLAN)
+    assert last is not None
+    assert last.shares() == [Share("a", 1.0)]
+
+
+TAGGED = ((True, "primary"), (False, "baseline"))
