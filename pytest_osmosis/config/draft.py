@@ -256,7 +256,10 @@ class Draft:
             self._said = {key: text for key, text in self._said.items() if key[1] != place}
         field = self.tables[place[0]].field(place[1])
         shown = "..." if field is not None and field.private else toml(value)
-        name = ".".join(map(key_text, (place[1], *below)))
+        first = next(
+            table for table, keys in self.tables.items() if table == place[0] or keys.field(place[1]) is not None
+        )
+        name = ".".join(map(key_text, (*([] if first == place[0] else [place[0]]), place[1], *below)))
         self._said[level, place, below] = f"{name} = {shown} ({origin})"
 
     def _require(self) -> None:

@@ -89,10 +89,11 @@ def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = Fal
     rows = [["eval function", *models, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
     for name, own in results.by_function.items():
         threshold = [f">= {results.judging.threshold(name):.12g}"] if thresholds else []
-        summaries = [
-            (results.subject.model, own),
-            *([(side.model, side.by_function[name])] if side is not None else []),
-        ]
+        model = results.subject.model
+        summaries = [(model, own)]
+        if side is not None:
+            alike = " (baseline)" if side.model == model else ""
+            summaries.append((side.model + alike, side.by_function[name]))
         for model, summary in summaries:
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
             rows.append([_tail(name), *([_tail(model)] if models else []), *threshold, *cells])

@@ -14,10 +14,10 @@ from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.lines import last_run_line, summary_lines
-from pytest_osmosis.report.statistics import NAME_COLUMNS
+from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results, Throttling
-from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, results_of
+from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
 
 
 def summary(results: Results) -> str:
@@ -325,3 +325,17 @@ def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
     shown = summary_lines(results_of([finished({name: 1.0})], scorers=(name,)))[1].split(" ")[0]
 
     assert shown == "..." + "評" * 28
+
+
+def test_a_baseline_of_the_same_name_is_told_apart_in_the_table() -> None:
+    records = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
+    made = results_of(records, beside=list(map(of_baseline, records)))
+    assert made.side is not None
+    alike = replace(made, side=replace(made.side, model=made.subject.model))
+
+    shown = [[row[1] for row in statistics_rows(results)] for results in (made, alike)]
+
+    assert shown == [
+        ["model", "vendor/some-model", "other"],
+        ["model", "vendor/some-model", "vendor/some-model (baseline)"],
+    ]

@@ -25,6 +25,7 @@ Problems = Callable[..., list[str]]
         ("evaluation", "pass_threshold", 1, 1.0, "pass_threshold = 1 (--x)"),
         ("experiment", "model_path", "openai/x", "openai/x", 'model_path = "openai/x" (--x)'),
         ("model", "client", "openai", "openai", 'client = "openai" (--x)'),
+        ("baseline", "model_path", "openai/x", "openai/x", 'baseline.model_path = "openai/x" (--x)'),
         ("model", "headers", '{A = "s3cr3t"}', {"A": "s3cr3t"}, "headers = ... (--x)"),
         ("sampling", "stop", "END", ("END",), 'stop = ["END"] (--x)'),
         ("sampling", "stop", '["a", "b"]', ("a", "b"), 'stop = ["a", "b"] (--x)'),
