@@ -15,7 +15,7 @@ import secrets as randomness
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -475,8 +475,6 @@ class EvalRun:
         if self.written or self.unwritten:
             return
         assert self.results is not None
-        published = self.results.to_json()
-        text = results.text_of(published)
         paths = [self._place_of_results()]
         output = results_path(self.prepared.config)
         if output is not None:
@@ -485,21 +483,29 @@ class EvalRun:
             try:
                 if self.engine.decided and path == paths[0]:
                     results.set_aside(path)
-                self.written.append(results.write(path, text))
+                self.written.append(results.write(path, self._text()))
             except OSError as error:
                 self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
         baseline = baseline_path(self.prepared.config)
         if baseline is not None and self.updates_baseline and self.not_updated is None:
-            self._write_baseline(baseline, published)
+            self._write_baseline(baseline)
 
-    def _write_baseline(self, path: Path, published: Mapping[str, Any]) -> None:
+    def _text(self) -> Iterator[str]:
+        """What the results' file holds, piece by piece: put into words once, then taken from where it stands."""
+        assert self.results is not None
+        if not self.written:
+            yield from self.results.text()
+            return
+        with self.written[0].open(encoding="utf-8") as pieces:
+            yield from pieces
+
+    def _write_baseline(self, path: Path) -> None:
+        assert self.results is not None
         before = self.prepared.baseline
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
-        said = f"pass rate {score(published['summary']['pass_rate'])}{was}"
+        said = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
-            self.engine.notices.append(
-                f"baseline updated: {shown(results.write(path, results.text_of(published)))} ({said})"
-            )
+            self.engine.notices.append(f"baseline updated: {shown(results.write(path, self._text()))} ({said})")
         except OSError as error:
             self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
 
@@ -599,7 +605,7 @@ class EvalRun:
         """How much of the plan was selected, in words."""
         plan, n_selected = self.prepared.plan, len(self.own)
         if plan.granularity == "row" and not self.smoke:
-            return f"{n_selected // plan.n:,} of {plan.n_rows:,} rows"
+            return f"{len({run.row for run in self.selected}):,} of {plan.n_rows:,} rows"
         return f"{n_selected:,} of {plan.n_runs:,} runs"
 
     def _results(self, duration_ms: float) -> Results:

@@ -17,8 +17,10 @@ was (`settled`). Whoever wants numbers, verdicts or reports asks a `RunRecord`; 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -243,11 +245,11 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         boundary=event.get("boundary"),
         error=event.get("error"),
         duration_ms=event["ms"],
-        usage=event.get("usage"),
+        usage=_shared(tuple(usage.items())) if (usage := event.get("usage")) is not None else None,
         retries=event.get("retries", 0),
-        finish_reason=event.get("finish_reason"),
+        finish_reason=_interned(event.get("finish_reason")),
         answer=_answer(event.get("messages", ())),
-        model=event.get("model"),
+        model=_interned(event.get("model")),
     )
 
 
@@ -265,13 +267,25 @@ def _answer(messages: Sequence[object]) -> str | None:
 def _score(record: RunRecord, event: Event) -> RunRecord:
     scores: Mapping[str, float] = event.get("scores", {})
     errors = {name: ScorerError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
+    known, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
     return replace(
         record,
-        scores={**_without(record.scores, errors), **scores},
-        scorer_errors={**_without(record.scorer_errors, scores), **errors},
+        scores=_shared((*known.items(), *scores.items())),
+        scorer_errors={**broken, **errors} if broken or errors else NOTHING,
         removed=record.removed or event.get("removed", False),
         scoring_ms=record.scoring_ms + event.get("ms", 0.0),
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
+    """A mapping of these items, one for all records that have the same: a large eval has few different ones."""
+    return dict(items)
+
+
+def _interned(text: str | None) -> str | None:
+    """The same text, one for all records."""
+    return None if text is None else sys.intern(text)
 
 
 def _without(known: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:

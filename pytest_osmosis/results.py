@@ -7,12 +7,13 @@ denominator.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,7 +88,7 @@ class Side:
     price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """The results of one eval run.
 
@@ -97,7 +98,8 @@ class Results:
     runs by `decide` (its scores are 1.0 and 0.0). `price` is the model's, None where it is unknown. `row_digests` are
     those of the rows' content, `flips` what became of the rows since the last run of the same plan, `comparison` what
     became of them against the baseline. `redecided` is None unless the rollouts were stored ones. `smoke_of` is how
-    many runs the plan has of which these are a smoke test, None where they are none.
+    many runs the plan has of which these are a smoke test, None where they are none. Counts and sums over all records
+    are made once: a summary, its file and a page each ask for them.
     """
 
     subject: Subject
@@ -133,7 +135,7 @@ class Results:
                 counts[boundary] = counts.get(boundary, 0) + 1
         return counts
 
-    @property
+    @functools.cached_property
     def passed(self) -> int:
         """How many runs passed."""
         return sum(self.judging.passed(record) for record in self.records)
@@ -143,17 +145,17 @@ class Results:
         """True where all that was planned ran, so that these results can be held against others of the same plan."""
         return not self.partial and self.stopped is None and self.count("pending") == 0
 
-    @property
+    @functools.cached_property
     def measured(self) -> int:
         """How many runs count as an answer."""
         return sum(self.judging.measured(record) for record in self.records)
 
-    @property
+    @functools.cached_property
     def truncated(self) -> list[RunRecord]:
         """Runs whose last answer was cut off at the bound on its tokens."""
         return [record for record in self.records if record.rolled and record.finish_reason == "length"]
 
-    @property
+    @functools.cached_property
     def answered_rows(self) -> EqualAnswers:
         """The rows with several answers."""
         answered = by_row([record for record in self.records if record.status == "finished" and record.answer])
@@ -161,17 +163,17 @@ class Results:
         lost = [records for records in several if not all(map(self.judging.passed, records))]
         return EqualAnswers(len(several), _n_equal(several), len(lost), _n_equal(lost))
 
-    @property
+    @functools.cached_property
     def all_records(self) -> Sequence[RunRecord]:
         """Those of all models: what was paid for."""
         return [*self.records, *(self.side.records if self.side is not None else ())]
 
-    @property
+    @functools.cached_property
     def total_tokens(self) -> int:
         """The sum of the tokens that are known, of all models."""
         return tokens_of(self.all_records)
 
-    @property
+    @functools.cached_property
     def usage(self) -> dict[str, int]:
         """The sum of each count of tokens that is known, by name, of all models."""
         total: dict[str, int] = {}
@@ -199,28 +201,42 @@ class Results:
         measured = record.status != "pending" and self.judging.measured(record)
         return self.judging.passed(record) if measured else None
 
-    def run_cost_usd(self, record: RunRecord) -> float | None:
-        """What a run's rollout cost, None where nobody knows."""
+    @functools.cached_property
+    def costs_usd(self) -> Mapping[Run, float]:
+        """What runs' rollouts cost, of all models; those whose cost nobody knows are not in it."""
+        costs = {record.run: self._cost_usd(record) for record in self.all_records}
+        return {run: cost for run, cost in costs.items() if cost is not None}
+
+    def _cost_usd(self, record: RunRecord) -> float | None:
         price = self.side.price if self.side is not None and record.run.baseline else self.price
         return None if price is None else price.cost_usd(record.usage)
 
     def cost_of(self, records: Sequence[RunRecord]) -> float | None:
         """The sum of the costs that are known, None where none is."""
-        known = [cost for record in records if (cost := self.run_cost_usd(record)) is not None]
+        known = [self.costs_usd[record.run] for record in records if record.run in self.costs_usd]
         return round(math.fsum(known), 12) if known else None
 
-    @property
+    @functools.cached_property
     def cost_usd(self) -> float | None:
         """The sum of the costs that are known, of all models, None where none is."""
         return self.cost_of(self.all_records)
 
-    @property
+    @functools.cached_property
     def n_cost_unknown(self) -> int:
         """How many rollouts have a cost that nobody knows."""
-        return sum(record.rolled and self.run_cost_usd(record) is None for record in self.all_records)
+        return sum(record.rolled and record.run not in self.costs_usd for record in self.all_records)
 
     def to_json(self) -> dict[str, Any]:
         """The published object, strict JSON."""
+        members = self._members().items()
+        return {key: list(value) if isinstance(value, Iterator) else value for key, value in members}
+
+    def text(self) -> Iterator[str]:
+        """What `to_json` gives as the text of a file, piece by piece: for many rows it is large."""
+        return text_of(self._members())
+
+    def _members(self) -> dict[str, Any]:
+        """The published object, its rows made one by one."""
         ran = [record for record in self.all_records if record.status != "pending"]
         rows = by_row(ran)
         return {
@@ -259,14 +275,14 @@ class Results:
             "last_run": None if self.flips is None else self.flips.to_json(),
             "baseline": None if self.comparison is None else self.comparison.to_json(),
             "redecided": None if self.redecided is None else self.redecided.to_json(),
-            "rows": [
+            "rows": (
                 {
                     "row_index": row,
                     "row_digest": self.row_digests[row],
                     "runs": [self._run(record) for record in sorted(records, key=_primary_first)],
                 }
                 for row, records in rows.items()
-            ],
+            ),
             "pending": [
                 {
                     "row_index": record.run.row,
@@ -340,7 +356,7 @@ class Results:
             **({"infra": True} if boundary in INFRASTRUCTURE else {}),
             "scoring_ms": round(record.scoring_ms, 3),
             "usage": dict(record.usage) if record.usage is not None else None,
-            "cost_usd": self.run_cost_usd(record),
+            "cost_usd": self.costs_usd.get(record.run),
             "retries": record.retries,
             "finish_reason": record.finish_reason,
             "attempt": record.attempt,
@@ -445,30 +461,42 @@ def set_aside(path: Path) -> None:
         shutil.copy2(path, aside(path))
 
 
-def write(path: Path, text: str) -> Path:
+def write(path: Path, text: Iterable[str]) -> Path:
     """Write atomically: a reader sees the old file or the whole new one; a link is followed. Gives the path."""
     file = path.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        scratch.write_text(text, encoding="utf-8")
+        with scratch.open("w", encoding="utf-8") as pieces:
+            pieces.writelines(text)
         scratch.replace(file)
     finally:
         scratch.unlink(missing_ok=True)
     return path
 
 
-def text_of(results: Mapping[str, Any]) -> str:
-    """Indented JSON with a line for each item of a list: indenting runs key by key takes ten times as long."""
-    members = []
+def text_of(results: Mapping[str, Any]) -> Iterator[str]:
+    """Indented JSON with a line for each item of a list or iterator, in pieces.
+
+    Indenting runs key by key takes ten times as long.
+    """
+    before = "{\n"
     for key, value in results.items():
-        if isinstance(value, list) and value:
-            items = ",\n".join(f"    {json.dumps(item, allow_nan=False)}" for item in value)
-            written = f"[\n{items}\n  ]"
+        yield f"{before}  {json.dumps(key)}: "
+        if isinstance(value, list | Iterator):
+            yield from _listed(value)
         else:
-            written = json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n  ")
-        members.append(f"  {json.dumps(key)}: {written}")
-    return "{\n" + ",\n".join(members) + "\n}\n"
+            yield json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n  ")
+        before = ",\n"
+    yield "\n}\n" if results else "{\n\n}\n"
+
+
+def _listed(items: Iterable[Any]) -> Iterator[str]:
+    before = "[\n"
+    for item in items:
+        yield f"{before}    {json.dumps(item, allow_nan=False)}"
+        before = ",\n"
+    yield "\n  ]" if before == ",\n" else "[]"
 
 
 def _attempt(record: RunRecord, judging: Judging, name: str) -> stats.Attempt:

@@ -19,27 +19,42 @@ from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin.items import EvalItem, Fetch
 from pytest_osmosis.records import AllRuns, Part, Run
 
+NOTHING_HERE = ("capturemanager", "logging-plugin", "tmpdir", "unraisableexception", "threadexception")
+"""Plugins of pytest that look after what tests do in its process. Runs do nothing there; it was half of their cost."""
+
 
 class EvalFile(pytest.File):
-    """The evals of one file; `inline` where user code runs in this process."""
+    """The evals of one file; `inline` where user code runs in this process. `places` are datasets as reports show them.
+
+    Its items are many: what they have in common is here, once.
+    """
 
     plans: Sequence[Plan]
     fetch: Fetch
     inline = False
 
     @functools.cached_property
+    def marker(self) -> pytest.MarkDecorator:
+        """The marker of its items."""
+        return pytest.mark.osmosis
+
+    @functools.cached_property
+    def places(self) -> dict[str, str]:
+        """Datasets' paths as pytest shows them, filled by the items."""
+        return {}
+
+    @functools.cached_property
     def item_hooks(self) -> Any:
         """The hooks of its items, made once for all of them.
 
-        Without pytest's capture of output and logs: nothing of a run happens in this process, unless that was asked
-        for, and capture is a third of what a test costs.
+        Without those of `NOTHING_HERE`, unless user code runs in this process.
         """
         manager, relay = self.config.pluginmanager, self.ihook
         if self.inline:
             return relay
         if relay is not self.config.hook:  # a conftest elsewhere does not apply here, which only pytest can sort out
             return relay
-        return QuietHooks(manager, [manager.get_plugin(name) for name in ("capturemanager", "logging-plugin")])
+        return QuietHooks(manager, [manager.get_plugin(name) for name in NOTHING_HERE])
 
     def collect(self) -> Iterator[pytest.Item]:
         """A test for every run, or row, of every eval, in file order."""

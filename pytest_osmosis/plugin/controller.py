@@ -17,7 +17,7 @@ import pytest
 
 from pytest_osmosis.plugin import github, given
 from pytest_osmosis.plugin.asking import ModelSource
-from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of
+from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import EvalItem, amend
@@ -160,10 +160,14 @@ class ControllerPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
         """Begin nothing more once `--maxfail` is reached. The live line makes room for what others print of a test."""
-        if report.failed or not self._is_ours(report):
+        ours = self._is_ours(report)
+        if report.failed or not ours:
             self.progress.clear()
-        self.evals.tell(report)
+        if self.distributed and report.when == "teardown":
+            self.evals.tell(report, named_by(report.nodeid))
         result = yield
+        if ours:
+            self.progress.forget(report)
         if self.evals.reaches_maxfail(report):
             self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")
             if self.distributed:  # xdist waits for the tests that its workers are at
@@ -182,6 +186,7 @@ class ControllerPlugin:
         report = yield
         if isinstance(item, EvalItem):
             amend(item, report)
+            self.evals.tell(report, (item.eval_id, item.part))
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:

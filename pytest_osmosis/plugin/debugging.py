@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.outcomes import kind_of, score_line
-from pytest_osmosis.plugin.items import ANSWER, EvalItem
+from pytest_osmosis.plugin.items import EvalItem
 from pytest_osmosis.plugin.stepping import Return, cut_to_users, tracing
 from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 
@@ -56,7 +56,7 @@ class Debugging:
     ) -> Generator[None, object, object]:
         """Lead the prompt of `--pdb` to the user's code."""
         with ExitStack() as until_it_closes:
-            if isinstance(node, EvalItem) and ANSWER in node.stash and self._config.option.usepdb:
+            if isinstance(node, EvalItem) and node.answer is not None and self._config.option.usepdb:
                 self._evals.pause()
                 until_it_closes.callback(self._evals.resume)
                 scene = self._scene(node)
@@ -78,7 +78,8 @@ class Debugging:
         """The run that a test failed by; of a row the first such one."""
         runs = item.plan.runs_of(item.part)
         records = [record for each in runs if (record := run.engine.ledger.records.get(each)) is not None]
-        kind = item.stash[ANSWER].outcome.kind
+        assert item.answer is not None
+        kind = item.answer.outcome.kind
         return next(record for record in records if kind_of(record, run.engine.judging) == kind)
 
     def _failed_rollout(self, item: EvalItem, record: RunRecord, known: Mapping[str, Any]) -> Scene:

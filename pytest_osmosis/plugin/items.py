@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -12,7 +12,8 @@ from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.records import Part
 
-ANSWER = pytest.StashKey["Answer"]()
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.collect import EvalFile
 
 
 class Answer(NamedTuple):
@@ -26,7 +27,9 @@ Fetch = Callable[["EvalItem"], Answer]
 
 
 class EvalItem(pytest.Item):
-    """One (row, run) of an eval, or a row with all its runs."""
+    """One (row, run) of an eval, or a row with all its runs; it has its `answer` from setup until it is reported."""
+
+    parent: EvalFile
 
     def __init__(self, *, eval_id: str, part: Part, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
         super().__init__(**options)
@@ -34,18 +37,27 @@ class EvalItem(pytest.Item):
         self.part = part
         self.plan = plan
         self._line = line
+        self.answer: Answer | None = None
         self._fetch = fetch
-        self.add_marker("osmosis")
+        self.add_marker(self.parent.marker)
 
     @property
     def ihook(self) -> Any:
         """Those that its file has for all its items."""
-        return self.parent.item_hooks  # type: ignore[union-attr]
+        return self.parent.item_hooks
+
+    @property
+    def location(self) -> tuple[str, int | None, str]:
+        """As pytest makes it of `reportinfo`, but the path once for all items."""
+        places = self.parent.places
+        if self.plan.dataset not in places:
+            places[self.plan.dataset] = super().location[0]
+        return places[self.plan.dataset], self._line - 1, self.name
 
     def setup(self) -> None:
         """Wait until it is done; what kept it from being scored is an error, what took it out a skip."""
-        self.stash[ANSWER] = self._fetch(self)
-        outcome = self.stash[ANSWER].outcome
+        self.answer = self._fetch(self)
+        outcome = self.answer.outcome
         for title, text in outcome.sections:
             self.add_report_section("call", title, text)
         if outcome.kind == "skipped":
@@ -55,9 +67,9 @@ class EvalItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail where it was scored and did not pass."""
-        outcome = self.stash[ANSWER].outcome
-        if outcome.kind == "failed":
-            pytest.fail(outcome.text, pytrace=False)
+        assert self.answer is not None
+        if self.answer.outcome.kind == "failed":
+            pytest.fail(self.answer.outcome.text, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The row's dataset line."""
@@ -73,7 +85,7 @@ class Sentinel(pytest.Item):
 
 def amend(item: EvalItem, report: pytest.TestReport) -> None:
     """Make a report say what the run, or row, was: its own duration, place and reason; xfailed by a gate."""
-    answer = item.stash.get(ANSWER, None)
+    answer = item.answer
     if answer is None:
         return
     shown = "setup" if answer.outcome.kind in ("error", "skipped") else "call"

@@ -13,10 +13,10 @@ from pytest_osmosis.results import Results
 
 def write(results: Sequence[Results], path: Path | None) -> list[str]:
     """Write a section for each eval to `path`, and add the same to the job's page; gives what could not be written."""
-    text = "\n".join(map(markdown, results))
     page = os.environ.get("GITHUB_STEP_SUMMARY")
-    places = [(path, "w"), (Path(page) if page else None, "a")]
-    return [said for place, mode in places if place and text and (said := _written(place, mode, text))]
+    places = [(place, mode) for place, mode in ((path, "w"), (Path(page) if page else None, "a")) if place]
+    text = "\n".join(map(markdown, results)) if places else ""
+    return [said for place, mode in places if text and (said := _written(place, mode, text))]
 
 
 def _written(path: Path, mode: str, text: str) -> str | None:

@@ -302,11 +302,13 @@ class EvalSession:
         """True where gates are decided, if there are any."""
         return not self.config.option.runxfail and not self.runs[eval_id].partial
 
-    def tell(self, report: pytest.TestReport) -> None:
+    def tell(self, report: pytest.TestReport, named: tuple[str, Part] | None) -> None:
         """Put a test's properties into its last report, which is where JUnit XML and json-report take them from."""
-        named = named_by(report.nodeid) if report.when == "teardown" else None
-        if named is not None and named.eval_id in self.runs:
-            report.user_properties.extend(self.runs[named.eval_id].properties(self._runs(named.eval_id, [named.part])))
+        if report.when != "teardown" or named is None:
+            return
+        eval_id, part = named
+        if eval_id in self.runs:
+            report.user_properties.extend(self.runs[eval_id].properties(self._runs(eval_id, [part])))
 
     def reaches_maxfail(self, report: pytest.TestReport) -> bool:
         """True for the failure at which `--maxfail` ends the session."""

@@ -30,6 +30,8 @@ REWRITE_S = 0.2
 LINE_S, MOST_LINE_S, LINES_A_RUN = 5.0, 60.0, 20
 """The live line is rewritten this often on a terminal. Elsewhere a line is written this often, and more and more
 seldom the longer the eval takes, as a log is read from its end."""
+LOOK_S = 0.05
+"""No report asks sooner after another whether the line's time has come."""
 
 
 def header(evals: EvalSession) -> list[str]:
@@ -169,10 +171,10 @@ class Progress:
     def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
         self._evals = evals
-        self._began_at = self._shown_at = time.monotonic()
+        self._began_at = self._shown_at = self._looked_at = time.monotonic()
         self._paces: dict[EvalRun, Pace] = {}
         self._n_alerts: dict[EvalRun, int] = {}
-        self._standing = self._begun = self._over = self._in_place = False
+        self._standing = self._begun = self._alone = self._over = self._in_place = False
 
     @property
     def _terminal(self) -> pytest.TerminalReporter | None:
@@ -186,7 +188,7 @@ class Progress:
         """
         if self._evals.inline is not None:
             return
-        self._begun = True
+        self._begun, self._alone = True, alone
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
             return
@@ -201,19 +203,33 @@ class Progress:
         if self._config.get_verbosity() > 0 or (self._evals.inline is not None and named_by(report.nodeid)):
             return None
         if hasattr(report, "wasxfail"):
-            return "xfailed", "", "XFAIL"
-        if report.when == "call" or report.failed or report.skipped:
+            return "xfailed", "", self._word("XFAIL")
+        if report.failed or report.skipped:
             category = "error" if report.failed and report.when != "call" else report.outcome
             return category, "", category.upper()
-        return "", "", ""
+        return ("passed", "", self._word("PASSED")) if report.when == "call" else ("", "", "")
+
+    def _word(self, word: str) -> str:
+        """What the short summary calls it; while tests run nothing is written of it, which pytest takes long to do."""
+        return word if self._over or not self._alone else ""
+
+    def forget(self, report: pytest.TestReport) -> None:
+        """Have pytest not keep a report that says nothing: two of three, which are most of a test's memory."""
+        if report.passed and report.when != "call" and (report.when == "setup" or not report.sections):
+            terminal = self._terminal
+            kept = terminal.stats.get("", []) if terminal is not None else []
+            if kept and kept[-1] is report:
+                kept.pop()
 
     def update(self) -> None:
         """Show the line, if its time has come. What others wrote where it would stand stays, above it."""
-        terminal = self._terminal
-        if terminal is None or not self._begun or self._over or self._config.get_verbosity() != 0:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_S or not self._begun or self._over:
+            return
+        self._looked_at, terminal = now, self._terminal
+        if terminal is None or self._config.get_verbosity() != 0:
             return
         self._alert(terminal)
-        now = time.monotonic()
         running = self._running()
         if running is None or now - self._shown_at < self._interval_s(now):
             return
