@@ -78,7 +78,7 @@ class Deadline:
     async def __aenter__(self) -> Deadline:
         task = asyncio.current_task()
         assert task is not None
-        self._task = task
+        self._task: asyncio.Task[Any] | None = task
         self._cancelling = task.cancelling()
         self._begun = self._loop.time()
         self._stalls_before = self._stalls.total_s
@@ -90,11 +90,12 @@ class Deadline:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self.expired:
+        task, self._task = self._task, None  # who keeps the deadline by its task would keep both for good
+        if not self.expired or task is None:
             return
         for _ in range(self._cancels):
-            self._task.uncancel()
-        if self._task.cancelling() <= self._cancelling:
+            task.uncancel()
+        if task.cancelling() <= self._cancelling:
             raise DeadlineExpired from error
 
     def _arm(self, delay_s: float) -> None:
@@ -105,6 +106,7 @@ class Deadline:
         if left > 0:
             self._arm(max(left, 0.01))
             return
+        assert self._task is not None, "the timer ends with the context"
         self.expired = True
         self._cancels += 1
         self._task.cancel()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.host import deadline as module
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.watch import Watch, Watched
+from pytest_osmosis.records import Run
 
 SOON_S = 0.02
 
@@ -115,3 +120,23 @@ async def test_a_timer_that_comes_while_the_clock_stands_waits_for_it() -> None:
         inside.pause()
         await asyncio.sleep(3 * SOON_S)
         assert not inside.expired
+
+
+def test_nothing_is_kept_of_a_task_whose_time_was_watched() -> None:
+    watch = Watch(Stalls(), lambda key, stack: None)
+
+    async def under_a_deadline() -> None:
+        within = deadline(60.0)
+        async with within:
+            with watch.over(Watched(Key(Run(0, 0), 1), within)):
+                await asyncio.sleep(0)
+
+    async def ended() -> weakref.ref[asyncio.Task[None]]:
+        task = asyncio.create_task(under_a_deadline())
+        await task
+        return weakref.ref(task)
+
+    task = asyncio.run(ended())
+    gc.collect()
+
+    assert task() is None
