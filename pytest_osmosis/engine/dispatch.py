@@ -464,19 +464,23 @@ class Dispatch:
         host.hand(requests)
 
     def _recall(self, again: Again) -> None:
-        """Put stored rollouts in line for the functions whose scores of them are not known.
-
-        A dataset that changed under way is a broken engine: `DatasetError`.
-        """
+        """Put stored rollouts in line for the functions whose scores of them are not known."""
+        gone = [run for run in self.queue if run in again.gone]
+        if gone:
+            self.queue = deque(run for run in self.queue if run not in again.gone)
+            self._n_not_stored += len(gone)
+        for run in gone:
+            self._skip(run, again.gone[run])
         while self.queue and len(self.flights) < self._most_unscored:
             run = self.queue.popleft()
-            gone = again.gone.get(run)
-            if gone is not None:
-                self._n_not_stored += 1
-                self._book.skip(run, gone)
+            try:
+                if self._row is None or self._row.row_index != run.row:
+                    self._row = self._job.dataset.row(run.row)
+            except DatasetError as error:
+                self._skip(run, f"its row cannot be read any more: {error}")
                 continue
-            rollout, row = again.rollouts.rollout(run), self._job.dataset.row(run.row)
-            flight = self.flights[run] = Flight(run, row, rollout["attempt"], begun=True, rolled=True)
+            rollout = again.rollouts.rollout(run)
+            flight = self.flights[run] = Flight(run, self._row, rollout["attempt"], begun=True, rolled=True)
             flight.messages, flight.details = rollout["messages"], rollout.get("details", "")
             flight.heard(rollout.get("output", {}))
             codes = {} if again.rescore else self._book.codes

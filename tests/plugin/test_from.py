@@ -371,3 +371,15 @@ def test_listing_decides_nothing(plain_workspace: Workspace) -> None:
     listed.stdout.fnmatch_lines(["configs/eval/x.toml::x?row0-run0?", "configs/eval/x.toml::x?row1-run0?"])
     assert dry.ret == 0
     assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
+
+
+def test_a_run_without_a_rollout_is_not_waited_for(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=3, evaluation={"batch_size": 8})
+    workspace.run(NAMED, "-k", "row0- or row1-")
+
+    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["1 run pending: never ran"])
+    assert workspace.results()["status"] == "finished"
