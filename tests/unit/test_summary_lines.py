@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.comparison import Matched, Pair, compare, decide
+from pytest_osmosis.config.tables import GateRule, Rates
 from pytest_osmosis.history import Flips, LastRun
 from pytest_osmosis.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
@@ -339,3 +340,56 @@ def test_a_baseline_of_the_same_name_is_told_apart_in_the_table() -> None:
         ["model", "vendor/some-model", "other"],
         ["model", "vendor/some-model", "vendor/some-model (baseline)"],
     ]
+
+
+# -- baselines --------------------------------------------------------------------------------------------
+
+
+def compared(**counts: int) -> Results:
+    """Results against stored ones: so many rows `kept` their pass, or are `worse`."""
+    found = Matched(
+        [Pair([True], [True])] * counts["kept"] + [Pair([False], [True])] * counts["worse"], added=1, changed=2
+    )
+    against = compare(
+        "b.json", found, started_at="2026-11-20T14:03:59+00:00", differs=["the model: a, here b"], allowed=0.02
+    )
+    rule = GateRule("max_regression", -0.02)
+    return replace(results_of([finished({A: 1.0})]), comparison=against, verdicts=[decide(rule, against)])
+
+
+def test_a_baseline_is_told_of_with_what_was_left_out_and_what_differs() -> None:
+    lines = summary_lines(compared(kept=44, worse=6))
+
+    # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
+    assert [line for line in lines if "baseline" in line or "+0 -6" in line or "power" in line] == [
+        "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, there 1.000 over 50 rows; "
+        "rows left out: 2 changed, 1 added",
+        "  -0.120, 95% interval -0.217 to -0.013; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
+        "  the baseline differs in the model: a, here b",
+        "gate max_regression <= 0.02: FAILS: pass rate 0.880, the baseline's 1.000: -0.120 over 50 rows, p = 0.031: "
+        "a regression",
+        "  low power: a true loss of 0.07 fails it with a chance of 0.33; 173 rows would make that 0.8",
+    ]
+
+
+def test_a_p_among_several_evals_is_told_beside_its_own() -> None:
+    made = compared(kept=94, worse=6)
+    assert made.comparison is not None
+
+    lines = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
+
+    assert any(
+        "p = 0.031 (McNemar, exact), 0.094 as one of 3 evals (Holm): no more than noise" in line for line in lines
+    )
+    assert not any("regression" in line for line in lines)
+
+
+def test_a_baselines_model_stands_beside_in_table_and_account() -> None:
+    beside = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
+
+    lines = summary_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], beside=beside))
+
+    assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
+    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
+    assert "1 run of the baseline pending" in lines
+    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)

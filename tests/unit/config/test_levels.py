@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
 from pytest_osmosis.config.options import Setting, setting
-from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.config.tables import Baseline, Selection
 from pytest_osmosis.errors import ConfigError, Problem
 
 Load = Callable[..., EvalConfig]
@@ -236,3 +236,29 @@ def test_what_an_eval_without_a_toml_lacks_is_told_by_option(workspace: Path) ->
         "--osmosis-eval-fn: missing; name what scores, like --osmosis-eval-fn=rewards:compute_reward",
         "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
     ]
+
+
+# -- what an eval is compared with ------------------------------------------------------------------------
+
+COMPARED = """
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "multiply"
+[scoring]
+eval_fns = ["rewards:exact"]
+[secrets]
+required = []
+[baseline]
+"""
+
+
+def test_the_highest_level_that_names_a_baseline_names_it_alone(load: Load, workspace: Path) -> None:
+    results, model = "results", "model_path"
+
+    assert load(COMPARED + 'results = "b.json"').baseline == Baseline(results="b.json")
+    typed = load(COMPARED + 'results = "b.json"', Override("baseline", model, "openai/gpt-5", "--x"))
+    assert typed.baseline == Baseline(model_path="openai/gpt-5")
+    beside = 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'
+    assert load(COMPARED + beside).baseline == Baseline("m", "http://localhost:8000/v1", "K")
+    stored = load(COMPARED + beside, Override("baseline", results, "b.json", "--x"))
+    assert stored.baseline == Baseline(results=str(Path("b.json").absolute()))
