@@ -116,8 +116,6 @@ class EvalSession:
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
             self.runs[key] = self._run(key, list(runs[key]))
-            if key in self.asked:
-                self.runs[key].partial = self.asked.partial(key)
             if self._may_stop_early(key) and self.runs[key].partial:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
@@ -138,6 +136,7 @@ class EvalSession:
                 keep_conversations=self.listeners.want_rollouts or key in self.asked,
                 stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
                 update_baseline=self.options.update_baseline and key not in self.asked,
+                partial=self.asked.partial(key) if key in self.asked else None,
             )
         except JournalError as error:
             raise pytest.UsageError(str(error)) from None

@@ -1,0 +1,34 @@
+"""One eval from its TOML to its results, without pytest: `prepare` checks everything, `EvalRun` runs it.
+
+`prepare` raises every problem of config, dataset, model and secrets at once, and asks nothing of a model. An `EvalRun`
+owns a run directory: `manifest.json` (what was asked for), `journal.jsonl` (what happened), `host.log` (what user code
+put out beside a run), `results.json` and `artifacts/`.
+"""
+
+from pytest_osmosis.engine.job import StopReason
+from pytest_osmosis.engine.line import Spawn
+from pytest_osmosis.engine.warm import Warm
+from pytest_osmosis.evals.hosting import host_setup
+from pytest_osmosis.evals.prepared import Prepared, Source, baseline_path, differs, identity, limits_said, sampling_text
+from pytest_osmosis.evals.preparing import SecretsFile, output_problems, prepare, stored_baseline, update_problems
+from pytest_osmosis.evals.run import EvalRun
+
+__all__ = [
+    "EvalRun",
+    "Prepared",
+    "SecretsFile",
+    "Source",
+    "Spawn",
+    "StopReason",
+    "Warm",
+    "baseline_path",
+    "differs",
+    "host_setup",
+    "identity",
+    "limits_said",
+    "output_problems",
+    "prepare",
+    "sampling_text",
+    "stored_baseline",
+    "update_problems",
+]
