@@ -241,6 +241,7 @@ class Progress:
             if terminal._tw.width_of_current_line:
                 terminal.write_line("")
             terminal.write_line(f"osmosis: {self._line(running, now, None)}")
+            terminal.flush()
 
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
         progress, pace = run.engine.progress, self._pace(run)
@@ -268,6 +269,7 @@ class Progress:
                 self.clear()
                 terminal.ensure_newline()
                 terminal.write_line(f"osmosis {run.prepared.config.name}: {text}")
+                terminal.flush()
 
     def clear(self) -> None:
         """Take the line away before anything else is printed."""

@@ -184,4 +184,4 @@ def test_the_reward_example_notices_when_a_function_breaks(tmp_path: Path) -> No
 
     assert done.returncode == 1
     assert "FAILED rewards.py::compute_reward[cases-last-answer-counts]" in done.stdout
-    assert "1 failed, 12 passed" in done.stdout
+    assert "1 failed, 28 passed" in done.stdout

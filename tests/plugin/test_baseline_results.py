@@ -147,7 +147,7 @@ def test_what_is_not_whole_or_not_measured_does_not_become_the_baseline(
             [],
             "*x.toml: [[]baseline] results: baselines/x.json does not exist; --osmosis-update-baseline writes it*",
         ),
-        ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: give [[]baseline] results"),
+        ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: give [[]baseline] results or model_path"),
         ({"baseline": {}, "gate": {}}, [UPDATE], "*--osmosis-update-baseline: no eval says where its baseline is; *"),
         ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
         ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
