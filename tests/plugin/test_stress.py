@@ -30,7 +30,7 @@ MARK = "OSMOSIS_TEST_MARK"
 PYTESTS_OWN = re.compile(
     r"^.*_pytest/assertion/rewrite\.py:\d+: ResourceWarning.*\n(?:(?: |ResourceWarning: Enable).*\n)*", re.M
 )
-"""What pytest says of itself where an interrupt strikes a worker that is still importing, between an `open` and its `with`."""
+"""What pytest says where an interrupt strikes a worker that still imports, between an `open` and its `with`."""
 
 LEFT = """
 import atexit, json, os, pathlib, threading
