@@ -149,14 +149,12 @@ def compare(
     stopped: str | None = None,
 ) -> Comparison:
     """The comparison of the rows that both have measured, by the shares of their measured runs that passed."""
-    rows = [(_share(pair.new, None), _share(pair.old, None)) for pair in found.pairs]
-    both = [(new, old) for new, old in rows if new is not None and old is not None]
+    new, old = _shares(found.pairs, None, None)
     empty = Comparison(name, started_at, found, None, allowed=allowed, differs=tuple(differs), stopped=stopped)
-    if not both:
+    if not new:
         return empty
-    paired = stats.compare([new for new, _ in both], [old for _, old in both])
-    new_rate, old_rate = stats.mean([new for new, _ in both]), stats.mean([old for _, old in both])
-    return replace(empty, paired=paired, new_rate=new_rate, old_rate=old_rate, p=paired.p)
+    paired = stats.compare(new, old)
+    return replace(empty, paired=paired, new_rate=stats.mean(new), old_rate=stats.mean(old), p=paired.p)
 
 
 def decide(rule: GateRule, found: Comparison) -> Verdict:
@@ -215,12 +213,7 @@ def meaning_text(found: Comparison) -> str:
 
 def _completed(pairs: Sequence[Pair]) -> list[Paired]:
     """The comparisons with every unmeasured run taken for the worst, and for the best, that it may have been here."""
-    cases = []
-    for fill in (False, True):
-        rows = [(_share(pair.new, fill), _share(pair.old, not fill)) for pair in pairs]
-        both = [(new, old) for new, old in rows if new is not None and old is not None]
-        cases.append(stats.compare([new for new, _ in both], [old for _, old in both]))
-    return cases
+    return [stats.compare(*_shares(pairs, fill, not fill)) for fill in (False, True)]
 
 
 def _is_regression(found: Comparison, case: Paired) -> bool:
@@ -230,6 +223,13 @@ def _is_regression(found: Comparison, case: Paired) -> bool:
 def _times(found: Comparison) -> float:
     """By how much p grew as several evals were looked at."""
     return found.p / found.paired.p if found.paired is not None and found.paired.p else 1.0
+
+
+def _shares(pairs: Sequence[Pair], new_fill: bool | None, old_fill: bool | None) -> tuple[list[float], list[float]]:
+    """The shares, here and there, of the rows that have both."""
+    rows = [(_share(pair.new, new_fill), _share(pair.old, old_fill)) for pair in pairs]
+    both = [(new, old) for new, old in rows if new is not None and old is not None]
+    return [new for new, _ in both], [old for _, old in both]
 
 
 def _share(runs: Runs, fill: bool | None) -> float | None:

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pytest_osmosis import stats
 
-NOISE = 0.05
-"""A p from here on is noise."""
+UNMEASURED = ("provider", "host", "reward")
+"""Boundaries of published runs that are nobody's answer."""
 ROWS = '  "rows": '
 """How the line begins with which the rows start in results.json; what stands before it is small."""
 
@@ -88,7 +88,7 @@ class Flips:
     @property
     def is_noise(self) -> bool:
         """True where chance alone makes differences as large."""
-        return self.p >= NOISE
+        return self.p >= stats.ALPHA
 
     def to_json(self) -> dict[str, Any]:
         """The published object."""
@@ -257,7 +257,7 @@ def _shares(results: Mapping[str, Any]) -> Iterator[Share]:
 
 def is_measured(run: Mapping[str, Any]) -> bool:
     """True where a published run counts as an answer."""
-    return run["status"] != "skipped" and run.get("boundary") not in ("provider", "host", "reward")
+    return run["status"] != "skipped" and run.get("boundary") not in UNMEASURED
 
 
 def is_own(run: Mapping[str, Any]) -> bool:

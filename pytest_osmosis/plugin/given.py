@@ -300,6 +300,11 @@ def workers(config: pytest.Config) -> int:
     return asked if isinstance(asked, int) and asked > 0 else 1
 
 
+def pythonpath(config: pytest.Config) -> list[str]:
+    """The import roots of the ini key `pythonpath`, absolute."""
+    return [str(config.rootpath / folder) for folder in config.getini("pythonpath")]
+
+
 def _inline(config: pytest.Config, origin: str | None) -> bool:
     """Whether user code runs in this process. `pytest.UsageError` where there are workers."""
     said = origin or ("--trace" if config.getoption("trace") else None)

@@ -244,6 +244,5 @@ class ReferenceSource:
         if request.key not in self._known:
             overrides = [*request.overrides(), *self._overrides]
             prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
-            pythonpath = [str(self._config.rootpath / folder) for folder in self._config.getini("pythonpath")]
-            self._known[request.key] = References(prepared, os.environ, pythonpath)
+            self._known[request.key] = References(prepared, os.environ, given.pythonpath(self._config))
         return self._known[request.key]

@@ -128,7 +128,7 @@ class EvalSession:
                 environ=os.environ,
                 rerun=self.asked.rerun(key) if key in self.asked else self._rerun(self.prepared[key]),
                 every=self._completion(key),
-                pythonpath=[str(self.config.rootpath / folder) for folder in self.config.getini("pythonpath")],
+                pythonpath=given.pythonpath(self.config),
                 probe=self.options.probe,
                 hosts=given.workers(self.config),
                 spawn=self._spawn(key),

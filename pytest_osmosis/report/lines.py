@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_osmosis.comparison import Comparison, meaning_text, nothing_text
 from pytest_osmosis.gates import DROP, Verdict
-from pytest_osmosis.history import Flips, LastRun
+from pytest_osmosis.history import UNMEASURED, Flips, LastRun
 from pytest_osmosis.report.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results, Side, Throttling, tokens_of
@@ -210,7 +210,7 @@ def _pending(results: Results, n: int) -> list[str]:
     ]
 
 
-EFFECT = dict.fromkeys(("provider", "host", "reward"), "not measured, counted as 0")
+EFFECT = dict.fromkeys(UNMEASURED, "not measured, counted as 0")
 """What a run without a score does to the numbers, where it is nobody's answer."""
 
 
