@@ -20,6 +20,8 @@ from pytest_osmosis.models.base import Usage
 
 Ask = Callable[[], Awaitable[Permit]]
 """Asks for the permit of one request."""
+Turn = asyncio.Future[None]
+"""Done once what one stands in line for is held."""
 
 
 class Bound:
@@ -28,7 +30,7 @@ class Bound:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
-        self._turns: deque[asyncio.Future[None]] = deque()
+        self._turns: deque[Turn] = deque()
 
     @property
     def free(self) -> bool:
@@ -37,11 +39,20 @@ class Bound:
 
     async def take(self) -> None:
         """Wait for one and hold it."""
+        await self.wait_for(self.ask())
+
+    def ask(self) -> Turn:
+        """Stand in line; the turn is done once one is held for it."""
+        turn: Turn = asyncio.get_running_loop().create_future()
         if self.free:
             self.held += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._turns.append(turn)
+            turn.set_result(None)
+        else:
+            self._turns.append(turn)
+        return turn
+
+    async def wait_for(self, turn: Turn) -> None:
+        """Wait for one's turn. Where the wait is given up, so is the turn."""
         try:
             await turn
         except BaseException:
@@ -51,9 +62,15 @@ class Bound:
                 self.give_back()  # it came in the moment the wait was given up
             raise
 
-    def take_beyond(self) -> None:
-        """Hold one without waiting, even beyond the limit."""
-        self.held += 1
+    def take_beyond(self, turn: Turn | None = None) -> None:
+        """Hold one without waiting, even beyond the limit; for a turn that waits in line where one is given."""
+        if turn is None:
+            self.held += 1
+        elif turn in self._turns:
+            self._turns.remove(turn)
+            if not turn.done():
+                self.held += 1
+                turn.set_result(None)
 
     def give_back(self) -> None:
         """Hold one less."""
@@ -123,6 +140,7 @@ class Place:
         self._requests = requests
         self._clock = clock
         self._held = True
+        self._turns: list[Turn] = []
         self._under_way = 0
         self._queued = 0
 
@@ -170,8 +188,8 @@ class Place:
     def go_on(self) -> None:
         """A wait was given up: the user's code goes on now, so the slot is taken without a turn."""
         if not (self._held or self.over):
-            self._held = True
             self._slots.take_beyond()
+            self._hold()
 
     async def _permitted(self, ask: Ask | None) -> Permit | None:
         """The permit, where one is needed. A rollout that is over gets none."""
@@ -185,11 +203,22 @@ class Place:
     async def _take_slot(self) -> None:
         if self._held:
             return
-        await self._slots.take()
+        turn = self._slots.ask()
+        self._turns.append(turn)
+        try:
+            await self._slots.wait_for(turn)
+        finally:
+            self._turns.remove(turn)
         if self._held or self.over:
             self._slots.give_back()
         else:
-            self._held = True
+            self._hold()
+
+    def _hold(self) -> None:
+        """The rollout has its slot; others of its requests that stand in line for it need not wait, and give back."""
+        self._held = True
+        for turn in self._turns:
+            self._slots.take_beyond(turn)
 
     def _set_clock(self) -> None:
         if self._queued and not self._under_way:

@@ -147,6 +147,22 @@ def test_requests_given_up_while_they_wait_leave_every_slot_free(workspace: Work
     assert live.kinds() == ["passed"] * 4
 
 
+def test_requests_that_an_agent_sends_together_come_back_together_from_their_retries(workspace: Workspace) -> None:
+    """Row 0's two requests are sent away; row 1 has the only slot when they come back, and both wait for it."""
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            await asyncio.gather(ctx.chat(ctx.prompt), ctx.chat(ctx.prompt))
+        """
+    )
+    refused = status(429, retry_after="0.2")
+    script = by_row({0: [refused, refused, reply("42")], 1: [slow(0.8, reply("42"))]}, reply("42"))
+    with ChatServer(script) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+        assert asked_rows(server) == {0: 4, 1: 2, 2: 2, 3: 2}
+    assert live.kinds() == ["passed"] * 4
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, hosts: int) -> None:
     """The first eight are refused, all at once. Each host notices with its fourth; all later ones wait."""

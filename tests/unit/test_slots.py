@@ -165,6 +165,56 @@ async def test_a_wait_that_is_given_up_takes_the_slot_at_once_as_user_code_goes_
     assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
 
 
+async def test_requests_of_one_rollout_that_wait_for_its_turn_together_go_on_with_its_one_slot() -> None:
+    house = House(1)
+    first, _ = house.begin()
+    due = asyncio.Event()
+
+    async def refused_once() -> None:
+        async with first.request() as request, request.waiting():
+            await due.wait()
+
+    refused = [asyncio.create_task(refused_once()) for _ in range(2)]
+    await settled()
+    second, _ = house.begin()  # both were refused, and wait
+    due.set()
+    await settled()
+    assert not any(task.done() for task in refused)
+    second.end()
+    await settled()
+    assert all(task.done() for task in refused)
+    assert house.slots.held == 1
+    first.end()
+    assert house.slots.held == 0
+
+
+async def test_a_request_that_waits_for_its_rollouts_turn_goes_on_when_a_wait_beside_it_is_given_up() -> None:
+    house = House(1)
+    first, _ = house.begin()
+
+    async def refused() -> None:
+        async with first.request() as request, request.waiting():
+            await asyncio.Event().wait()
+
+    async def later() -> None:
+        async with first.request():
+            pass
+
+    waits = asyncio.create_task(refused())
+    await settled()
+    second, _ = house.begin()
+    asks = asyncio.create_task(later())
+    await settled()
+    assert not asks.done()
+    waits.cancel()
+    await settled()
+    assert asks.done()
+    assert house.slots.held == 2, "for the moment one more than the limit"
+    first.end()
+    second.end()
+    assert house.slots.held == 0
+
+
 @pytest.mark.parametrize("after", ["the wait", "the slot"])
 async def test_a_request_that_outlives_its_rollout_gets_no_turn_and_keeps_no_slot(after: str) -> None:
     house = House(1)
