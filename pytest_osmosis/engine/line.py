@@ -28,7 +28,7 @@ READ_BYTES = 1 << 20
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
-GATHER_S = 0.005
+GATHER_S = 0.02
 """After a read the next one waits this long: what a busy host says comes in fewer, larger pieces."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep

@@ -7,7 +7,6 @@ put out beside a run), `results.json` and `artifacts/`.
 
 from pytest_osmosis.engine.job import StopReason
 from pytest_osmosis.engine.line import Spawn
-from pytest_osmosis.engine.warm import Warm
 from pytest_osmosis.evals.hosting import host_setup
 from pytest_osmosis.evals.prepared import Prepared, Source, baseline_path, differs, identity, limits_said, sampling_text
 from pytest_osmosis.evals.preparing import SecretsFile, output_problems, prepare, stored_baseline, update_problems
@@ -20,7 +19,6 @@ __all__ = [
     "Source",
     "Spawn",
     "StopReason",
-    "Warm",
     "baseline_path",
     "differs",
     "host_setup",

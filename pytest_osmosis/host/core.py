@@ -78,8 +78,8 @@ class Failure:
 class HostCore:
     """Performs requests on the running event loop. Both methods take a request and give events to `emit`.
 
-    What says that user code is about to run is emitted a turn of the loop before it does, so that it is on its way
-    whatever that code does to the process. Once `closing` is set, what ends is not reported any more. `raised` hears of
+    What says that user code is about to run is emitted and flushed before it does, so that it is on its way whatever
+    that code does to the process. Once `closing` is set, what ends is not reported any more. `raised` hears of
     each error of user code before it becomes data, and may raise it on.
     """
 
@@ -93,6 +93,7 @@ class HostCore:
         watch: Watch,
         emit: Emit,
         raised: Raised | None = None,
+        flush: Callable[[], None] | None = None,
     ) -> None:
         self._setup = setup
         self._code = code
@@ -101,6 +102,7 @@ class HostCore:
         self._stalls = stalls
         self._watch = watch
         self._emit = emit
+        self._flush = flush or _at_once
         self._raised = raised or _becomes_data
         self._pid = os.getpid()
         self.closing = False
@@ -151,7 +153,7 @@ class HostCore:
         with output.captured() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
-                await asyncio.sleep(0)
+                self._flush()
                 rollout = await self._rolled(key, request, deadline, place)
             finally:
                 place.end()
@@ -168,7 +170,7 @@ class HostCore:
             for name in request["names"]:
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key.to_json(), "name": name})
-                    await asyncio.sleep(0)
+                    self._flush()
                     begun = time.perf_counter()
                     scored = await self._scored(key, request, name)
                     self._emit({"ev": "score", **key.to_json(), "ms": _ms(begun), **scored, "output": sink.take()})
@@ -268,7 +270,6 @@ class HostCore:
         self._end_forks()
         if place.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        await asyncio.sleep(0)  # a model that answers at once must not hold the loop
         talk.open += 1
         crowded = False
 
@@ -434,6 +435,10 @@ def _kept(messages: Sequence[Message] | None) -> list[Message] | None:
         return _plain(messages) if messages is not None else None
     except NotAConversation:
         return None
+
+
+def _at_once() -> None:
+    """What is emitted needs no flush."""
 
 
 def _becomes_data(key: Key, error: BaseException) -> None:

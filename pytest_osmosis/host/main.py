@@ -167,6 +167,7 @@ class Host:
         self._events = events
         self._redaction = redaction
         self._lines: list[str] = []
+        self._ending_turn = False
         self._waiting: deque[dict[str, Any]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -178,9 +179,9 @@ class Host:
         stalls = Stalls()
         watch = Watch(stalls, self._stalled)
         self._slots = Slots(self._setup.limit, self._begin)
-        self._core = HostCore(self._setup, self._code, self._clients, self._slots, stalls, watch, self._emit)
+        setup, code = self._setup, self._code
+        self._core = HostCore(setup, code, self._clients, self._slots, stalls, watch, self._emit, flush=self._flush)
         watch.start(self._loop)
-        code = self._code
         self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
         inbox.deliver_to(self)
         while not self._closed:
@@ -220,9 +221,12 @@ class Host:
         self._begin()
 
     def _begin(self) -> None:
+        begun = 0
         while self._waiting and not self._closing and self._slots.begin():
             request = self._waiting.popleft()
             self._spawn(self._core.perform(request), Key.of(request))
+            begun += 1
+        _next(self._loop, begun)
 
     def _drop(self, baseline: bool) -> None:
         """Give back what was not begun: all of it, or the baseline's alone."""
@@ -254,11 +258,16 @@ class Host:
         self._loop.stop()
 
     def _emit(self, event: Mapping[str, Any]) -> None:
-        """Put an event on its way; all that one turn of the loop emits is written at once."""
-        line = self._redaction.event(event)
-        if not self._lines:
-            self._loop.call_soon(self._flush)
-        self._lines.append(line)
+        """Put an event on its way: what one turn of the loop emits is written at once, at the latest."""
+        self._lines.append(self._redaction.event(event))
+        if not self._ending_turn:
+            self._ending_turn = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._ending_turn = False
+        if self._lines:
+            self._flush()
 
     def _flush(self) -> None:
         data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
@@ -273,6 +282,17 @@ class Host:
         """Called from the watch's thread, while the loop cannot run."""
         line = self._redaction.event({"ev": "stalled", **key.to_json(), "stack": stack})
         os.write(self._events, line.encode("ascii") + b"\n")
+
+
+def _next(loop: asyncio.AbstractEventLoop, n: int) -> None:
+    """Let the `n` callbacks that came last be the next.
+
+    A connection that one rollout has given back is then taken by the one that begins in its place, and is never idle:
+    clients ask each idle connection of theirs for a sign of life at every request.
+    """
+    ready = getattr(loop, "_ready", None)
+    if isinstance(ready, deque):
+        ready.rotate(n)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ name, as long as nothing imported a decorator for them.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 from pytest_osmosis.plugin import options, reward_options
 
 if TYPE_CHECKING:
+    from pytest_osmosis.plugin.naming import Naming
     from pytest_osmosis.testing.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
@@ -56,11 +58,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
         named = named_evals(config)
         if named.evals or named.source == "model":
-            from pytest_osmosis.plugin.controller import ControllerPlugin
-
-            config.pluginmanager.register(ControllerPlugin(config, named), "osmosis-controller")
+            _start(config, named)
         elif named.aside:
             config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
+
+
+def _start(config: pytest.Config, named: Naming) -> None:
+    """Start the session's part. The first host starts while that is imported, as it takes about as long."""
+    from pytest_osmosis.plugin import given
+
+    asked = given.read(config, os.environ)
+    warm = None
+    if named.runs_evals and not (config.option.collectonly or asked.dry_run or asked.inline):
+        from pytest_osmosis.engine.warm import Warm
+
+        warm = Warm()
+    from pytest_osmosis.plugin.controller import ControllerPlugin
+
+    config.pluginmanager.register(ControllerPlugin(config, named, asked, warm), "osmosis-controller")
 
 
 @pytest.hookimpl(tryfirst=True)

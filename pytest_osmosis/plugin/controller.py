@@ -8,13 +8,13 @@ sessionfinish.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis.engine.warm import Warm
 from pytest_osmosis.plugin import github, given
 from pytest_osmosis.plugin.asking import ModelSource
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 class ControllerPlugin:
     """Hooks; each delegates."""
 
-    def __init__(self, config: pytest.Config, naming: Naming) -> None:
+    def __init__(self, config: pytest.Config, naming: Naming, options: given.Options, warm: Warm | None) -> None:
         self.config = config
         self.naming = naming
-        self.evals = EvalSession(config, naming, given.read(config, os.environ))
+        self.evals = EvalSession(config, naming, options, warm)
         self.distributed = False
         self.server: OutcomeServer | None = None
         self.unreported: Unreported | None = None
@@ -55,8 +55,6 @@ class ControllerPlugin:
         if self.evals.options.dry_run:
             config.option.dist = "no"  # nothing runs: xdist's workers are not needed
             config.pluginmanager.register(DryRun(config), "osmosis-dry-run")
-        elif naming.runs_evals and not config.option.collectonly:
-            self.evals.warm_up()
 
     # -- before anything runs ----------------------------------------------------------------------------
 

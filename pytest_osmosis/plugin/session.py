@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.engine.warm import Warm
 from pytest_osmosis.errors import CodeError, HostError, JournalError
-from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason, Warm
+from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import asking, cache, confirm, given, naming, pages, preparing, verdicts
@@ -39,10 +40,12 @@ INTERRUPT_GRACE_S = 2.0
 class EvalSession:
     """All by the evals' ids, in the order in which they were named; `runs` are those of which something was selected.
 
+    The first host that an eval needs is `warm`, where there is one.
+
     `plans` are the same by file, for collection; `n_selected` is how many of our tests were selected.
     """
 
-    def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options) -> None:
+    def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options, warm: Warm | None) -> None:
         self.config = config
         self.options = options
         self.prepared: dict[str, Prepared] = {}
@@ -51,7 +54,7 @@ class EvalSession:
         self.n_selected = 0
         self.asked = AskedEvals(config, named, options)
         self.inline = self._inline() if options.inline else None
-        self._warm: Warm | None = None
+        self._warm = warm
         self.completed: queue.SimpleQueue[tuple[str, Part]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
@@ -72,11 +75,6 @@ class EvalSession:
         from pytest_osmosis.plugin.inline import Inline
 
         return Inline(trace=self.config.option.trace)
-
-    def warm_up(self) -> None:
-        """Start a host while configs, datasets and tests are looked at: the first eval will need one."""
-        if self.inline is None:
-            self._warm = Warm()
 
     def _spawn(self, key: str) -> Spawn | None:
         """What makes the hosts of an eval, None where nothing special does."""

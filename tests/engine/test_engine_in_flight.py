@@ -52,6 +52,37 @@ def test_what_is_handed_out_ahead_is_not_begun(workspace: Workspace) -> None:
     assert {outcome.reason for _, outcome in live.told if outcome.kind == "skipped"} == {"enough"}
 
 
+def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
+    """What the one gave back to a client (a connection) is taken by the next, before any other rollout goes on."""
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(64)])
+    workspace.agent(
+        """
+        import pathlib
+        import time
+
+        LOG = []
+
+
+        async def rollout(ctx):
+            LOG.append("begin")
+            until = time.monotonic() + 0.03
+            while time.monotonic() < until:
+                LOG.append("step")
+                await asyncio.sleep(0)
+            LOG.append("end")
+            if LOG.count("end") == 64:
+                pathlib.Path("log.txt").write_text(" ".join(LOG))
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    with ChatServer(reply("42")) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 8}))
+    assert live.kinds() == ["passed"] * 64
+    log = (workspace.root / "log.txt").read_text().split()
+    followed = [log[index + 1] for index, what in enumerate(log[:-1]) if what == "end"]
+    assert followed.count("begin") > 30, "56 could begin so; a few wait until the engine hands out more"
+
+
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_requests_that_one_agent_gathers_stay_within_batch_size(workspace: Workspace, batch_size: int) -> None:
     workspace.agent(GATHERING)
