@@ -99,6 +99,8 @@ class Unwatched(Watch):
 class InlineLine:
     """A line to an `InlineHost`. What belongs to processes is nothing to it: limits, pauses, ends."""
 
+    gathers = False
+
     def __init__(self, name: str, post: Post, give: Callable[[InlineLine, Mapping[str, Any]], None]) -> None:
         self.name = name
         self.post = post

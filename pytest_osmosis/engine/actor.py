@@ -217,6 +217,7 @@ class Engine:
             self._hosts.look_after(self._dispatch.busy)
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
+        self._hosts.gather(bool(self._dispatch.queue))
         now = time.monotonic()
         self._permits.grant(now, not_before=math.inf if self._paused else self._hosts.throttle.until)
         if self._dispatching:
@@ -236,7 +237,8 @@ class Engine:
     def _arrived(self) -> list[Message]:
         try:
             messages = [self._inbox.get(timeout=self._permits.wait_s(time.monotonic(), TURN_S))]
-            time.sleep(GATHER_S)
+            if self._dispatch.queue:
+                time.sleep(GATHER_S)
             while not self._inbox.empty():
                 messages.append(self._inbox.get())
         except queue.Empty:

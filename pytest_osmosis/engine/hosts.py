@@ -108,6 +108,11 @@ class Hosts:
         for host in self:
             host.line.send([message])
 
+    def gather(self, gathers: bool) -> None:
+        """Let what hosts say come in larger pieces, or at once: the user waits for the last of it."""
+        for host in self:
+            host.line.gathers = gathers
+
     def throttled(self, host: Host, wait_s: float) -> None:
         """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""
         self.throttle.refused(time.monotonic(), wait_s)

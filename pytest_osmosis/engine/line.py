@@ -29,7 +29,7 @@ LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
 GATHER_S = 0.02
-"""After a read the next one waits this long: what a busy host says comes in fewer, larger pieces."""
+"""After a read the next one waits this long while a line gathers."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; {}main()"
@@ -53,7 +53,12 @@ Post = Callable[[Heard | Died], None]
 
 
 class Line(Protocol):
-    """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine"."""
+    """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine".
+
+    While it `gathers`, what the host says may wait a little, so as to come in fewer, larger pieces.
+    """
+
+    gathers: bool
 
     @property
     def name(self) -> str:
@@ -101,6 +106,7 @@ class PipeLine:
         self.name = name
         self.setup = setup
         self.log = log
+        self.gathers = False
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
@@ -165,7 +171,8 @@ class PipeLine:
                 self.kill()
                 break
             self._post(Heard(self, heard))
-            time.sleep(GATHER_S)
+            if self.gathers:
+                time.sleep(GATHER_S)
         self._post(Died(self, self._reaped()))
 
     def _reaped(self) -> int:

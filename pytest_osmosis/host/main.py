@@ -46,6 +46,8 @@ THREADS_S = 0.5
 
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
+    served = threading.Event()
+    atexit.register(_end_process, served)  # before all others, so that it is called after them
     requests, events = _own_pipes()
     if (begun := _begun(requests)) is None:
         return
@@ -66,7 +68,16 @@ def main() -> None:
         return
     gc.freeze()  # what the imports made stays to the end: it is not looked through again and again
     Host(setup, code, clients, events, redaction).serve(inbox)
+    served.set()
     _leave()
+
+
+def _end_process(served: threading.Event) -> None:
+    """What user code wants done at exit is done: to take modules and objects apart would only take time."""
+    if served.is_set():
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        os._exit(0)
 
 
 def _leave() -> None:

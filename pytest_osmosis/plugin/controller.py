@@ -8,6 +8,8 @@ sessionfinish.
 
 from __future__ import annotations
 
+import atexit
+import gc
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,6 +215,7 @@ class ControllerPlugin:
 
     def pytest_unconfigure(self) -> None:
         """Close the socket that workers asked on, and what runs in this process."""
+        atexit.register(gc.freeze)  # an interpreter that ends looks through all objects, of which our tests left many
         self.evals.close()
         if self.server is not None:
             self.server.close()

@@ -17,6 +17,7 @@ class Line:
     """A line that keeps what it is given."""
 
     name = "host"
+    gathers = False
 
     def __init__(self) -> None:
         self.permitted: list[int] = []
