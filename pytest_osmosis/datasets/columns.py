@@ -8,6 +8,8 @@ from typing import Any
 
 COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
 """The columns with a meaning. Every other one is the user's own."""
+SOLUTION = "solution_str"
+"""The user's own column in which reward functions look for a row's reference solution."""
 
 _ALIASES = {"label": "ground_truth"}
 

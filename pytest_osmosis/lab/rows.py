@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.config.workspace import shown
-from pytest_osmosis.datasets import Row, open_dataset
+from pytest_osmosis.datasets import SOLUTION, Row, open_dataset
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.lab.calls import Input, Scored, call
 from pytest_osmosis.lab.cases import References
 from pytest_osmosis.lab.findings import Finding, Verdict
 from pytest_osmosis.lab.target import Target
 
-COLUMN = "solution_str"
 MOST_FINDINGS = 5
 
 
@@ -32,8 +31,8 @@ def check(target: Target, references: References) -> Verdict:
     except DatasetError as error:
         return Verdict((Finding("rows", "its dataset cannot be read", str(error), f"see {references.where}"),))
     if not found:
-        fix = f"add the column {COLUMN} to rows whose solution is known"
-        return Verdict((Finding("rows", f"no row holds a {COLUMN}", shown(path), fix),))
+        fix = f"add the column {SOLUTION} to rows whose solution is known"
+        return Verdict((Finding("rows", f"no row holds a {SOLUTION}", shown(path), fix),))
     findings = [*_findings(target, found, references.threshold, path)]
     if len(findings) > MOST_FINDINGS:
         more = f"and {len(findings) - MOST_FINDINGS:,} more of {len(found):,} rows"
@@ -43,7 +42,7 @@ def check(target: Target, references: References) -> Verdict:
 
 def _references(rows: Iterator[Row]) -> Iterator[_Reference]:
     for row in rows:
-        solution = row.record.get(COLUMN)
+        solution = row.record.get(SOLUTION)
         if isinstance(solution, str) and solution.strip():
             yield _Reference(row, solution)
 
@@ -74,7 +73,7 @@ def _other(found: list[_Reference], index: int) -> _Reference | None:
 
 
 def _scored(target: Target, row: Row, solution: str) -> Scored:
-    record = {name: value for name, value in row.record.items() if name != COLUMN}
+    record = {name: value for name, value in row.record.items() if name != SOLUTION}
     if target.mode == "full":
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         given = Input(messages=messages, ground_truth=row.ground_truth, extra=record)

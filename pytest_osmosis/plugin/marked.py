@@ -18,9 +18,9 @@ import pytest
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
 from pytest_osmosis.config.workspace import shown
+from pytest_osmosis.datasets import SOLUTION
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import prepare
-from pytest_osmosis.lab.rows import COLUMN
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import given, options
 from pytest_osmosis.records import Run
@@ -227,7 +227,7 @@ class ReferenceSource:
             return Given(None, "error", str(error))
         if found is not None:
             return Given(found, where=where)
-        text = f'{where}: the row has no reference solution (column "{COLUMN}")'
+        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
         if references.holds_any:
             return Given(None, "skipped", text)
         fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"

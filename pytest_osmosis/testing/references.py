@@ -16,12 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pytest_osmosis.datasets import Row
+from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.evals import Prepared, host_setup
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.inline import InlineHost, Loop
-from pytest_osmosis.lab.rows import COLUMN
 from pytest_osmosis.records import Run
 from pytest_osmosis.testing.rollout import Rollout, Scores
 
@@ -65,7 +64,7 @@ class References:
 
 
 def _solution(row: Row) -> str | None:
-    solution = row.record.get(COLUMN)
+    solution = row.record.get(SOLUTION)
     return solution if isinstance(solution, str) and solution.strip() else None
 
 
