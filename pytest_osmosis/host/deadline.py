@@ -47,6 +47,7 @@ class Deadline:
         self._owed_s = 0.0
         self._paused_s = 0.0
         self._paused_at: float | None = None
+        self._stalls_at_pause = 0.0
         self._cancels = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -56,9 +57,9 @@ class Deadline:
 
     def spent_s(self) -> float:
         """The run's own time so far."""
-        now = self._loop.time()
-        paused = self._paused_s + (now - self._paused_at if self._paused_at is not None else 0.0)
-        return now - self._begun - paused - (self._stalls.total_s - self._stalls_before) + self._owed_s
+        paused_s = self._paused_s + self._pause_s()
+        stalled_s = self._stalls.total_s - self._stalls_before
+        return self._loop.time() - self._begun - paused_s - stalled_s + self._owed_s
 
     def remaining_s(self) -> float:
         """What is left of the budget, 0 at the least."""
@@ -67,13 +68,19 @@ class Deadline:
     def pause(self) -> None:
         """Stop the clock. Idempotent."""
         if self._paused_at is None:
-            self._paused_at = self._loop.time()
+            self._stalls_at_pause, self._paused_at = self._stalls.total_s, self._loop.time()
 
     def resume(self) -> None:
         """Let the clock run again. Idempotent."""
-        if self._paused_at is not None:
-            self._paused_s += self._loop.time() - self._paused_at
-            self._paused_at = None
+        self._paused_s += self._pause_s()
+        self._paused_at = None
+
+    def _pause_s(self) -> float:
+        """How long the clock stands still by now. Stalls meanwhile are left out on their own, and may be owed."""
+        paused_at = self._paused_at  # read once: the watch asks from its thread
+        if paused_at is None:
+            return 0.0
+        return self._loop.time() - paused_at - (self._stalls.total_s - self._stalls_at_pause)
 
     async def __aenter__(self) -> Deadline:
         task = asyncio.current_task()

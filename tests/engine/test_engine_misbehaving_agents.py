@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
-from tests.servers import ChatServer
+from tests.servers import ChatServer, reply, slow
 
 SIBLINGS = 4
 
@@ -260,6 +260,32 @@ def test_siblings_wait_out_another_run_s_hang(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 2, "batch_size": 4}))
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert live.record(1).boundary == "timeout"
+
+
+def test_a_run_that_holds_the_loop_while_its_request_waits_for_its_turn_is_interrupted(workspace: Workspace) -> None:
+    """Its clock stands still then: row 1 has both requests that may be sent."""
+    workspace.agent(
+        """
+        GREEDY = asyncio.Event()
+
+        async def rollout(ctx):
+            if ctx.row_index == 1:
+                asked = [asyncio.create_task(ctx.chat(ctx.prompt)) for _ in range(2)]
+                await asyncio.sleep(0)
+                GREEDY.set()
+                await asyncio.gather(*asked)
+            else:
+                await GREEDY.wait()
+                asked = asyncio.create_task(ctx.chat(ctx.prompt))
+                await asyncio.sleep(0)
+                time.sleep(1000)
+        """
+    )
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
+    with ChatServer(slow(0.3, reply("42"))) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 2, "agent_workflow_timeout_s": 1}))
+    assert live.kinds() == ["error", "passed"]
+    assert (live.record(0).boundary, live.record(0).error) == ("timeout", HELD)
 
 
 def test_a_task_left_behind_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:

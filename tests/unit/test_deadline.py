@@ -108,6 +108,21 @@ async def test_pauses_and_stalls_are_not_a_run_s_own_time_but_stalls_that_it_owe
         assert inside.remaining_s() == pytest.approx(1000 - inside.spent_s(), abs=1)
 
 
+async def test_a_stall_while_the_clock_stands_still_is_left_out_once_and_counts_where_it_is_owed() -> None:
+    stalls = Stalls()
+    async with deadline(1000, stalls) as inside:
+        inside.pause()
+        assert inside._paused_at is not None
+        inside._begun -= 300  # as if 300 s had passed, the clock standing still for 200 s of them,
+        inside._paused_at -= 200
+        stalls.total_s += 150  # for 150 s of which the loop was held up ...
+        assert 100 <= inside.spent_s() < 150
+        inside.owe(150)  # ... by the run itself
+        assert 250 <= inside.spent_s() < 300
+        inside.resume()
+        assert 250 <= inside.spent_s() < 300
+
+
 async def test_stalls_before_a_deadline_are_nothing_to_it() -> None:
     stalls = Stalls()
     stalls.total_s = 1000
