@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -131,7 +131,7 @@ class Place:
     """One rollout's place: it holds a slot, unless all that it does is wait for retries.
 
     Its clock stands still while it waits for others: for its slot after a retry, or for the turn or the permit of a
-    request while none of its own is under way.
+    request while none of its own is under way or waits for a retry.
     """
 
     def __init__(self, slots: Slots, requests: Bound, clock: Clock) -> None:
@@ -143,6 +143,7 @@ class Place:
         self._turns: list[Turn] = []
         self._under_way = 0
         self._queued = 0
+        self._resting = 0
 
     def request(self, ask: Ask | None = None) -> Request:
         """One more request of this rollout; `ask` gets a permit for each time that it is sent."""
@@ -177,13 +178,25 @@ class Place:
     def dismiss(self) -> None:
         """A request is no longer under way."""
         self._under_way -= 1
+        self._set_clock()
         self._requests.give_back()
 
-    def rest(self) -> None:
-        """A request begins to wait for its retry."""
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """A request waits for its retry inside."""
+        self._resting += 1
+        self._set_clock()
         if self._held and not (self._under_way or self._queued or self.over):
             self._held = False
             self._slots.give_back()
+        try:
+            yield
+        except BaseException:
+            self.go_on()
+            raise
+        finally:
+            self._resting -= 1
+            self._set_clock()
 
     def go_on(self) -> None:
         """A wait was given up: the user's code goes on now, so the slot is taken without a turn."""
@@ -221,7 +234,7 @@ class Place:
             self._slots.take_beyond(turn)
 
     def _set_clock(self) -> None:
-        if self._queued and not self._under_way:
+        if self._queued and not (self._under_way or self._resting):
             self._clock.pause()
         else:
             self._clock.resume()
@@ -254,12 +267,8 @@ class Request:
     async def waiting(self) -> AsyncIterator[None]:
         """Wait for a retry inside; on leaving, the request may be sent again."""
         self._stop()
-        self._place.rest()
-        try:
+        with self._place.resting():
             yield
-        except BaseException:
-            self._place.go_on()
-            raise
         await self._begin()
 
     async def _begin(self) -> None:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from pytest_osmosis.host.slots import Bound, Place, Slots
+from pytest_osmosis.host.permits import Permit
+from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 
 
 class Time:
@@ -253,8 +254,52 @@ async def test_the_clock_stands_still_while_no_request_of_a_rollout_gets_its_tur
             assert time.runs
 
 
-async def _ask(place: Place) -> None:
+async def test_the_clock_stands_still_once_the_only_request_under_way_beside_one_that_waits_is_answered() -> None:
+    house = House(1)
+    place, time = house.begin()
+    granted = asyncio.get_running_loop().create_future()
+
+    async def permitted() -> Permit:
+        await granted
+        return Permit(0, lambda event: None)
+
     async with place.request():
+        task = asyncio.create_task(_ask(place, permitted))
+        await settled()
+        assert time.runs
+    await settled()
+    assert not time.runs, "its second request waits for its permit"
+    granted.set_result(None)
+    await task
+    assert time.runs
+
+
+async def test_the_clock_runs_while_a_request_waits_for_its_retry_though_one_beside_it_waits_for_its_turn() -> None:
+    house = House(2)
+    greedy, _ = house.begin()
+    place, time = house.begin()
+    due = asyncio.Event()
+
+    async def refused() -> None:
+        async with place.request() as request, request.waiting():
+            await due.wait()
+
+    async with greedy.request():
+        waits = asyncio.create_task(refused())
+        await settled()
+        async with greedy.request():
+            task = asyncio.create_task(_ask(place))
+            await settled()
+            assert time.runs
+            due.set()
+            await settled()
+            assert not time.runs, "both wait for their turns"
+    await asyncio.gather(waits, task)
+    assert time.runs
+
+
+async def _ask(place: Place, ask: Ask | None = None) -> None:
+    async with place.request(ask):
         pass
 
 
