@@ -47,7 +47,10 @@ class Row:
 
 
 def _digest(content: object) -> str:
-    return blake2b(json.dumps(content, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+    return blake2b(_canonical(content).encode(), digest_size=8).hexdigest()
+
+
+_canonical = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
