@@ -15,7 +15,10 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
     Raises `TypeError` or `ValueError` for what JSON cannot hold: the caller's mistake.
     """
-    return json.dumps(body, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return _written(body).encode("ascii")
+
+
+_written = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def json_object(status: int, content: bytes, failures: Failures) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def json_object(status: int, content: bytes, failures: Failures) -> dict[str, An
     if not text.strip():
         raise failures.unreadable(status, text, "is empty")
     try:
-        body = json.loads(text, parse_constant=_not_a_number, parse_float=_finite)
+        body = _read(text)
     except (ValueError, RecursionError):
         raise failures.unreadable(status, text, "is not JSON") from None
     if not isinstance(body, dict):
@@ -39,6 +42,9 @@ def _not_a_number(_constant: str) -> None:
 def _finite(literal: str) -> float | None:
     number = float(literal)
     return number if math.isfinite(number) else None
+
+
+_read = json.JSONDecoder(parse_constant=_not_a_number, parse_float=_finite).decode
 
 
 def count(value: object) -> int | None:
