@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,20 +70,68 @@ class Code:
 
 
 def load(setup: Setup) -> Code:
-    """All the code that `setup` names. `CodeError` for the first that does not load."""
+    """All the code that `setup` names. `CodeError` with everything of it that does not load."""
     _add_roots(setup.roots)
-    entrypoint = _entrypoint(Path(setup.entrypoint)) if setup.entrypoint else None
-    functions = tuple(eval_function(name, _attribute(name)) for name in setup.eval_fns)
-    if setup.grader is not None:
-        grader: GraderCode | None = _grader(_attribute(setup.grader), setup.grader)
-    else:
-        grader = _found_grader(entrypoint) if entrypoint is not None else None
-    if not functions and grader is None:
+    faults, names = _Faults(), _Names()
+    file = setup.entrypoint
+    entrypoint = faults.none_of(lambda: _entrypoint(Path(file))) if file else None
+    loaded = [faults.none_of(partial(_function, names, name)) for name in setup.eval_fns]
+    functions = tuple(function for function in loaded if function is not None)
+    grader = faults.none_of(lambda: _grader_code(setup, names, entrypoint))
+    if not functions and grader is None and not faults.found:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
         )
-    agent = _agent(setup, entrypoint) if setup.role == "roll" else None
+    rolls = setup.role == "roll" and (setup.agent is not None or entrypoint is not None)
+    agent = faults.none_of(lambda: _agent(setup, names, entrypoint)) if rolls else None
+    faults.end()
     return Code(agent, functions, grader, _digests(functions, grader, setup.roots))
+
+
+class _Faults:
+    """What does not load, each once."""
+
+    def __init__(self) -> None:
+        self.found: list[CodeError] = []
+
+    def none_of(self, action: Callable[[], T]) -> T | None:
+        """What `action` gives, None where that does not load."""
+        try:
+            return action()
+        except CodeError as error:
+            if error not in self.found:
+                self.found.append(error)
+        return None
+
+    def end(self) -> None:
+        """Raise what was found, as one error."""
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            raise CodeError("\n".join(f"{error}\n{error.details}".rstrip() for error in self.found))
+
+
+class _Names:
+    """What "module:attribute" names. A module that cannot be imported is tried once."""
+
+    def __init__(self) -> None:
+        self._broken: dict[str, CodeError] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        module_name, _, path = name.partition(":")
+        if module_name in self._broken:
+            raise self._broken[module_name]
+        try:
+            value: Any = _guarded(name, lambda: _module(name, module_name))
+        except CodeError as error:
+            self._broken[module_name] = error
+            raise
+        for part in path.split("."):
+            try:
+                value = getattr(value, part)
+            except AttributeError:
+                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_near(part, value)}') from None
+        return value
 
 
 def _add_roots(roots: Sequence[str]) -> None:
@@ -91,11 +140,21 @@ def _add_roots(roots: Sequence[str]) -> None:
     sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
 
 
-def _agent(setup: Setup, entrypoint: ModuleType | None) -> Agent:
+def _function(names: _Names, name: str) -> EvalFunction:
+    return eval_function(name, names[name])
+
+
+def _grader_code(setup: Setup, names: _Names, entrypoint: ModuleType | None) -> GraderCode | None:
+    if setup.grader is not None:
+        return _grader(names[setup.grader], setup.grader)
+    return _found_grader(entrypoint) if entrypoint is not None else None
+
+
+def _agent(setup: Setup, names: _Names, entrypoint: ModuleType | None) -> Agent:
     if setup.agent == "chat":
         return SingleTurn()
     if setup.agent is not None:
-        return _named_agent(setup.agent, _attribute(setup.agent))
+        return _named_agent(setup.agent, names[setup.agent])
     assert entrypoint is not None, "a setup without an agent has an entrypoint"
     workflow = _only(entrypoint, "AgentWorkflow")
     if workflow is None:
@@ -172,17 +231,6 @@ def _config(module: ModuleType, base: str) -> Any:
     if len({id(value) for value in found}) > 1:
         raise CodeError(f"{module.__file__}: must hold at most one {base}, found {len(found)}")
     return found[0] if found else None
-
-
-def _attribute(name: str) -> Any:
-    module_name, _, path = name.partition(":")
-    value: Any = _guarded(name, lambda: _module(name, module_name))
-    for part in path.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_near(part, value)}') from None
-    return value
 
 
 def _module(name: str, module_name: str) -> ModuleType:

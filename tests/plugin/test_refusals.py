@@ -52,6 +52,30 @@ def test_code_that_does_not_load_is_the_users_traceback_and_leaves_no_run(worksp
     assert not workspace.run_dirs()
 
 
+def test_everything_that_does_not_load_is_said_at_once_and_each_module_once(workspace: Workspace) -> None:
+    workspace.eval(
+        agent={"agent": "agents:rollot"},
+        scoring={"eval_fns": ["rewards:score", "rewards:other", "others:score", "others:scor"]},
+    )
+    workspace.write("rewards.py", "open('tries.txt', 'a').write('x')\nraise KeyError('no such thing')\n")
+    workspace.write("others.py", "def score(solution_str, ground_truth):\n    return 1.0\n")
+    workspace.write("agents.py", "async def rollout(ctx):\n    return None\n")
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
+            '  File "*/rewards.py", line 2, in <module>',
+            'others:scor: module "others" has no "scor", did you mean "score"?',
+            'agents:rollot: module "agents" has no "rollot", did you mean "rollout"?',
+        ]
+    )
+    result.stderr.no_fnmatch_line("*rewards:other*")
+    assert (workspace.root / "tries.txt").read_text() == "x"
+
+
 def test_code_of_one_eval_that_does_not_load_keeps_the_others_from_starting(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval("x")
