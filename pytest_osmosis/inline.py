@@ -99,7 +99,7 @@ class Unwatched(Watch):
 class InlineLine:
     """A line to an `InlineHost`. What belongs to processes is nothing to it: limits, pauses, ends."""
 
-    gathers = False
+    gather_s = 0.0
 
     def __init__(self, name: str, post: Post, give: Callable[[InlineLine, Mapping[str, Any]], None]) -> None:
         self.name = name

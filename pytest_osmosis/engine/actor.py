@@ -217,7 +217,7 @@ class Engine:
             self._hosts.look_after(self._dispatch.busy)
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
-        self._hosts.gather(bool(self._dispatch.queue))
+        self._hosts.gather(busy=bool(self._dispatch.queue))
         now = time.monotonic()
         self._permits.grant(now, not_before=math.inf if self._paused else self._hosts.throttle.until)
         if self._dispatching:

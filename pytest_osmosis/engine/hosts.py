@@ -30,6 +30,11 @@ MAX_STARTS = 3
 """So many hosts in a row that die before they are ready are enough: no more are started."""
 
 
+GATHER_S = 0.0003
+GATHER_MOST_S = 0.02
+"""So long may a host be let wait with what it says for each rollout in flight, and at the most."""
+
+
 @dataclass(slots=True, eq=False)
 class Host:
     """One host process.
@@ -71,6 +76,7 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._failed_starts = 0
+        self._gather_s = min(GATHER_MOST_S, GATHER_S * job.batch_size)
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_line.values()))
@@ -108,10 +114,13 @@ class Hosts:
         for host in self:
             host.line.send([message])
 
-    def gather(self, gathers: bool) -> None:
-        """Let what hosts say come in larger pieces, or at once: the user waits for the last of it."""
+    def gather(self, *, busy: bool) -> None:
+        """Let what busy hosts say come in larger pieces, and the last of it at once, as the user waits for that.
+
+        The more are in flight, the more is said, and the less do a few more rollouts matter that begin meanwhile.
+        """
         for host in self:
-            host.line.gathers = gathers
+            host.line.gather_s = self._gather_s if busy else 0.0
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""

@@ -28,8 +28,6 @@ READ_BYTES = 1 << 20
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
-GATHER_S = 0.02
-"""After a read the next one waits this long while a line gathers."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; {}main()"
@@ -55,10 +53,10 @@ Post = Callable[[Heard | Died], None]
 class Line(Protocol):
     """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine".
 
-    While it `gathers`, what the host says may wait a little, so as to come in fewer, larger pieces.
+    What the host says may wait for `gather_s`, so as to come in fewer, larger pieces.
     """
 
-    gathers: bool
+    gather_s: float
 
     @property
     def name(self) -> str:
@@ -106,7 +104,7 @@ class PipeLine:
         self.name = name
         self.setup = setup
         self.log = log
-        self.gathers = False
+        self.gather_s = 0.0
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
@@ -171,8 +169,7 @@ class PipeLine:
                 self.kill()
                 break
             self._post(Heard(self, heard))
-            if self.gathers:
-                time.sleep(GATHER_S)
+            time.sleep(self.gather_s)
         self._post(Died(self, self._reaped()))
 
     def _reaped(self) -> int:

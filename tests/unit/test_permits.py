@@ -17,7 +17,7 @@ class Line:
     """A line that keeps what it is given."""
 
     name = "host"
-    gathers = False
+    gather_s = 0.0
 
     def __init__(self) -> None:
         self.permitted: list[int] = []
