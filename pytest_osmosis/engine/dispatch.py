@@ -32,10 +32,6 @@ MAX_CREDITS = 64
 runs; two at the least, so that it never waits for the next. What takes long stays free for whichever scorer is next."""
 
 
-MAX_AHEAD = 64
-"""A host is handed no more than so many runs ahead of their turn, where it does not roll out more at once than that."""
-
-
 class Dispatch:
     """Every run that was submitted and is not done is in `queue` or in `flights`.
 
@@ -447,8 +443,8 @@ class Dispatch:
             self._give_up_hosts(self._hosts.given_up)
 
     def _refill(self, host: Host) -> None:
-        """Hand out what a host can begin, and more, so that no slot waits for a round trip; few at a time are not worth
-        a message. What is handed out ahead is no other host's any more, so it is a small part of what is left.
+        """Hand out what a host can begin, and a little more, so that no slot waits for a round trip. Few at a time are
+        not worth a message.
 
         Runs that wait for a retry have no slot, so more may be begun than `limit`. Nothing is handed out while scoring
         cannot keep up, as transcripts would pile up; and where scores may show that no further run is needed.
@@ -461,9 +457,9 @@ class Dispatch:
             return
         rolling = [flight for flight in unrolled if flight.host is host]
         begun = sum(flight.begun for flight in rolling)
-        ahead = max(2, limit // 2, min(MAX_AHEAD, len(self.queue) // (4 * len(self._hosts.rolling))))
+        ahead = max(2, limit // 2)
         room = max(limit, begun) + ahead - len(rolling)
-        if room < ahead // 4:
+        if room < ahead // 8:
             return
         requests = []
         for flight in self._flights(room):
