@@ -130,8 +130,13 @@ class HostCore:
         """Begin no rollout and no request for so long: the server has no room. Scoring goes on."""
         loop = asyncio.get_running_loop()
         self._held_until = max(self._held_until, loop.time() + wait_s)
-        loop.call_at(self._held_until, self._set_limits)
+        loop.call_at(self._held_until, self._let_go, self._held_until)
         self._set_limits()
+
+    def _let_go(self, held_until: float) -> None:
+        if held_until == self._held_until:  # and not longer since; the clock is not asked: timers may come early
+            self._held_until = 0.0
+            self._set_limits()
 
     def permitted(self, numbers: Sequence[int]) -> None:
         """The engine lets these requests be sent."""
@@ -140,10 +145,9 @@ class HostCore:
 
     def _set_limits(self) -> None:
         limit = 0 if self._paused else self._limit
-        held = asyncio.get_running_loop().time() < self._held_until
         self._scorings.resize(limit)
         for bound in (self._slots, self._requests):
-            bound.resize(0 if held else limit)
+            bound.resize(0 if self._held_until else limit)
 
     async def perform(self, request: Request) -> None:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
