@@ -45,6 +45,10 @@ Request = Mapping[str, Any]
 STUCK_AFTER = 5
 """Code that swallowed so many cancellations will not end by itself."""
 MAX_ERROR_CHARS = 4_000
+OTHER_LOOP = (
+    "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
+    "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
+)
 
 
 @dataclass(slots=True)
@@ -272,6 +276,8 @@ class HostCore:
     async def _chat(self, key: Key, ask: ChatRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatReply:
         """One request with its retries; the rollout gives its slot back while it only waits for them."""
         self._end_forks()
+        if asyncio.get_running_loop() is not deadline.loop:
+            raise RuntimeError(OTHER_LOOP)
         if place.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
         talk.open += 1

@@ -33,7 +33,8 @@ Stuck = Callable[["asyncio.Task[Any]", int], None]
 class Deadline:
     """An async context that cancels its task once `budget_s` of the run's own time is spent.
 
-    Leaving it then raises `DeadlineExpired`, whatever the code inside made of the cancellation.
+    Leaving it then raises `DeadlineExpired`, whatever the code inside made of the cancellation. `loop` is the event
+    loop that it is used from.
     """
 
     def __init__(self, budget_s: float, stalls: Stalls, stuck: Stuck) -> None:
@@ -41,8 +42,8 @@ class Deadline:
         self.expired = False
         self._stalls = stalls
         self._stuck = stuck
-        self._loop = asyncio.get_running_loop()
-        self._begun = self._loop.time()
+        self.loop = asyncio.get_running_loop()
+        self._begun = self.loop.time()
         self._stalls_before = stalls.total_s
         self._owed_s = 0.0
         self._paused_s = 0.0
@@ -59,7 +60,7 @@ class Deadline:
         """The run's own time so far."""
         paused_s = self._paused_s + self._pause_s()
         stalled_s = self._stalls.total_s - self._stalls_before
-        return self._loop.time() - self._begun - paused_s - stalled_s + self._owed_s
+        return self.loop.time() - self._begun - paused_s - stalled_s + self._owed_s
 
     def remaining_s(self) -> float:
         """What is left of the budget, 0 at the least."""
@@ -68,7 +69,7 @@ class Deadline:
     def pause(self) -> None:
         """Stop the clock. Idempotent."""
         if self._paused_at is None:
-            self._stalls_at_pause, self._paused_at = self._stalls.total_s, self._loop.time()
+            self._stalls_at_pause, self._paused_at = self._stalls.total_s, self.loop.time()
 
     def resume(self) -> None:
         """Let the clock run again. Idempotent."""
@@ -80,14 +81,14 @@ class Deadline:
         paused_at = self._paused_at  # read once: the watch asks from its thread
         if paused_at is None:
             return 0.0
-        return self._loop.time() - paused_at - (self._stalls.total_s - self._stalls_at_pause)
+        return self.loop.time() - paused_at - (self._stalls.total_s - self._stalls_at_pause)
 
     async def __aenter__(self) -> Deadline:
         task = asyncio.current_task()
         assert task is not None
         self._task: asyncio.Task[Any] | None = task
         self._cancelling = task.cancelling()
-        self._begun = self._loop.time()
+        self._begun = self.loop.time()
         self._stalls_before = self._stalls.total_s
         self._arm(self.budget_s)
         return self
@@ -106,7 +107,7 @@ class Deadline:
             raise DeadlineExpired from error
 
     def _arm(self, delay_s: float) -> None:
-        self._timer = self._loop.call_later(delay_s, self._check)
+        self._timer = self.loop.call_later(delay_s, self._check)
 
     def _check(self) -> None:
         left = self.remaining_s()

@@ -234,10 +234,22 @@ class Host:
     def _begin(self) -> None:
         begun = 0
         while self._waiting and not self._closing and self._slots.begin():
-            request = self._waiting.popleft()
-            self._spawn(self._core.perform(request), Key.of(request))
+            self._roll(self._waiting.popleft())
             begun += 1
         _next(self._loop, begun)
+
+    def _roll(self, request: Mapping[str, Any]) -> None:
+        """Begin a rollout that has its slot. User code that cancels all tasks may end it before it runs."""
+        performs = False
+
+        async def perform() -> None:
+            nonlocal performs
+            performs = True
+            await self._core.perform(request)
+
+        self._spawn(perform(), Key.of(request)).add_done_callback(
+            lambda _: None if performs else self._slots.end(holding=True)
+        )
 
     def _drop(self, baseline: bool) -> None:
         """Give back what was not begun: all of it, or the baseline's alone."""
@@ -247,10 +259,11 @@ class Host:
         self._waiting = deque(kept)
         self._emit({"ev": "dropped", "runs": dropped})
 
-    def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, key))
+        return task
 
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
         self._tasks.discard(task)

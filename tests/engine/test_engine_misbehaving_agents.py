@@ -124,6 +124,12 @@ SOFT = [
     ),
     Bad("KeyboardInterrupt", "raise KeyboardInterrupt", "agent", "KeyboardInterrupt", "raise KeyboardInterrupt"),
     Bad("its own cancellation", "asyncio.current_task().cancel()\nawait asyncio.sleep(0)", "agent", "CancelledError"),
+    Bad(
+        "a chat in a loop of its own",
+        "await asyncio.to_thread(asyncio.run, ctx.chat(ctx.prompt))",
+        "agent",
+        "run_coroutine_threadsafe",
+    ),
     Bad("a stopped loop", "asyncio.get_running_loop().stop()\nraise ValueError('stopped')", "agent", "stopped"),
     Bad("input", "input()", "agent", "EOFError"),
     Bad(
@@ -223,6 +229,9 @@ HARMLESS = {
     "a fork that sleeps": "if not os.fork():\n    time.sleep(1000)",
     "a fork that returns": "os.fork()",
     "a fork that raises": "if not os.fork():\n    raise ValueError('in the child')",
+    "a chat from a thread": "loop = asyncio.get_running_loop()\n"
+    "ask = lambda: asyncio.run_coroutine_threadsafe(ctx.chat(ctx.prompt), loop).result()\n"
+    "return [*ctx.prompt, (await asyncio.to_thread(ask)).message]",
     "a conversation of 20 MB": "await ctx.chat(ctx.prompt)\n"
     "return [{'role': 'user', 'content': 'x' * 20_000_000}, {'role': 'assistant', 'content': '42'}]",
 }
@@ -286,6 +295,25 @@ def test_a_run_that_holds_the_loop_while_its_request_waits_for_its_turn_is_inter
         live = evaluated(workspace.config(server, evaluation={"batch_size": 2, "agent_workflow_timeout_s": 1}))
     assert live.kinds() == ["error", "passed"]
     assert (live.record(0).boundary, live.record(0).error) == ("timeout", HELD)
+
+
+def test_a_run_that_is_cancelled_before_it_runs_leaves_its_slot_to_others(workspace: Workspace) -> None:
+    """Row 0 cancels all tasks, row 1's too, which has just begun; rows 2 and 3 end only if both are in flight."""
+    workspace.agent(
+        """
+        BOTH = asyncio.Barrier(2)
+
+        async def rollout(ctx):
+            if ctx.row_index == 0:
+                for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    task.cancel()
+            elif ctx.row_index > 1:
+                await BOTH.wait()
+            return [{"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 5, "batch_size": 2}))
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
 
 
 def test_a_task_left_behind_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:
