@@ -139,6 +139,15 @@ async def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
     assert (found.reply.content, found.retries, len(server.requests)) == ("42", 1, 2)
 
 
+async def test_an_answer_that_came_while_code_held_the_loop_is_read_and_not_asked_for_again() -> None:
+    with ChatServer(servers.slow(0.1, GOOD)) as server:
+        asked = asyncio.create_task(answered(server, timeout_s=1.0))
+        await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == 1)
+        time.sleep(1.5)  # noqa: ASYNC251  # what the test is about
+        found = await asked
+    assert (found.retries, len(server.requests)) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "bad",
     [
