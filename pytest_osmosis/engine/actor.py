@@ -7,12 +7,13 @@ is done, once, after the journal holds it; so there is no lock on its state. The
 
 from __future__ import annotations
 
+import contextlib
 import math
 import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pytest_osmosis.engine.book import Book
@@ -85,6 +86,7 @@ class Engine:
         self._paused = False
         self._waits_to_go = False
         self._closing: float | None = None
+        self._broken = False
         self._watchdog = Watchdog(job.watchdog_s, time.monotonic())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-engine", daemon=True)
@@ -173,7 +175,9 @@ class Engine:
     def close(self, grace_s: float = 0.0) -> None:
         """Give what is in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
         self._inbox.put(Close(grace_s))
-        if self._thread.ident is not None:
+        if self._thread.ident is None:  # never started
+            self._close_book()
+        else:
             self._ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
 
     def kill(self) -> None:
@@ -184,10 +188,10 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            self._work()
-        except Exception as error:
-            self._fail(error)
-        try:
+            try:
+                self._work()
+            except Exception as error:
+                self._fail(error)
             self._end()
         finally:
             self._loaded.set()
@@ -206,8 +210,19 @@ class Engine:
         self.notices.append("".join(traceback.format_exception(error)))
         text = f"the engine failed: {type(error).__name__}: {error}"
         self._refused = self._refused or HostError(text)
+        self._broken = True
+        self._loaded.set()
         self.kill()
-        self._dispatch.stop(Stop("systemic", text))
+        self._dispatch.give_up(text)
+        self._settle()
+        while self._closing is None:
+            for message in self._arrived():
+                match message:
+                    case Submit(runs):
+                        self._dispatch.give_up(text, runs)
+                    case Close():
+                        self._closing = time.monotonic()
+            self._settle()
 
     def _turn(self) -> None:
         """Handle what has arrived, refill the hosts, write the journal, and only then say what is done."""
@@ -245,6 +260,12 @@ class Engine:
             return []
         return messages
 
+    def _left(self) -> Iterator[Message]:
+        """What has arrived and was not looked at."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._inbox.get_nowait()
+
     def _handle(self, message: Message) -> None:
         match message:
             case Submit(runs):
@@ -280,6 +301,8 @@ class Engine:
         if self._waits_to_go:
             self._waits_to_go = False
             self._begin()
+        elif self._to_probe and self._prober is None:
+            self._probe_first()
 
     def _settle(self) -> None:
         try:
@@ -296,16 +319,22 @@ class Engine:
         return {**where, "held_by": self._permits.held_by}
 
     def _end(self) -> None:
-        """End the hosts and close the journal; what is still in flight stays pending."""
+        """End the hosts and close the journal. What they said last counts, what is still in flight stays pending."""
+        self._hosts.close()
+        for message in () if self._broken else self._left():
+            if isinstance(message, Submit | Heard):
+                self._handle(message)
         stopped = self.stopped
         self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
-        self._hosts.close()
         if self._dispatch.came_to_its_end:
             self._book.decided()
         self._settle()
         if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
             self.notices.append(wrong)
             self._dispatch.stopped = Stop("systemic", wrong)
+        self._close_book()
+
+    def _close_book(self) -> None:
         try:
             self._book.close()
         except JournalError as error:
@@ -339,7 +368,7 @@ class Engine:
         self._hosts.became_ready(host)
         if host.part != "host":
             return
-        if self._to_probe and self._prober is None:
+        if self._to_probe and self._prober is None and not self._paused:
             self._probe(host)
         if self._loaded.is_set():
             return
@@ -376,6 +405,10 @@ class Engine:
         self._dispatching = not self._to_probe
         if self._dispatching:
             return
+        self._probe_first()
+
+    def _probe_first(self) -> None:
+        """Let the first host that is ready probe; where none is, the one that will be."""
         for host in [host for host in self._hosts.rolling if host.ready][:1]:
             self._probe(host)
 

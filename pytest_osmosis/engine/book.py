@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
@@ -39,7 +39,7 @@ class Book:
         self._every = every
         self._redaction = Redaction(secrets_of(job.setup, job.environ))
         self._lines: list[bytes] = []
-        self._told: list[tuple[Run, Outcome]] = []
+        self._told: deque[tuple[Run, Outcome]] = deque()
         self._works = True
         self._n_told = Counter[Run]()
 
@@ -127,6 +127,14 @@ class Book:
         record = self.enter(event, encode(event))
         self._told.append((run, self._describe(record, self.judging, Transcript())))
 
+    def give_up(self, runs: Iterable[Run], reason: str) -> None:
+        """Of `runs` those that nobody was told of are skipped, without a word on what is known of them."""
+        waiting = {run for run, _ in self._told}
+        for run in sorted(set(runs) - self._n_told.keys() - waiting):
+            event = {"ev": "skip", **run.to_json(), "reason": reason}
+            self.enter(event, encode(event))
+            self._told.append((run, Outcome("skipped", reason)))
+
     def settle(self, **counts: int | str | None) -> None:
         """Everything of this turn in one write to the journal, then to those who asked for it; `counts` hold now.
 
@@ -140,8 +148,8 @@ class Book:
                 self._journal.append(lines)
                 self._works = True
         finally:
-            told, self._told = self._told, []
-            for run, outcome in told:
+            while self._told:
+                run, outcome = self._told.popleft()
                 self._n_told[run] += 1
                 self._every(run, outcome)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from io import BufferedReader
 from typing import Any
@@ -144,17 +144,25 @@ class Dispatch:
             self._skip(run, self._never(run) or "")
         self._hosts.broadcast({"op": "drop", "baseline": baseline})
 
+    def give_up(self, reason: str, submitted: Iterable[Run] = ()) -> None:
+        """The engine is broken: nothing more is done, and nobody waits for what was submitted."""
+        self.stopped = self.stopped or Stop("systemic", reason)
+        self._known.update(submitted)
+        self.queue.clear()
+        self.flights.clear()
+        self._book.give_up(self._known, reason)
+
     def abandon(self, reason: str) -> None:
         """Nobody waits any longer for what is still in flight."""
         for flight in list(self.flights.values()):
             self._skip(flight.run, reason)
 
     def busy(self, host: Host) -> bool:
-        """True where a host has something to say sooner or later."""
+        """True where a host has something to say sooner or later; one that may do nothing now need not."""
         flights = self.flights.values()
         if host.part == "scorer":
             return any(flight.scorer is host for flight in flights)
-        return any(flight.host is host and flight.begun for flight in flights)
+        return host.limit > 0 and any(flight.host is host and flight.begun for flight in flights)
 
     # -- what hosts say ----------------------------------------------------------------------------------
 
@@ -320,6 +328,8 @@ class Dispatch:
                     self._unjudged.append(flight)
             elif flight.begun:
                 self._no_rollout(flight, "agent", text, details)
+            elif (why := self._never(flight.run)) is not None:
+                self._skip(flight.run, why)
             else:
                 self._suspects.appendleft(flight)
 
@@ -337,18 +347,25 @@ class Dispatch:
 
     def _give_up_hosts(self, why: str) -> None:
         """No further host can be had: what needs one that is not there is not measured, what has one goes on."""
+        hosts = self._hosts
+        lacking = (self._suspects, self._unjudged and not hosts.rolling, self._unscored and not hosts.scorers)
+        if not (self._waits or any(lacking)):
+            return
         for flight in [*self._suspects]:
+            if flight not in self._suspects:
+                continue  # one before it was one failure too many, and it was skipped
             if not flight.rolled:
                 self._no_rollout(flight, "host", why)
-            elif self._hosts.quarantine is None:
+            elif hosts.quarantine is None:
+                self._suspects.remove(flight)
                 self._no_scores(flight, self._async_left(flight), why)
         self.stop(Stop("systemic", why))
-        if not self._hosts.rolling:
-            for flight in [*self._unjudged]:
-                self._no_scores(flight, self._async_left(flight), why)
-        if not self._hosts.scorers:
-            for flight in [*self._unscored]:
-                self._no_scores(flight, self._sync_left(flight), why)
+        while self._unjudged and not hosts.rolling:
+            flight = self._unjudged.popleft()
+            self._no_scores(flight, self._async_left(flight), why)
+        while self._unscored and not hosts.scorers:
+            flight = self._unscored.popleft()
+            self._no_scores(flight, self._sync_left(flight), why)
 
     # -- what only the engine can say --------------------------------------------------------------------
 
@@ -366,7 +383,9 @@ class Dispatch:
         self._rolled(flight, *self._book.made(event))
 
     def _no_scores(self, flight: Flight, names: Sequence[str], error: str, details: str = "") -> None:
-        """The `score` event of scorers whose process can no longer write it."""
+        """The `score` event of scorers whose process can no longer write it, if any."""
+        if not names:
+            return
         errors = {name: {"message": error, "details": details} for name in names}
         event = {
             "ev": "score",
@@ -431,6 +450,7 @@ class Dispatch:
         """
         if rollouts:
             self._refill_quarantine()
+        self._hosts.relimit()
         if rollouts and self._job.again is not None:
             self._recall(self._job.again)
         elif rollouts:
@@ -462,7 +482,11 @@ class Dispatch:
         if room < ahead // 8:
             return
         requests = []
-        for flight in self._flights(room):
+        for flight in list(self._flights(room)):
+            why = self._never(flight.run)  # a row among them that is gone may have ended the eval
+            if why is not None:
+                self._skip(flight.run, why)
+                continue
             flight.host = host
             requests.append(self._run_request(flight))
         host.hand(requests)
@@ -507,7 +531,7 @@ class Dispatch:
         requests: dict[Host, list[dict[str, Any]]] = {host: [] for host in hosts}
         while self._unjudged:
             flight = self._unjudged.popleft()
-            flight.host = min(hosts, key=lambda host: n_given[host] / max(1, host.limit))
+            flight.host = min(hosts, key=lambda host: (host.limit < 1, n_given[host] / max(1, host.limit)))
             n_given[flight.host] += 1
             requests[flight.host].append(self._score_request(flight, self._async_left(flight)))
         for host, handed in requests.items():

@@ -69,7 +69,8 @@ class Hosts:
         self.scorers: list[Host] = []
         self.quarantine: Host | None = None
         self.given_up: str | None = None
-        self.throttle = Throttle(job.batch_size)
+        # Each host may always have one in flight: what a host without any had begun would wait for the others' end.
+        self.throttle = Throttle(job.batch_size, min(job.hosts, job.batch_size))
         self.closing = False
         self._job = job
         self._post = post
@@ -126,8 +127,8 @@ class Hosts:
         """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""
         self.throttle.refused(time.monotonic(), wait_s)
         for other in self:
-            if other is not host and other.part != "scorer":
-                other.line.send([{"op": "hold", "wait_s": wait_s}])
+            if other is not host and other.part != "scorer" and not other.retired:
+                other.hand([{"op": "hold", "wait_s": wait_s}])
         self.relimit()
 
     def look_after(self, busy: Callable[[Host], bool]) -> None:
@@ -172,7 +173,6 @@ class Hosts:
             self.scorers.remove(host)
         if host is self.quarantine:
             self.quarantine = None
-            self.relimit()
         if not host.ready and not self.closing:
             self._failed_starts += 1
             if self._failed_starts >= MAX_STARTS:
@@ -241,12 +241,18 @@ class Hosts:
         return host
 
     def relimit(self) -> None:
-        """Share out what may be in flight; a run in quarantine counts too."""
-        total = self.throttle.ceiling - (self.quarantine is not None)
-        for host, limit in zip(self.rolling, shares(total, len(self.rolling)), strict=True):
+        """Share out what may be in flight. Idempotent.
+
+        A run in quarantine has the place of one in the newest host, which came for the one that died: whoever was there
+        before may have as many in flight as it may, so that less would not be less at once.
+        """
+        limits = shares(self.throttle.ceiling, len(self.rolling))
+        if self.quarantine is not None and limits:
+            limits[-1] = max(0, limits[-1] - 1)
+        for host, limit in zip(self.rolling, limits, strict=True):
             if host.limit != limit:
                 host.limit = limit
-                host.line.send([{"op": "limit", "limit": limit}])
+                host.hand([{"op": "limit", "limit": limit}])
 
 
 def _scorers(setup: Setup) -> Setup:

@@ -136,6 +136,8 @@ class PipeLine:
 
     def kill(self) -> None:
         """End the host and all that it started, now. `Died` follows."""
+        if self._process.returncode is not None:
+            return  # its id may be another's by now
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Throttle:
-    """`ceiling` starts at `limit` and is never above it. Times are of one monotonic clock."""
+    """`ceiling` starts at `limit` and is never above it, nor below `floor`. Times are of one monotonic clock."""
 
     limit: int
+    floor: int = 1
     ceiling: int = field(init=False)
     least: int = field(init=False)
     pauses: int = 0
@@ -24,7 +25,7 @@ class Throttle:
         """There was no room: everyone waits `wait_s`. What was sent before a pause and is refused in it is no news."""
         if now >= self.until:
             self.pauses += 1
-            self.ceiling = max(1, self.ceiling // 2)
+            self.ceiling = max(self.floor, self.ceiling // 2)
             self.least = min(self.least, self.ceiling)
             self._finished = 0
         self.paused_s += max(0.0, now + wait_s - max(now, self.until))

@@ -1,0 +1,310 @@
+"""Moments that real hosts are hard to bring about: here a test says what each host says, and when."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.engine.actor import Close, Engine
+from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.line import Died, Heard, Post
+from pytest_osmosis.errors import HostError
+from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.journal import Journal, in_use, replay
+from pytest_osmosis.outcomes import Judging, Outcome, kind_of
+from pytest_osmosis.records import Run, RunRecord
+from tests.engine.world import Rows
+
+DEADLINE_S = 60.0
+USAGE = {"input_tokens": 5, "output_tokens": 2}
+
+
+class Host:
+    """A line that keeps what it is told, and says what a test has it say."""
+
+    def __init__(self, name: str, post: Post) -> None:
+        self.name = name
+        self.gather_s = 0.0
+        self.told: list[Mapping[str, Any]] = []
+        self.last: Callable[[], None] = lambda: None
+        self._post = post
+
+    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        self.told += messages
+
+    def kill(self) -> None: ...
+
+    def join(self, timeout_s: float) -> bool:
+        self.last()
+        return True
+
+    def last_words(self) -> str:
+        return ""
+
+    def say(self, ev: str, run: Run | None = None, attempt: int = 1, **fields: Any) -> None:
+        key = {} if run is None else {**run.to_json(), "attempt": attempt}
+        event = {"ev": ev, **key, **fields}
+        self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n")]))
+
+    def rolls(self, run: Run, attempt: int = 1) -> None:
+        self.say("rollout", run, attempt, ms=1.0, messages=[], usage=USAGE)
+
+    def die(self) -> None:
+        self._post(Died(self, -9))
+
+    def asked(self, op: str) -> list[Mapping[str, Any]]:
+        return [message for message in self.told if message["op"] == op]
+
+    def runs(self) -> list[Run]:
+        return [Run.of(message) for message in self.asked("run")]
+
+
+class Stage:
+    """An engine that takes a turn when a test says so, and its hosts, the first ones ready."""
+
+    def __init__(
+        self,
+        folder: Path,
+        n_runs: int = 4,
+        *,
+        scorers: Mapping[str, bool] | None = None,
+        bad: Iterable[int] = (),
+        **job: Any,
+    ) -> None:
+        self.hosts: list[Host] = []
+        self.told: list[tuple[Run, Outcome]] = []
+        self.spawns = True
+        self.runs = [Run(row, 0) for row in range(n_runs)]
+        self.path = folder / "journal.jsonl"
+        self.scorers = scorers or {"exact": True}
+        setup = Setup("roll", str(folder), (), {"api_key_env": None, "headers": {}})
+        made = Job(
+            setup=setup,
+            dataset=cast(Dataset, Rows(frozenset(bad))),
+            judging=Judging(()),
+            describe=lambda record, judging, transcript: Outcome(kind_of(record, judging)),
+            environ={},
+            run_dir=folder,
+            batch_size=4,
+            max_errors=math.inf,
+            max_errors_said="some",
+            n_runs=n_runs,
+            probes=(),
+            spawn=self._spawn,
+        )
+        self.engine = Engine(replace(made, **job), Journal(self.path), lambda *told: self.told.append(told))
+
+    def _spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Host:
+        if not self.spawns:
+            raise HostError("no memory")
+        self.hosts.append(Host(name, post))
+        return self.hosts[-1]
+
+    def begin(self) -> None:
+        """The hosts are ready, all runs are submitted."""
+        self.engine._hosts.start()
+        for host in self.hosts:
+            self.is_ready(host)
+        self.engine.submit(self.runs)
+        self.engine.go()
+        self.turn()
+
+    def is_ready(self, host: Host) -> None:
+        sync = [name for name, blocks in self.scorers.items() if blocks]
+        host.say("ready", scorers=list(self.scorers), sync=sync, digests=dict.fromkeys(self.scorers, "0"))
+        self.turn()
+
+    def turn(self) -> None:
+        self.engine._turn()
+
+    def host(self, name: str) -> Host:
+        """The newest of that name."""
+        return next(host for host in reversed(self.hosts) if host.name == name)
+
+    def end(self) -> None:
+        """Close it; each run was told once."""
+        self.engine._inbox.put(Close(0.0))
+        self.turn()
+        self.engine._end()
+        assert Counter(run for run, _ in self.told) == Counter(self.runs)
+        assert not [notice for notice in self.engine.notices if "Traceback" in notice or "do not add up" in notice]
+
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        return [event for event in replay(self.path) if event["ev"] == kind]
+
+
+def test_rows_that_are_gone_and_end_the_eval_end_it_for_what_was_read_with_them(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, bad=[1], max_errors=0)
+    stage.begin()
+    assert stage.host("host").runs() == []
+    stage.end()
+    assert Counter(outcome.kind for _, outcome in stage.told) == {"error": 1, "skipped": 3}
+
+
+def test_what_a_quarantine_had_not_begun_when_it_died_is_not_begun_after_a_stop(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 1)
+    stage.begin()
+    stage.host("host").say("start", Run(0, 0))
+    stage.host("host").die()
+    stage.turn()
+    quarantine = stage.host("quarantine")
+    stage.is_ready(quarantine)
+    assert quarantine.runs() == stage.runs
+    stage.engine.stop("interrupt", "enough")
+    quarantine.die()
+    stage.turn()
+    assert stage.host("quarantine") is quarantine
+    stage.end()
+    assert [outcome.kind for _, outcome in stage.told] == ["skipped"]
+
+
+def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> None:
+    """A host that may have none in flight would hold what it has begun until others ended something."""
+    stage = Stage(tmp_path, 20, hosts=3)
+    stage.begin()
+    for _ in range(5):
+        stage.engine._hosts.throttle.until = 0.0
+        stage.hosts[0].say("throttled", wait_s=0.0)
+        stage.turn()
+    assert [host.limit for host in stage.engine._hosts.rolling] == [1, 1, 1]
+    stage.end()
+
+
+def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, hosts=2)
+    stage.begin()
+    other = stage.engine._hosts.rolling[1]
+    other.heard_at = 0.0
+    stage.hosts[0].say("throttled", wait_s=300.0)
+    stage.turn()
+    assert other.heard_at > 0.0
+    stage.end()
+
+
+def test_suspects_without_a_host_are_told_once_where_the_first_of_them_is_one_too_many(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, max_errors=0)
+    stage.begin()
+    for run in stage.runs:
+        stage.host("host").say("start", run)
+    stage.turn()
+    stage.spawns = False
+    stage.host("host").die()
+    stage.turn()
+    assert Counter(outcome.kind for _, outcome in stage.told) == {"error": 1, "skipped": 3}
+    stage.end()
+
+
+def test_a_function_without_a_host_is_given_up_once(tmp_path: Path) -> None:
+    """Its run waits for another function meanwhile, which has its process."""
+    stage = Stage(tmp_path, 1, scorers={"judge": False, "exact": True})
+    stage.begin()
+    stage.is_ready(stage.host("scorer"))
+    host = stage.host("host")
+    host.say("start", Run(0, 0))
+    host.rolls(Run(0, 0))
+    stage.turn()
+    stage.spawns = False
+    host.die()
+    for _ in range(3):
+        stage.turn()
+    stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stage.turn()
+    assert [[*event["scores"], *event["errors"]] for event in stage.events("score")] == [["judge"], ["exact"]]
+    stage.end()
+
+
+def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 1)
+    stage.begin()
+    stage.is_ready(stage.host("scorer"))
+    host = stage.host("host")
+    host.say("start", Run(0, 0))
+    host.rolls(Run(0, 0))
+    stage.turn()
+    stage.spawns = False
+    host.die()
+    stage.turn()
+    stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stage.turn()
+    assert stage.engine.stopped is None
+    stage.end()
+
+
+def test_the_quarantine_takes_its_place_from_the_newest_host(tmp_path: Path) -> None:
+    """What another one has in flight would stay so, beyond `batch_size`."""
+    stage = Stage(tmp_path, 30, hosts=3, batch_size=7)
+    stage.begin()
+    first, second, third = stage.hosts[:3]
+    stage.is_ready(first)
+    second.say("start", second.runs()[0])
+    second.die()
+    stage.turn()
+    assert stage.host("quarantine")
+    assert [host.limit for host in stage.engine._hosts.rolling] == [3, 2, 1]
+    assert [first.asked("limit")[-1:], third.asked("limit")[1:]] == [[], []]
+    stage.end()
+
+
+def test_a_probe_that_its_host_took_along_is_repeated_after_the_pause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, probes=(False,))
+    stage.begin()
+    stage.engine.pause()
+    stage.host("host").die()
+    stage.turn()
+    stage.is_ready(stage.host("host"))
+    assert stage.host("host").asked("probe") == []
+    stage.engine.resume()
+    stage.turn()
+    assert len(stage.host("host").asked("probe")) == 1
+    stage.end()
+
+
+def test_what_a_host_says_while_it_closes_is_kept(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 1)
+    stage.begin()
+    host = stage.host("host")
+    host.say("start", Run(0, 0))
+    stage.turn()
+    host.last = lambda: host.rolls(Run(0, 0))
+    stage.end()
+    assert stage.events("rollout")
+
+
+def test_a_broken_engine_tells_everyone_also_of_what_is_submitted_later(tmp_path: Path) -> None:
+    def described(record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+        raise ZeroDivisionError
+
+    stage = Stage(tmp_path, 3, describe=described, max_errors=0, bad=[0])
+    stage.engine.submit(stage.runs[:2])
+    stage.engine.go()
+    stage.engine.start()
+    wait_for(lambda: stage.hosts)
+    stage.hosts[0].say("ready", scorers=["exact"], sync=[], digests={"exact": "0"})
+    wait_for(lambda: len(stage.told) == 2)
+    stage.engine.submit(stage.runs)
+    wait_for(lambda: len(stage.told) == 3)
+    stage.engine.close()
+    assert Counter(run for run, _ in stage.told) == Counter(stage.runs)
+    assert stage.engine.stopped is not None
+    assert stage.engine.stopped.text == "the engine failed: ZeroDivisionError: "
+
+
+def test_an_engine_that_never_started_leaves_its_journal(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    assert in_use(stage.path)
+    stage.engine.close()
+    assert not in_use(stage.path)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)

@@ -1,0 +1,231 @@
+"""Random histories of an eval, each by its seed: hosts and a user who do whatever the protocol lets them do.
+
+Whatever happens, each run is told once, is asked for no more often than its host's deaths explain, never once its
+rollout is journalled or nothing new is begun, and the journal leads to the records that the engine has.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.engine import actor, dispatch, hosts
+from pytest_osmosis.engine.actor import Engine
+from pytest_osmosis.engine.job import Job, Spending, Transcript
+from pytest_osmosis.engine.rates import Limits
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.journal import Journal, replay
+from pytest_osmosis.outcomes import Judging, Outcome, kind_of
+from pytest_osmosis.records import Run, RunRecord, fold
+from pytest_osmosis.results import records_of
+from tests.engine.world import USAGE, Climate, Rows, World
+
+DEADLINE_S = 60.0
+ENDS_HERE = ("Traceback", "do not add up", "said nothing")
+
+CALM = Climate()
+CLIMATES = {
+    "calm": CALM,
+    "hosts die": Climate(scorers=("sync", "async"), deaths=5),
+    "functions in hosts alone": Climate(scorers=("async",), sync=(), deaths=5, stalls=0.02),
+    "code that holds its host": Climate(scorers=("sync", "async"), deaths=2, stalls=0.03, breaks=0.1),
+    "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),
+    "a grader": Climate(scorers=("reward", "sync"), deaths=3, removes=0.3, breaks=0.2, fails=0.1),
+    "rows that are gone": Climate(bad_rows=frozenset({1, 2, 5, 6, 7, 9}), deaths=2),
+    "no further host": Climate(scorers=("sync", "async"), deaths=6, unloadable=0.5, unspawnable=0.2),
+    "everything": Climate(
+        scorers=("sync", "async", "second"),
+        sync=("sync", "second"),
+        permits=True,
+        deaths=4,
+        fails=0.1,
+        retries=0.2,
+        throttles=0.5,
+        stalls=0.01,
+        breaks=0.1,
+        removes=0.1,
+        bad_rows=frozenset({3}),
+        unloadable=0.05,
+    ),
+}
+
+
+class History:
+    """One eval, from its seed to its end."""
+
+    def __init__(self, seed: int, climate: Climate, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        chance = random.Random(seed)
+        n_hosts = chance.choice((1, 1, 2, 3))
+        batch_size = chance.randint(n_hosts, n_hosts + 4)
+        n_rows, n, beside = chance.randint(1, 12), chance.choice((1, 2)), chance.random() < 0.2
+        self.runs = [
+            Run(row, run, baseline)
+            for row in range(n_rows)
+            for run in range(n)
+            for baseline in ((False, True) if beside else (False,))
+        ]
+        self.climate = climate
+        self.world = World(seed, climate, batch_size)
+        clock = SimpleNamespace(monotonic=self.world.monotonic, sleep=self.world.sleep)
+        for module in (actor, hosts, dispatch):
+            monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
+        self.path = folder / f"{seed}.jsonl"
+        job = Job(
+            setup=setup(folder, batch_size, climate),
+            dataset=cast(Dataset, Rows(climate.bad_rows)),
+            judging=Judging(()),
+            describe=described,
+            environ={},
+            run_dir=folder,
+            batch_size=batch_size,
+            max_errors=chance.choice((0, 2, math.inf, math.inf)),
+            max_errors_said="some",
+            spending=Spending(max_tokens=chance.choice((None, None, None, 40))),
+            limits=Limits(requests_per_minute=600 if climate.permits else None),
+            n_runs=len(self.runs),
+            probes=(False, True) if beside else chance.choice(((), (False,))),
+            hosts=n_hosts,
+            watchdog_s=math.inf,
+            spawn=self.world.spawn,
+        )
+        if chance.random() < 0.2:
+            enough = chance.randint(1, len(self.runs))
+            job = replace(job, decided=decided_after(enough))
+        self.engine = self.world.engine = Engine(job, Journal(self.path), self._told)
+        self.disturbed = self._plan(chance)
+
+    def _told(self, run: Run, outcome: Outcome) -> None:
+        self.world.told[run] += 1
+
+    def _plan(self, chance: random.Random) -> bool:
+        """What the user does, in this order; true where that may end the eval before its runs are done."""
+        engine, world = self.engine, self.world
+        half = chance.randint(0, len(self.runs))
+        parts = [self.runs[:half], self.runs[half:], self.runs[:half]] if chance.random() < 0.3 else [self.runs]
+        world.plan += [self._submit(part) for part in parts]
+        world.plan.insert(chance.randint(0, 1), engine.go)
+        if chance.random() < 0.3:
+            for change in (engine.pause, engine.resume):
+                world.plan += [world.wait] * chance.randint(0, 6)
+                world.plan.append(change)
+        world.plan += [world.wait] * chance.randint(0, 12)
+        ends: list[Callable[[], None]] = [
+            lambda: engine.stop("maxfail", "enough"),
+            lambda: engine.stop("interrupt", "Ctrl-C"),
+            lambda: world.close(chance.choice((0.0, 2.0, 1000.0))),
+            engine.kill,
+        ]
+        if chance.random() < 0.4:
+            world.plan += chance.sample(ends, chance.randint(1, 2))
+            return True
+        return False
+
+    def _submit(self, runs: list[Run]) -> Callable[[], None]:
+        def submit() -> None:
+            self.world.submitted.update(runs)
+            self.engine.submit(runs)
+
+        return submit
+
+    def pass_by(self) -> History:
+        """All of it."""
+        self.engine.start()
+        assert self.engine._ended.wait(DEADLINE_S), "the engine's thread hangs"
+        return self
+
+
+def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
+    target: dict[str, Any] = {"api_key_env": None, "headers": {}}
+    return Setup(
+        "roll", str(folder), (), target, limit=batch_size, permits=climate.permits, eval_fns=tuple(climate.scorers)
+    )
+
+
+def described(record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+    return Outcome(kind_of(record, judging))
+
+
+def decided_after(enough: int) -> Callable[[RunRecord, Judging], str | None]:
+    done = Counter[str]()
+
+    def decided(record: RunRecord, judging: Judging) -> str | None:
+        done["runs"] += 1
+        return "decided" if done["runs"] >= enough else None
+
+    return decided
+
+
+def wrong(history: History) -> list[str]:
+    """What does not hold of a history that is over."""
+    engine, world = history.engine, history.world
+    records = {record.run: record for record in records_of(sorted(world.submitted), engine.ledger.records)}
+    found = list(world.violations)
+    found += ["it hung"] if world.hung else []
+    found += [notice for notice in engine.notices if any(words in notice for words in ENDS_HERE)]
+    found += [f"{run} was told {world.told[run]} times" for run in world.submitted if world.told[run] != 1]
+    found += [f"{host.name} is left" for host in world.hosts if not (host.dead or host.killed)]
+    said = ("scores", "errors", "removed")
+    if any(event["ev"] == "score" and not any(event.get(name) for name in said) for event in replay(history.path)):
+        found.append("a score is journalled that is none")
+    if fold(replay(history.path)) != engine.ledger:
+        found.append("the journal leads elsewhere")
+    statuses = Counter(record.status for record in records.values())
+    if engine.progress.done != statuses.total() - statuses["pending"]:
+        found.append(f"{engine.progress.done} are done, and they are {statuses}")
+    if (
+        engine.stopped is not None
+        and engine.stopped.reason == "closed"
+        and not history.disturbed
+        and statuses["pending"]
+    ):
+        found.append(f"nobody stopped it, and {statuses['pending']} never ran")
+    for key in world.written:
+        record = records[key.run]
+        if not record.rolled and record.attempt == key.attempt:
+            found.append(f"{key} was rolled out, and that is lost")
+    for record in records.values():
+        found += misreported(record, history)
+    return found
+
+
+def misreported(record: RunRecord, history: History) -> list[str]:
+    """What a record says that is not what its hosts did."""
+    world, run = history.world, record.run
+    event: dict[str, Any] | None = cast(Any, world.written.get(Key(run, record.attempt)))
+    found = []
+    if record.status == "finished":
+        if event is None or event.get("boundary") is not None:
+            found.append(f"{run} finished, and no host said so")
+        kinds = {name: world.truth(run, name) for name in history.climate.scorers}
+        found += [
+            f"{run}: {name} gave {kinds[name]}"
+            for name, score in record.scores.items()
+            if kinds[name] != ("score", score)
+        ]
+        if missing := set(kinds) - record.scores.keys() - record.scorer_errors.keys():
+            found.append(f"{run} finished without {missing}")
+        if record.tokens != sum(USAGE.values()):
+            found.append(f"{run} took {record.tokens} tokens")
+    if record.status == "failed" and run not in world.begun and record.boundary != "host":
+        found.append(f"{run} failed at {record.boundary} and was never begun")
+    return found
+
+
+@pytest.mark.parametrize("climate", CLIMATES)
+def test_whatever_happens_each_run_is_told_once_and_rolled_out_no_more_than_it_must(
+    climate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(40):
+        history = History(seed, CLIMATES[climate], tmp_path, monkeypatch).pass_by()
+        assert not wrong(history), f"seed {seed}"

@@ -1,0 +1,518 @@
+"""Hosts that are none: what stands at the other end of the protocol is a seeded choice of what a host may do next.
+
+`World` is the engine's inbox, and its clock. Whenever the engine waits for a message, hosts and the user make moves
+until there is one: a host begins a run, ends it, scores it, falls silent, dies with what it had not written yet. So a
+seed is one history, in which nothing waits for real time, and nothing hangs on threads.
+
+What must hold at each moment is looked at here (`violations`): who is asked for what, and how much at once.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.actor import Close, Engine, Message
+from pytest_osmosis.engine.line import Died, Heard, Post
+from pytest_osmosis.errors import DatasetError, HostError, Problem
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.records import Run
+
+USAGE = {"input_tokens": 5, "output_tokens": 2}
+IDLE_S = 1.0
+MOST_IDLE = 3000
+"""So many looks in a row at which nobody could do anything: the eval hangs."""
+
+Move = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Climate:
+    """How likely what goes wrong is, at each move of a host."""
+
+    scorers: tuple[str, ...] = ("sync",)
+    sync: tuple[str, ...] = ("sync",)
+    permits: bool = False
+    deaths: int = 0
+    fails: float = 0.0
+    retries: float = 0.0
+    throttles: float = 0.0
+    stalls: float = 0.0
+    breaks: float = 0.0
+    removes: float = 0.0
+    bad_rows: frozenset[int] = frozenset()
+    unloadable: float = 0.0
+    unspawnable: float = 0.0
+
+
+class Rows:
+    """A dataset some of whose rows are gone."""
+
+    def __init__(self, bad: frozenset[int]) -> None:
+        self._bad = bad
+
+    def open(self) -> BytesIO:
+        return BytesIO()
+
+    def read(self, file: BytesIO, row: int) -> Row:
+        if row in self._bad:
+            raise DatasetError([Problem("rows.jsonl", "has changed")])
+        return Row(row, [{"role": "user", "content": f"row {row}"}], "42", {}, row + 1)
+
+    def row(self, row: int) -> Row:
+        return self.read(BytesIO(), row)
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One that a host has begun. `at` is where it is: "code", "permit", "open", "retry"."""
+
+    key: Key
+    requests_left: int
+    at: str = "code"
+    permit: int | None = None
+    permitted: bool = False
+
+
+@dataclass(slots=True)
+class Scoring:
+    """A request to score. `name` is what runs now."""
+
+    key: Key
+    names: list[str]
+    name: str | None = None
+    held: bool = False
+
+
+class World:
+    """The inbox of one engine, whose hosts and whose user live in `get`."""
+
+    def __init__(self, seed: int, climate: Climate, batch_size: int) -> None:
+        self.chance = random.Random(seed)
+        self.climate = climate
+        self.batch_size = batch_size
+        self.now = 1000.0
+        self.inbox: deque[Message] = deque()
+        self.hosts: list[FakeHost] = []
+        self.plan: deque[Move] = deque()
+        self.violations: list[str] = []
+        self.begun: dict[Run, list[FakeHost]] = {}
+        self.written: dict[Key, Mapping[str, Any]] = {}
+        self.told = Counter[Run]()
+        self.submitted: set[Run] = set()
+        self.deaths_left = climate.deaths
+        self.ended = False
+        self.hung = False
+        self._idle = 0
+        self._engine: Engine | None = None
+
+    # -- what the engine finds in place of modules ---------------------------------------------------------
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def put(self, message: Message) -> None:
+        self.inbox.append(message)
+
+    def empty(self) -> bool:
+        return not self.inbox or self.chance.random() < 0.2
+
+    def get_nowait(self) -> Message:
+        if not self.inbox:
+            raise queue.Empty
+        return self.inbox.popleft()
+
+    def get(self, timeout: float = 0.0) -> Message:
+        """The next message, after some moves where one may wait for it."""
+        if not timeout:
+            return self.get_nowait()
+        for _ in range(self.chance.choice((0, 0, 1, 2, 5, 10))):
+            self._move()
+        while not self.inbox:
+            if not self._move():
+                self._idle += 1
+                self.now += IDLE_S
+                if self._idle > MOST_IDLE and not self.hung:
+                    self.hung = True
+                    self.put(Close(0.0))
+                raise queue.Empty
+            if self.chance.random() < 0.05:
+                self.now += timeout
+                raise queue.Empty
+        return self.inbox.popleft()
+
+    # -- moves ---------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        assert self._engine is not None
+        return self._engine
+
+    @engine.setter
+    def engine(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _move(self) -> bool:
+        """One move of somebody; False where nobody can."""
+        if self.plan and self.chance.random() < 0.08:
+            self.plan.popleft()()
+            return True
+        moves = [move for host in self.hosts if not host.dead for move in host.moves()]
+        if moves:
+            self.chance.choice(moves)()
+            self._idle = 0
+            self.now += 0.001
+            return True
+        if self.plan:
+            self.plan.popleft()()
+            return True
+        if not self.ended and self.submitted and self.told.keys() >= self.submitted:
+            self.close(0.0)
+            return True
+        return False
+
+    def wait(self) -> None:
+        """The user does nothing yet."""
+
+    def close(self, grace_s: float) -> None:
+        """The user's session ends."""
+        self.ended = True
+        self.put(Close(grace_s))
+
+    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> FakeHost:
+        if self.hosts and self.chance.random() < self.climate.unspawnable:
+            raise HostError("the engine host cannot be started: no memory")
+        host = FakeHost(self, name, setup, post)
+        self.hosts.append(host)
+        return host
+
+    # -- what must hold ------------------------------------------------------------------------------------
+
+    def asked(self, host: FakeHost, key: Key) -> None:
+        """The engine asks a host to roll out."""
+        record = self.engine.ledger.records.get(key.run)
+        begun = self.begun.get(key.run, [])
+        elsewhere = [other for other in self.hosts if other is not host and not other.dead and other.has(key.run)]
+        stopped = self.engine.stopped or (key.run.baseline and self.engine.baseline_stopped)
+        found = {
+            "its rollout is in the journal": record is not None and record.rolled,
+            "nothing new is begun": stopped,
+            "another host has it": elsewhere,
+            "it was begun twice": len(begun) > 1,
+            "it was begun in a host that lives": any(not other.dead for other in begun),
+            "it was begun, and is no second attempt in quarantine": begun
+            and (host.name, key.attempt) != ("quarantine", 2),
+            "it was never begun, and is a second attempt": not begun and key.attempt != 1,
+        }
+        self.violations += [f"{key} is asked of {host.name}, though {what}" for what, holds in found.items() if holds]
+
+    def begins(self, host: FakeHost, key: Key) -> None:
+        """A host begins a rollout: from here on it costs money."""
+        self.begun.setdefault(key.run, []).append(host)
+        in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
+        if in_flight > self.batch_size:
+            self.violations.append(f"{in_flight} in flight of {self.batch_size}")
+        if self.engine.stopped and not host.is_told("drop"):
+            self.violations.append(f"{key} begins after a stop that {host.name} was not told of")
+
+    def truth(self, run: Run, name: str) -> tuple[str, float]:
+        """What a function makes of a run: "score" and its value, "error", or "removed"."""
+        chance = random.Random(f"{run} {name}")
+        if chance.random() < self.climate.removes:
+            return "removed", 0.0
+        return ("error", 0.0) if chance.random() < self.climate.breaks else ("score", float(chance.random() < 0.5))
+
+
+class FakeHost:
+    """A host, as a line to it: it keeps what it is told, and may make `moves`."""
+
+    def __init__(self, world: World, name: str, setup: Setup, post: Post) -> None:
+        self.name = name
+        self.gather_s = 0.0
+        self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = False
+        self.limit = setup.limit
+        self.held = 0
+        self.rollouts: dict[Key, Rollout] = {}
+        self._world = world
+        self._chance = world.chance
+        self._setup = setup
+        self._post = post
+        self._told: deque[Mapping[str, Any]] = deque()
+        self._unwritten: list[Mapping[str, Any]] = []
+        self._waiting: deque[Key] = deque()
+        self._scorings: list[Scoring] = []
+        self._probes: list[bool] = []
+        self._held_until = 0.0
+        self._numbers = 0
+
+    # -- the line ------------------------------------------------------------------------------------------
+
+    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        for message in messages:
+            if message["op"] == "run":
+                self._world.asked(self, Key.of(message))
+            if message["op"] in ("run", "probe", "score", "permit") and self._world.engine._paused:
+                self._world.violations.append(f"{message['op']} is asked of {self.name} in a pause")
+            if not self.dead:
+                self._told.append(message)
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def join(self, timeout_s: float) -> bool:
+        for _ in range(3):
+            if not self.dead and (moves := list(self.moves())):
+                self._chance.choice(moves)()
+        if not self.dead and (self.killed or self._chance.random() < 0.9):
+            self.die(0)
+        return self.dead
+
+    def last_words(self) -> str:
+        return ""
+
+    def has(self, run: Run) -> bool:
+        """True where it was told to roll the run out, and has not yet."""
+        keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._told if each["op"] == "run")]
+        return any(key.run == run for key in keys)
+
+    def is_told(self, op: str) -> bool:
+        """True where it was told so, and has not read it yet."""
+        return any(message["op"] == op for message in self._told)
+
+    # -- the process ---------------------------------------------------------------------------------------
+
+    def die(self, status: int) -> None:
+        """End, with or without what was not written yet."""
+        if self._chance.random() < 0.5:
+            self._flush()
+        self.dead = True
+        self._post(Died(self, status))
+
+    def _emit(self, *events: Mapping[str, Any], flush: bool = False) -> None:
+        self._unwritten += events
+        if flush or self._chance.random() < 0.7:
+            self._flush()
+
+    def _flush(self) -> None:
+        events, self._unwritten = self._unwritten, []
+        for event in events:
+            if event["ev"] == "rollout":
+                self._world.written[Key.of(event)] = event
+        if events:
+            self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n") for event in events]))
+
+    @property
+    def _may_ask(self) -> bool:
+        open_requests = sum(rollout.at in ("open", "permit") for rollout in self.rollouts.values())
+        return self._may_begin and open_requests < self.limit
+
+    @property
+    def _may_begin(self) -> bool:
+        return not self.paused and self._world.now >= self._held_until
+
+    def moves(self) -> Iterator[Move]:
+        """All that it may do now."""
+        climate, chance = self._world.climate, self._chance
+        if self.killed:
+            yield lambda: self.die(-9)
+            return
+        if self._world.deaths_left and chance.random() < 0.03:
+            yield self._crash
+        if self.frozen:
+            return
+        if not self.ready:
+            yield self._load
+            return
+        if self._unwritten:
+            yield self._flush
+        if self._told:
+            yield self._read
+        if self.closing:
+            yield lambda: self.die(0)
+            return
+        if self._probes:
+            yield self._probed
+        if self._waiting and self._may_begin and self.held < self.limit and len(self.rollouts) < 2 * self.limit:
+            yield self._begin
+        for rollout in self.rollouts.values():
+            yield from self._moves_of(rollout)
+        scoring_now = sum(scoring.held for scoring in self._scorings)
+        for scoring in self._scorings:
+            if scoring.held or (scoring_now < self.limit and not self.paused):
+                yield lambda scoring=scoring: self._score(scoring)  # type: ignore[misc]
+                if self.name == "scorer":
+                    break
+        if climate.stalls and (self.rollouts or self._scorings) and chance.random() < climate.stalls:
+            yield self._stall
+
+    def _crash(self) -> None:
+        self._world.deaths_left -= 1
+        self.die(-11)
+
+    def _load(self) -> None:
+        climate = self._world.climate
+        if len(self._world.hosts) > 1 and self._chance.random() < climate.unloadable:
+            if self._chance.random() < 0.5:
+                self._emit({"ev": "refused", "error": "not twice", "details": ""}, flush=True)
+            self.die(5)
+            return
+        self.ready = True
+        ready = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
+        self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
+
+    def _read(self) -> None:
+        for _ in range(self._chance.randint(1, len(self._told))):
+            message = self._told.popleft()
+            match message["op"]:
+                case "run":
+                    self._waiting.append(Key.of(message))
+                case "score":
+                    self._scorings.append(Scoring(Key.of(message), list(message["names"])))
+                case "limit":
+                    self.limit = message["limit"]
+                case "hold":
+                    self._held_until = max(self._held_until, self._world.now + message["wait_s"])
+                case "permit":
+                    for rollout in self.rollouts.values():
+                        rollout.permitted |= rollout.permit in message["ids"]
+                case "pause" | "resume" as op:
+                    self.paused = op == "pause"
+                case "drop":
+                    dropped = [key for key in self._waiting if key.run.baseline or not message["baseline"]]
+                    self._waiting = deque(key for key in self._waiting if key not in dropped)
+                    self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
+                case "probe":
+                    self._probes.append(message["baseline"])
+                case "close":
+                    self.closing = True
+
+    def _probed(self) -> None:
+        baseline = self._probes.pop(0)
+        error = "401" if self._chance.random() < self._world.climate.fails / 4 else None
+        self._emit({"ev": "probed", "baseline": baseline, "error": error})
+
+    # -- rolling out ---------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        key = self._waiting.popleft()
+        self.rollouts[key] = Rollout(key, self._chance.randint(1, 2))
+        self.held += 1
+        self._world.begins(self, key)
+        self._emit({"ev": "start", **key.to_json()}, flush=True)
+
+    def _moves_of(self, rollout: Rollout) -> Iterator[Move]:
+        climate, chance = self._world.climate, self._chance
+        if rollout.at == "code" and rollout.requests_left and self._may_ask:
+            yield lambda: self._ask(rollout)
+        if rollout.at == "permit" and rollout.permitted:
+            yield lambda: self._sent(rollout)
+        if rollout.at == "open":
+            yield lambda: self._answered(rollout)
+            if chance.random() < climate.retries:
+                yield lambda: self._retry(rollout)
+        if rollout.at == "retry" and self.held < self.limit and self._may_ask:
+            yield lambda: self._go_on(rollout)
+        if rollout.at == "code" and not rollout.requests_left:
+            yield lambda: self._roll(rollout, None)
+        if rollout.at != "code" and chance.random() < climate.fails:
+            yield lambda: self._roll(rollout, chance.choice(("provider", "model", "agent", "timeout")))
+        if chance.random() < climate.breaks / 10:
+            yield lambda: self._break(rollout)
+
+    def _ask(self, rollout: Rollout) -> None:
+        rollout.at = "open"
+        if self._setup.permits:
+            self._numbers += 1
+            rollout.at, rollout.permit, rollout.permitted = "permit", self._numbers, False
+            size = {"chars": 20, "max_tokens": None}
+            self._emit({"ev": "ask", **rollout.key.to_json(), "id": rollout.permit, **size})
+
+    def _sent(self, rollout: Rollout) -> None:
+        rollout.at = "open"
+
+    def _over(self, rollout: Rollout) -> None:
+        if rollout.permit is not None:
+            said = {"ev": "answered", "usage": USAGE} if rollout.at == "open" else {"ev": "unused"}
+            self._emit({**said, "id": rollout.permit})
+            rollout.permit = None
+
+    def _answered(self, rollout: Rollout) -> None:
+        self._over(rollout)
+        rollout.requests_left -= 1
+        rollout.at = "code"
+
+    def _retry(self, rollout: Rollout) -> None:
+        self._over(rollout)
+        if self._chance.random() < self._world.climate.throttles:
+            wait_s = self._chance.choice((0.5, 30.0, 300.0))
+            self._held_until = max(self._held_until, self._world.now + wait_s)
+            self._emit({"ev": "throttled", "wait_s": wait_s})
+        self._emit({"ev": "retry", **rollout.key.to_json(), "waits": True})
+        rollout.at = "retry"
+        self.held -= 1
+
+    def _go_on(self, rollout: Rollout) -> None:
+        self.held += 1
+        self._emit({"ev": "retry", **rollout.key.to_json(), "waits": False})
+        self._ask(rollout)
+
+    def _end(self, rollout: Rollout) -> None:
+        if rollout.at == "retry":
+            self._emit({"ev": "retry", **rollout.key.to_json(), "waits": False})
+        else:
+            self.held -= 1
+        self._over(rollout)
+        del self.rollouts[rollout.key]
+
+    def _roll(self, rollout: Rollout, boundary: str | None) -> None:
+        self._end(rollout)
+        key = rollout.key
+        event: dict[str, Any] = {"ev": "rollout", **key.to_json(), "ms": 1.0, "usage": USAGE, "output": {}}
+        event["messages"] = [{"role": "assistant", "content": "42"}]
+        if boundary is not None:
+            event |= {"boundary": boundary, "error": f"what happened to {key.run}", "details": ""}
+        self._emit(event)
+        names = [name for name in self._world.climate.scorers if name not in self._world.climate.sync]
+        if boundary is None and names:
+            self._scorings.append(Scoring(key, names))
+
+    def _break(self, rollout: Rollout) -> None:
+        self._end(rollout)
+        self._emit({"ev": "broken", **rollout.key.to_json(), "error": "CancelledError: by user code"})
+
+    # -- scoring -------------------------------------------------------------------------------------------
+
+    def _score(self, scoring: Scoring) -> None:
+        """Begin its next function, or end it."""
+        scoring.held = True
+        if scoring.name is None:
+            scoring.name = scoring.names.pop(0)
+            self._emit({"ev": "scoring", **scoring.key.to_json(), "name": scoring.name}, flush=True)
+            return
+        name, scoring.name = scoring.name, None
+        kind, value = self._world.truth(scoring.key.run, name)
+        event: dict[str, Any] = {"ev": "score", **scoring.key.to_json(), "ms": 1.0, "output": {}}
+        event["scores"] = {name: value} if kind == "score" else {}
+        event["errors"] = {name: {"message": "ValueError", "details": ""}} if kind == "error" else {}
+        self._emit(event | ({"removed": True, "name": name} if kind == "removed" else {}))
+        if not scoring.names:
+            self._scorings.remove(scoring)
+
+    def _stall(self) -> None:
+        """Some code cannot be interrupted, and this host is held, but for what it says before it is ended."""
+        keys = [*self.rollouts, *(scoring.key for scoring in self._scorings if scoring.name is not None)]
+        if keys:
+            key = self._chance.choice(keys)
+            self._emit({"ev": "stalled", **key.to_json(), "stack": "here"}, flush=True)
+            self.frozen = self._chance.random() < 0.7
