@@ -192,3 +192,17 @@ def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, h
     assert throttling["pauses"] == 1
     assert throttling["least_in_flight"] == 4
     assert 1.0 <= throttling["paused_s"] < 3.0
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_a_server_without_room_leaves_each_host_the_means_to_end_what_it_began(
+    workspace: Workspace, refused: int
+) -> None:
+    """Each of two hosts has a row. When the other row is done, fewer than one a host would leave this one waiting."""
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
+    answered = slow(0.5, reply("42"))
+    script = by_row({refused: [*[status(429, retry_after="0.2")] * 4, answered]}, answered)
+    with ChatServer(script) as server:
+        config = workspace.config(server, evaluation={"batch_size": 2}, execution={"hosts": 2})
+        live = evaluated(config)
+    assert live.kinds() == ["passed"] * 2
