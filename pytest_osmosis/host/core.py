@@ -311,6 +311,7 @@ class HostCore:
                     waiting=waiting,
                     rng=self._jitter,
                     heard=heard,
+                    within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
                 )
                 request.answered(answered.reply.usage)
         finally:

@@ -22,7 +22,7 @@ class Stalls:
         self.total_s = 0.0
 
 
-class DeadlineExpired(Exception):
+class DeadlineExpired(TimeoutError):
     """The time of a `Deadline` ran out."""
 
 

@@ -180,7 +180,8 @@ class Host:
         self._lines: list[str] = []
         self._ending_turn = False
         self._waiting: deque[dict[str, Any]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = 0
+        self._tasks: dict[asyncio.Task[None], int] = {}
         self._loop = asyncio.new_event_loop()
         self._closing = False
         self._closed = False
@@ -236,7 +237,9 @@ class Host:
         while self._waiting and not self._closing and self._slots.begin():
             self._roll(self._waiting.popleft())
             begun += 1
-        _next(self._loop, begun)
+        ending = asyncio.current_task(self._loop)
+        if ending is not None and self._tasks.get(ending, self._turn) < self._turn:  # else it may never have waited
+            _next(self._loop, begun)
 
     def _roll(self, request: Mapping[str, Any]) -> None:
         """Begin a rollout that has its slot. User code that cancels all tasks may end it before it runs."""
@@ -261,12 +264,12 @@ class Host:
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = self._turn
         task.add_done_callback(lambda done: self._done(done, key))
         return task
 
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         error = asyncio.CancelledError("by user code") if task.cancelled() else task.exception()
         if error is not None and key is not None and not self._closing:
             self._emit({"ev": "broken", **key.to_json(), "error": "".join(traceback.format_exception(error))})
@@ -290,6 +293,7 @@ class Host:
 
     def _end_turn(self) -> None:
         self._ending_turn = False
+        self._turn += 1
         if self._lines:
             self._flush()
 

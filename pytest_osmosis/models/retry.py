@@ -18,10 +18,11 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 
 MAX_DOUBLINGS = 32
-LATE_S = 0.25
-"""A timer this late means that code held the loop, and that answers may have come which nobody has read yet."""
-READ_S = 1.0
-"""They get this long to be read."""
+CLIENT_S = 86_400.0
+"""What a client is told that a request may take: its own timers would go on while something holds the event loop."""
+
+Within = Callable[[float], AbstractAsyncContextManager[object]]
+"""A context that ends what runs inside after so many seconds, and then raises `TimeoutError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +57,20 @@ async def chat(
     waiting: Callable[[float], AbstractAsyncContextManager[None]],
     rng: Random,
     heard: Callable[[ModelError | None], None] = lambda error: None,
+    within: Within = asyncio.timeout,
 ) -> Answered:
     """The model's reply, after at most `policy.max_retries` retries.
 
     `remaining_s` says how much of the rollout's time is left, None where it has no deadline. Each wait for a
     retry is spent inside `waiting(delay)`, where a caller gives back what others may use meanwhile. `heard` hears how
-    each attempt ended. Raises
-    the `ModelError` of the last attempt, or one that says that the deadline allows no other; its `retries`
-    counts the retries made.
+    each attempt ended, `within` bounds its time. Raises the `ModelError` of the last attempt, or one that says that
+    the deadline allows no other; its `retries` counts the retries made.
     """
     retries = 0
     error: ModelError | None = None
     while True:
         try:
-            answered = Answered(await _attempt_before_deadline(model, request, remaining_s(), error), retries)
+            answered = Answered(await _attempt_before_deadline(model, request, remaining_s(), error, within), retries)
             heard(None)
             return answered
         except ModelError as failed:
@@ -87,39 +88,25 @@ async def chat(
         retries += 1
 
 
-async def attempt(model: Model, request: ChatRequest) -> ChatReply:
-    """One request that ends within `request.timeout_s`, whatever the client thinks of timeouts.
-
-    Where the loop could not run when the time was up, what has come meanwhile is read first.
-    """
-    loop = asyncio.get_running_loop()
-    due = loop.time() + request.timeout_s
+async def attempt(model: Model, request: ChatRequest, within: Within = asyncio.timeout) -> ChatReply:
+    """One request that ends within `request.timeout_s`, whatever the client thinks of timeouts."""
     try:
-        async with asyncio.timeout(None) as timeout:
-            timer = loop.call_at(due, _end, timeout, due)
-            try:
-                return await model.chat(request)
-            finally:
-                timer.cancel()
+        async with within(request.timeout_s):
+            return await model.chat(replace(request, timeout_s=CLIENT_S))
     except TimeoutError:
         raise ModelError(f"no answer within {request.timeout_s:.3g} s", retryable=True) from None
 
 
-def _end(timeout: asyncio.Timeout, due: float) -> None:
-    now = asyncio.get_running_loop().time()
-    timeout.reschedule(now + READ_S if now - due > LATE_S else now)
-
-
 async def _attempt_before_deadline(
-    model: Model, request: ChatRequest, left_s: float | None, error: ModelError | None
+    model: Model, request: ChatRequest, left_s: float | None, error: ModelError | None, within: Within
 ) -> ChatReply:
     """One attempt in what is left of the time; `error` is how the one before ended."""
     if left_s is None or left_s > request.timeout_s:
-        return await attempt(model, request)
+        return await attempt(model, request, within)
     if left_s <= 0:
         before = "" if error is None else f"{error}; "
         raise ModelError(f"{before}no time is left for the request")
-    return await attempt(model, replace(request, timeout_s=left_s))
+    return await attempt(model, replace(request, timeout_s=left_s), within)
 
 
 def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:

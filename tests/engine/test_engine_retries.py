@@ -163,6 +163,30 @@ def test_requests_that_an_agent_sends_together_come_back_together_from_their_ret
     assert live.kinds() == ["passed"] * 4
 
 
+@pytest.mark.parametrize("client", ["light", "openai"])
+def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_asked_for_again(
+    workspace: Workspace, client: str
+) -> None:
+    """Row 1 blocks for longer than a request may take; row 0's answer lies there, and is taken afterwards."""
+    workspace.agent(
+        """
+        import time
+
+        async def rollout(ctx):
+            if ctx.row_index == 1:
+                await asyncio.sleep(0.3)
+                time.sleep(2)
+            await ctx.chat(ctx.prompt)
+        """
+    )
+    with ChatServer(by_row({0: [slow(0.6, reply("42"))]}, reply("42"))) as server:
+        model = {"base_url": server.base_url, "timeout_s": 1.5, "client": client}
+        live = evaluated(workspace.config(server, model=model, evaluation={"batch_size": 2}))
+        assert asked_rows(server) == dict.fromkeys(range(4), 1)
+    assert live.kinds() == ["passed"] * 4
+    assert [live.record(row).retries for row in range(4)] == [0] * 4
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, hosts: int) -> None:
     """The first eight are refused, all at once. Each host notices with its fourth; all later ones wait."""
