@@ -65,7 +65,7 @@ def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
 
         async def rollout(ctx):
             LOG.append("begin")
-            until = time.monotonic() + 0.03
+            until = time.monotonic() + 0.1
             while time.monotonic() < until:
                 LOG.append("step")
                 await asyncio.sleep(0)
@@ -80,7 +80,7 @@ def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
     assert live.kinds() == ["passed"] * 64
     log = (workspace.root / "log.txt").read_text().split()
     followed = [log[index + 1] for index, what in enumerate(log[:-1]) if what == "end"]
-    assert followed.count("begin") > 30, "56 could begin so; a few wait until the engine hands out more"
+    assert followed.count("begin") > 20, "56 could begin so; a few wait until the engine hands out more"
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
