@@ -42,8 +42,8 @@ def journal(live: Live) -> list[Mapping[str, Any]]:
 
 
 def kill_one(live: Live, chance: random.Random) -> None:
-    """End one of the hosts, whichever it is, and all that it started."""
-    lines = [host.line for host in live.run.engine._hosts if host.ready]
+    """End one of the hosts, and all that it started; not the quarantine, as the run in there would be accused."""
+    lines = [host.line for host in live.run.engine._hosts if host.ready and host.part != "quarantine"]
     line = chance.choice([line for line in lines if isinstance(line, PipeLine)] or [None])
     if line is not None:
         with contextlib.suppress(ProcessLookupError):
