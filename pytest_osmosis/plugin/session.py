@@ -40,9 +40,8 @@ INTERRUPT_GRACE_S = 2.0
 class EvalSession:
     """All by the evals' ids, in the order in which they were named; `runs` are those of which something was selected.
 
-    The first host that an eval needs is `warm`, where there is one.
-
-    `plans` are the same by file, for collection; `n_selected` is how many of our tests were selected.
+    `plans` are the same by file, for collection; `n_selected` is how many of our tests were selected. The first host
+    that an eval needs is `warm`, where there is one.
     """
 
     def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options, warm: Warm | None) -> None:
