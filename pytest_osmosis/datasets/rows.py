@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
+from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.parsing import parse_json, shown
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -41,16 +41,23 @@ class Row:
         return _digest([self.messages, self.ground_truth])
 
     @property
+    def solution(self) -> str | None:
+        """The row's reference solution, None where it has none."""
+        solution = self.record.get(SOLUTION)
+        return solution if isinstance(solution, str) and solution.strip() else None
+
+    @property
     def content(self) -> Content:
         """Whether a rollout of this row is still one, and whether a score still is."""
         return Content(_digest(self.messages), _digest(self.record))
 
 
 def _digest(content: object) -> str:
-    return blake2b(_canonical(content).encode(), digest_size=8).hexdigest()
+    return blake2b(as_text(content).encode(), digest_size=8).hexdigest()
 
 
-_canonical = json.JSONEncoder(sort_keys=True, default=str).encode
+as_text = json.JSONEncoder(sort_keys=True, default=str).encode
+"""What a digest is made of: the same text for the same content, made by one encoder."""
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:

@@ -5,14 +5,13 @@ Of the rows only digests and positions are kept, so that memory grows by some by
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from pytest_osmosis.datasets.rows import Row
+from pytest_osmosis.datasets.rows import Row, as_text
 
 SHORTEST_TOLD = 3
 """A ground truth of fewer characters stands in many a prompt by chance: "5" in "What is 5 - 0?"."""
@@ -110,7 +109,4 @@ def _texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _digest(value: object) -> bytes:
-    return blake2b(_canonical(value).encode(), digest_size=16).digest()
-
-
-_canonical = json.JSONEncoder(sort_keys=True).encode
+    return blake2b(as_text(value).encode(), digest_size=16).digest()

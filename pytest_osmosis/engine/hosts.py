@@ -28,8 +28,6 @@ CLOSE_S = 3.0
 """A host that is told to close is ended after this long."""
 MAX_STARTS = 3
 """So many hosts in a row that die before they are ready are enough: no more are started."""
-
-
 GATHER_S = 0.0003
 GATHER_MOST_S = 0.02
 """So long may a host be let wait with what it says for each rollout in flight, and at the most."""

@@ -42,9 +42,8 @@ def check(target: Target, references: References) -> Verdict:
 
 def _references(rows: Iterator[Row]) -> Iterator[_Reference]:
     for row in rows:
-        solution = row.record.get(SOLUTION)
-        if isinstance(solution, str) and solution.strip():
-            yield _Reference(row, solution)
+        if row.solution is not None:
+            yield _Reference(row, row.solution)
 
 
 def _findings(target: Target, found: list[_Reference], threshold: float, path: Path) -> Iterator[Finding]:

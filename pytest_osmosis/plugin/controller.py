@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.engine.warm import Warm
-from pytest_osmosis.plugin import github, given
+from pytest_osmosis.plugin import github
 from pytest_osmosis.plugin.asking import ModelSource
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by
 from pytest_osmosis.plugin.companions import Companions
@@ -31,6 +30,8 @@ from pytest_osmosis.plugin.signals import terminated_as_interrupted
 from pytest_osmosis.plugin.terminal import Progress, asked_lines, header, say, source_lines, summary
 
 if TYPE_CHECKING:
+    from pytest_osmosis.engine.warm import Warm
+    from pytest_osmosis.plugin.given import Options
     from pytest_osmosis.plugin.ticks import Ticks
     from pytest_osmosis.plugin.unreported import Unreported
     from pytest_osmosis.plugin.xdist import OutcomeServer
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 class ControllerPlugin:
     """Hooks; each delegates."""
 
-    def __init__(self, config: pytest.Config, naming: Naming, options: given.Options, warm: Warm | None) -> None:
+    def __init__(self, config: pytest.Config, naming: Naming, options: Options, warm: Warm | None) -> None:
         self.config = config
         self.naming = naming
         self.evals = EvalSession(config, naming, options, warm)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.config.workspace import shown
-from pytest_osmosis.engine.warm import Warm
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
 from pytest_osmosis.outcomes import Outcome, kind_of
@@ -31,6 +30,7 @@ from pytest_osmosis.records import AllRuns, Part, Run
 from pytest_osmosis.report.rows import outcome_of_row
 
 if TYPE_CHECKING:
+    from pytest_osmosis.engine.warm import Warm
     from pytest_osmosis.inline import InlineHost
     from pytest_osmosis.plugin.inline import Inline
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pytest_osmosis.datasets import SOLUTION, Row
+from pytest_osmosis.datasets import Row
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.evals import Prepared, host_setup
 from pytest_osmosis.host.protocol import Key
@@ -37,7 +37,7 @@ class References:
     def rollout(self, run: Run) -> Rollout | None:
         """The reference of a row, None where the row holds none."""
         row = self.prepared.dataset.row(run.row)
-        solution = _solution(row)
+        solution = row.solution
         if solution is None:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
@@ -51,7 +51,7 @@ class References:
     @functools.cached_property
     def holds_any(self) -> bool:
         """True where a planned row holds one."""
-        return any(_solution(row) is not None for row in self._rows())
+        return any(row.solution is not None for row in self._rows())
 
     def _rows(self) -> Iterator[Row]:
         with self.prepared.dataset.open() as file:
@@ -61,11 +61,6 @@ class References:
     def close(self) -> None:
         """Close what the functions left open."""
         self._scorers.close()
-
-
-def _solution(row: Row) -> str | None:
-    solution = row.record.get(SOLUTION)
-    return solution if isinstance(solution, str) and solution.strip() else None
 
 
 class _Scorers:

@@ -140,6 +140,16 @@ class Stage:
         return [event for event in replay(self.path) if event["ev"] == kind]
 
 
+def rolls_and_dies(stage: Stage) -> None:
+    """The host rolls out the first run and dies, and no other can be had."""
+    host = stage.host("host")
+    host.say("start", Run(0, 0))
+    host.rolls(Run(0, 0))
+    stage.turn()
+    stage.spawns = False
+    host.die()
+
+
 def test_rows_that_are_gone_and_end_the_eval_end_it_for_what_was_read_with_them(tmp_path: Path) -> None:
     stage = Stage(tmp_path, bad=[1], max_errors=0)
     stage.begin()
@@ -206,12 +216,7 @@ def test_a_function_without_a_host_is_given_up_once(tmp_path: Path) -> None:
     stage = Stage(tmp_path, 1, scorers={"judge": False, "exact": True})
     stage.begin()
     stage.is_ready(stage.host("scorer"))
-    host = stage.host("host")
-    host.say("start", Run(0, 0))
-    host.rolls(Run(0, 0))
-    stage.turn()
-    stage.spawns = False
-    host.die()
+    rolls_and_dies(stage)
     for _ in range(3):
         stage.turn()
     stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
@@ -224,12 +229,7 @@ def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path:
     stage = Stage(tmp_path, 1)
     stage.begin()
     stage.is_ready(stage.host("scorer"))
-    host = stage.host("host")
-    host.say("start", Run(0, 0))
-    host.rolls(Run(0, 0))
-    stage.turn()
-    stage.spawns = False
-    host.die()
+    rolls_and_dies(stage)
     stage.turn()
     stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
     stage.turn()
