@@ -227,7 +227,7 @@ class Host:
                     self._drop(message["baseline"])
                 case "probe":
                     self._spawn(self._probe(message["baseline"]))
-                case "close":
+                case "close" if not self._closing:  # the engine may say it twice
                     self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
         self._begin()

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
 
@@ -70,7 +70,8 @@ class Failures:
         """The error that an exception of the client means: unreachable, timeout, broken connection, other."""
         causes = _causes(error)
         cause = causes[-1]
-        reason = self._shown(str(cause) or type(cause).__name__, MAX_MESSAGE)
+        said = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # else with a made-up 400
+        reason = self._shown(said or type(cause).__name__, MAX_MESSAGE)
         # Transports differ in what they make of aiohttp's errors, so those decide where there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):

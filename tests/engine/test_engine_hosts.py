@@ -84,6 +84,30 @@ def test_a_thread_that_never_ends_keeps_no_host_from_its_end(workspace: Workspac
     assert (workspace.root / "ended").exists()
 
 
+def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
+    workspace: Workspace, server: ChatServer
+) -> None:
+    """The engine says it when nothing is left for a host, and once more when the session ends."""
+    workspace.agent(
+        """
+        import aiohttp
+        close = aiohttp.ClientSession.close
+        async def slowly(self):
+            open("closing", "w").close()
+            await asyncio.sleep(0.5)
+            await close(self)
+        aiohttp.ClientSession.close = slowly
+        async def rollout(ctx):
+            await ctx.chat(ctx.prompt)
+        """
+    )
+    with running(workspace.config(server)) as live:
+        live.wait()
+        live.run.engine.release()
+        live.wait_for((workspace.root / "closing").exists, "for the client to be closed")
+    assert live.run_files().get("host.log", "") == ""
+
+
 def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
     book, runs = live.run.engine._book, set(live.run.selected)

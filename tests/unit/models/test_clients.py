@@ -464,6 +464,7 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
         with pytest.raises(ModelError, match=f"the connection to {server.base_url} broke: ") as caught:
             await ask(server)
     assert kind(caught.value) == ("provider", True, "no", None)
+    assert "400" not in str(caught.value), "a status that no server sent"
     assert len(server.requests) == 1
 
 
