@@ -135,6 +135,16 @@ def eval_of(nodeid: str) -> str:
     return nodeid.rpartition("[")[0]
 
 
+def ungrouped(nodeid: str) -> str:
+    """A parametrized test's id as it is typed: without the group that xdist may append to it (`--dist=loadgroup`).
+
+    >>> ungrouped("test_x.py::test_x[row1-run0]@group")
+    'test_x.py::test_x[row1-run0]'
+    """
+    typed, bracket, group = nodeid.rpartition("]")
+    return typed + bracket if group.startswith("@") else nodeid
+
+
 class Named(NamedTuple):
     """A run, or a row, as the node id of its test names it."""
 
@@ -149,8 +159,9 @@ def named_by(nodeid: str) -> Named | None:
     Named(eval_id='x.toml::x', part=Run(row=12, run=3, baseline=False))
     >>> named_by("x.toml::x[row12]")
     Named(eval_id='x.toml::x', part=AllRuns(row=12, baseline=False))
+    >>> named_by("x.toml::x[gate pass_rate >= 0.7]")
     """
-    head, _, tail = nodeid.rpartition("[")
+    head, _, tail = ungrouped(nodeid).rpartition("[")
     name = tail.removesuffix("]")
     part = Run.named(name) or AllRuns.named(name)
     return Named(head, part) if part is not None else None

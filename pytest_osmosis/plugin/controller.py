@@ -18,7 +18,7 @@ import pytest
 
 from pytest_osmosis.plugin import github
 from pytest_osmosis.plugin.asking import ModelSource
-from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by
+from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by, ungrouped
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
 from pytest_osmosis.plugin.items import EvalItem, amend
@@ -170,7 +170,8 @@ class ControllerPlugin:
         if ours:
             self.progress.forget(report)
         if self.evals.reaches_maxfail(report):
-            self.evals.stop("maxfail", f"stopped by {report.nodeid} (--maxfail={self.config.getoption('maxfail')})")
+            stopped = f"stopped by {ungrouped(report.nodeid)} (--maxfail={self.config.getoption('maxfail')})"
+            self.evals.stop("maxfail", stopped)
             if self.distributed:  # xdist waits for the tests that its workers are at
                 self.evals.end_early()
         self.evals.listeners.tell(self.evals.runs)

@@ -23,6 +23,7 @@ from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsEr
 from pytest_osmosis.evals import prepare
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import given, options
+from pytest_osmosis.plugin.collect import ungrouped
 from pytest_osmosis.records import Run
 from pytest_osmosis.report.block import conversation_lines
 from pytest_osmosis.testing.request import EXAMPLE, Request, request_of
@@ -185,7 +186,7 @@ def rollout_of(request: pytest.FixtureRequest) -> Rollout:
 
 def rerun(config: pytest.Config, nodeid: str) -> str:
     """The command that asks the model again for a test, from the folder that this one was called in."""
-    file, _, name = nodeid.partition("::")
+    file, _, name = ungrouped(nodeid).partition("::")
     path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return shlex.join(["pytest", f"{path}::{name}", *given.typed(config), f"{options.SOURCE.flag}=model"])
 

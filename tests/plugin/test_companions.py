@@ -24,6 +24,23 @@ def test_python():
     assert random.random() < 2
 """
 
+GROUPED = """
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("together"))
+"""
+
+OVER_ROLLOUTS = """
+import pytest
+
+@pytest.mark.osmosis_eval("configs/eval/x.toml")
+def test_rollout(rollout):
+    assert rollout.row_index != 1
+"""
+
 
 @pytest.fixture
 def companions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +108,19 @@ def test_every_way_to_distribute_rolls_each_run_out_once(plain_workspace: Worksp
 
     done.assert_outcomes(passed=12 if dist == "each" else 6)
     assert sorted(event["row"] for event in plain_workspace.events("start")) == list(range(6))
+
+
+def test_groups_of_xdist_are_no_part_of_what_a_test_is_called(plain_workspace: Workspace) -> None:
+    """Where pytest lets xdist write them into the ids of tests: before 9.2."""
+    plain_workspace.eval(rows=[{}, {"score": 0.0}])
+    plain_workspace.write("conftest.py", GROUPED)
+    plain_workspace.write("test_rollouts.py", OVER_ROLLOUTS)
+
+    done = plain_workspace.run(CONFIG, "test_rollouts.py", "--osmosis-source=model", "-n2", "--dist=loadgroup")
+
+    done.assert_outcomes(passed=2, failed=2)
+    hints = [line for line in done.outlines if line.startswith("run it again: ")]
+    assert [hint.partition("[")[2].partition("]")[2][:1] for hint in hints] == ["'", "'"]
 
 
 def test_stepwise_keeps_the_order_of_collection(plain_workspace: Workspace) -> None:
