@@ -229,7 +229,7 @@ class Engine:
         for message in self._arrived():
             self._handle(message)
         if not self._paused:
-            self._hosts.look_after(self._dispatch.busy)
+            self._hosts.look_after(lambda host: host is self._prober or self._dispatch.busy(host))
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
         self._hosts.gather(busy=bool(self._dispatch.queue))
@@ -365,7 +365,7 @@ class Engine:
                 self._dispatch.heard(host, event, raw)
 
     def _became_ready(self, host: Host, event: Mapping[str, Any]) -> None:
-        self._hosts.became_ready(host)
+        host.ready = True
         if host.part != "host":
             return
         if self._to_probe and self._prober is None and not self._paused:

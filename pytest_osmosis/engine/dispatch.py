@@ -162,7 +162,7 @@ class Dispatch:
         flights = self.flights.values()
         if host.part == "scorer":
             return any(flight.scorer is host for flight in flights)
-        return host.limit > 0 and any(flight.host is host and flight.begun for flight in flights)
+        return host.limit > 0 and any(flight.host is host for flight in flights)
 
     # -- what hosts say ----------------------------------------------------------------------------------
 
@@ -176,6 +176,7 @@ class Dispatch:
         flight.since = time.monotonic()
         match event["ev"]:
             case "start":
+                self._hosts.has_begun(host)
                 flight.begun = True
                 self._book.enter(event, raw)
             case "retry":
@@ -183,6 +184,7 @@ class Dispatch:
             case "rollout":
                 self._rolled(flight, event, raw)
             case "scoring":
+                self._hosts.has_begun(host)
                 self._runs(host, flight, event["name"])
             case "score":
                 host.score_ms += (event["ms"] - host.score_ms) / 8

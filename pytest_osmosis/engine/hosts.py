@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -24,10 +25,12 @@ START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
 SILENCE_SLACK_S = 30.0
 """A host that says nothing for as long as its code may take, and this, is ended: no deadline of its own worked."""
+PROBE_S = 61.0
+"""A probe takes no longer: two tries, and a pause between them."""
 CLOSE_S = 3.0
 """A host that is told to close is ended after this long."""
-MAX_STARTS = 3
-"""So many hosts in a row that die before they are ready are enough: no more are started."""
+MAX_BARREN = 3
+"""So many hosts of a kind in a row that die before they have begun anything are enough: no more are started."""
 GATHER_S = 0.0003
 GATHER_MOST_S = 0.02
 """So long may a host be let wait with what it says for each rollout in flight, and at the most."""
@@ -37,8 +40,8 @@ GATHER_MOST_S = 0.02
 class Host:
     """One host process.
 
-    `limit` is how many runs it may have in flight now, `heard_at` when it last had a say, `score_ms` how long a
-    function took of late.
+    `limit` is how many runs it may have in flight now, `heard_at` when it last had a say, `begun` whether it has begun
+    a run or a function, `score_ms` how long a function took of late.
     """
 
     part: Part
@@ -46,6 +49,7 @@ class Host:
     limit: int
     heard_at: float
     ready: bool = False
+    begun: bool = False
     retired: bool = False
     score_ms: float = 10.0
 
@@ -74,7 +78,7 @@ class Hosts:
         self._post = post
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
-        self._failed_starts = 0
+        self._barren = Counter[Part]()
         self._gather_s = min(GATHER_MOST_S, GATHER_S * job.batch_size)
 
     def __iter__(self) -> Iterator[Host]:
@@ -101,10 +105,10 @@ class Hosts:
         self.quarantine = self._respawned("quarantine")
         self.relimit()
 
-    def became_ready(self, host: Host) -> None:
-        """It has loaded its code."""
-        host.ready = True
-        self._failed_starts = 0
+    def has_begun(self, host: Host) -> None:
+        """It has begun a run or a function, so hosts of its kind can work."""
+        host.begun = True
+        self._barren[host.part] = 0
 
     # -- while they live ---------------------------------------------------------------------------------
 
@@ -150,7 +154,7 @@ class Hosts:
         if not host.ready:
             return START_S
         code_s = setup.grader_timeout_s
-        return (code_s if host.part == "scorer" else max(setup.agent_timeout_s, code_s)) + SILENCE_SLACK_S
+        return (code_s if host.part == "scorer" else max(setup.agent_timeout_s, code_s, PROBE_S)) + SILENCE_SLACK_S
 
     # -- end ---------------------------------------------------------------------------------------------
 
@@ -163,7 +167,7 @@ class Hosts:
         self.relimit()
 
     def died(self, line: Line, how: str) -> Host:
-        """A host is gone: it is taken out. Too many that never became ready, and hosts are given up."""
+        """A host is gone: it is taken out. Too many that never began anything, and hosts are given up."""
         host = self._by_line.pop(line)
         if host in self.rolling:
             self.rolling.remove(host)
@@ -171,10 +175,10 @@ class Hosts:
             self.scorers.remove(host)
         if host is self.quarantine:
             self.quarantine = None
-        if not host.ready and not self.closing:
-            self._failed_starts += 1
-            if self._failed_starts >= MAX_STARTS:
-                self.give_up(self.start_failure(how))
+        if not (host.begun or host.retired or self.closing):
+            self._barren[host.part] += 1
+            if self._barren[host.part] >= MAX_BARREN:
+                self.give_up(self._barren_failure(how) if host.ready else self.start_failure(how))
         return host
 
     def replace(self, host: Host) -> None:
@@ -192,6 +196,10 @@ class Hosts:
     def start_failure(self, how: str) -> str:
         """What to say of a host that died before it was ready."""
         return f"an engine host ended while it loaded the code ({how}); its log is {self._job.run_dir / 'host.log'}"
+
+    def _barren_failure(self, how: str) -> str:
+        log = self._job.run_dir / "host.log"
+        return f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how}); their log is {log}"
 
     def kill(self) -> None:
         """End them all now."""

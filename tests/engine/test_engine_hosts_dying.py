@@ -181,6 +181,48 @@ def test_a_scorer_that_cannot_be_had_ends_the_eval(
     assert ("not twice" if "raise" in again else "exit status 5") in live.results.stopped
 
 
+SOON_OVER = """
+import os, sys, threading, time
+
+def end():
+    time.sleep(0.1)
+    if {whom}:
+        os._exit(3)
+
+threading.Thread(target=end).start()
+def exact(solution_str):
+    return 1.0
+"""
+
+
+def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace) -> None:
+    """They load the code, and die while the model is probed."""
+    workspace.write("rewards.py", SOON_OVER.format(whom="True"))
+    with ChatServer(slow(1000, reply("42"))) as server:
+        with running(workspace.config(server), probe=True) as live:
+            live.wait()
+    assert live.kinds() == ["skipped"] * 4
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert stopped.reason == "systemic"
+    assert "3 engine hosts in a row ended before they had begun anything (exit status 3)" in stopped.text
+    assert str(live.run.run_dir / "host.log") in stopped.text
+
+
+def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace) -> None:
+    """Rollouts that are journalled keep; the runs are errors of their scorers."""
+    workspace.write("rewards.py", SOON_OVER.format(whom="'agent' not in sys.modules"))
+    workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server)) as live:
+            live.wait_for(lambda: live.run.engine._hosts.given_up, "for the scorers to be given up")
+            server.release()
+            live.wait()
+    assert live.kinds() == ["error"] * 4
+    assert {record.boundary for record in live.results.records} == {None}
+    assert all("before they had begun anything" in str(live.outcome(row).reason) for row in range(4))
+
+
 def test_a_host_that_dies_while_it_loads_is_an_error_that_names_its_log(
     workspace: Workspace, server: ChatServer
 ) -> None:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.actor import Close, Engine
 from pytest_osmosis.engine.job import Job, Transcript
@@ -33,13 +35,15 @@ class Host:
         self.name = name
         self.gather_s = 0.0
         self.told: list[Mapping[str, Any]] = []
+        self.killed = False
         self.last: Callable[[], None] = lambda: None
         self._post = post
 
     def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
         self.told += messages
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        self.killed = True
 
     def join(self, timeout_s: float) -> bool:
         self.last()
@@ -198,6 +202,30 @@ def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
     stage.end()
 
 
+@pytest.mark.parametrize("probes", [(), (False,)], ids=["runs", "probe"])
+def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, probes: tuple[bool, ...]) -> None:
+    """Code that holds the interpreter from its import on lets it say nothing at all."""
+    stage = Stage(tmp_path, probes=probes)
+    stage.begin()
+    assert [message["op"] for message in stage.host("host").told][-1:] == (["probe"] if probes else ["run"])
+    stage.turn()
+    assert not stage.host("host").killed
+    stage.engine._hosts.rolling[0].heard_at -= 1000
+    stage.turn()
+    assert stage.host("host").killed
+    stage.end()
+
+
+def test_a_host_that_has_nothing_to_do_may_be_silent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 1, hosts=2)
+    stage.begin()
+    idle = next(host for host in stage.engine._hosts.rolling if not cast(Host, host.line).runs())
+    idle.heard_at -= 1000
+    stage.turn()
+    assert not cast(Host, idle.line).killed
+    stage.end()
+
+
 def test_suspects_without_a_host_are_told_once_where_the_first_of_them_is_one_too_many(tmp_path: Path) -> None:
     stage = Stage(tmp_path, max_errors=0)
     stage.begin()
@@ -233,6 +261,41 @@ def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path:
     stage.turn()
     stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
     stage.turn()
+    assert stage.engine.stopped is None
+    stage.end()
+
+
+def test_quarantines_that_never_begin_anything_are_given_up_though_others_begin(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 12)
+    stage.begin()
+    stage.host("host").say("start", Run(0, 0))
+    stage.host("host").die()
+    for row in range(1, 4):
+        stage.turn()
+        stage.is_ready(stage.host("host"))
+        stage.host("host").say("start", Run(row, 0))
+        stage.is_ready(stage.host("quarantine"))
+        assert stage.host("quarantine").runs() == [Run(0, 0)]
+        stage.host("quarantine").die()
+    stage.turn()
+    assert Counter(outcome.kind for _, outcome in stage.told)["error"] == 1
+    assert "before they had begun anything" in str(stage.engine.stopped)
+    assert stage.engine.ledger.records[Run(0, 0)].boundary == "host"
+    assert [host.name for host in stage.hosts].count("quarantine") == 3
+    stage.end()
+
+
+def test_a_host_killed_now_and_then_between_its_runs_is_replaced(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 12)
+    stage.begin()
+    for row in range(6):
+        stage.host("host").say("start", Run(row, 0))
+        stage.host("host").rolls(Run(row, 0))
+        stage.turn()
+        for _ in range(2):
+            stage.host("host").die()
+            stage.turn()
+            stage.is_ready(stage.host("host"))
     assert stage.engine.stopped is None
     stage.end()
 
