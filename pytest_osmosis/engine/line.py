@@ -12,15 +12,15 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from subprocess import Popen
+from typing import Any, NamedTuple, Protocol
 
+from pytest_osmosis.engine.process import started
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup, encode, lines
 
@@ -28,9 +28,7 @@ READ_BYTES = 1 << 20
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 OURS = str(Path(__file__).resolve().parents[1]) + os.sep
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; {}main()"
 
 
 class Heard(NamedTuple):
@@ -99,7 +97,7 @@ class PipeLine:
         environ: Mapping[str, str],
         log: Path,
         post: Post,
-        warm: subprocess.Popen[bytes] | None = None,
+        warm: Popen[bytes] | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -186,22 +184,3 @@ class PipeLine:
             with contextlib.suppress(OSError):
                 pipe.close()
         return status
-
-
-def started(
-    module: str | None,
-    stderr: IO[bytes] | int,
-    *,
-    cwd: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
-    """A process that waits for its `setup`, and imports `module` first. `OSError` where none can be had."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        cwd=cwd,
-        env=None if environ is None else dict(environ),
-        start_new_session=True,
-    )

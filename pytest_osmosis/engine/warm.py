@@ -8,9 +8,13 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_osmosis.engine.line import PipeLine, Post, started
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.engine.process import started
+
+if TYPE_CHECKING:
+    from pytest_osmosis.engine.line import PipeLine, Post
+    from pytest_osmosis.host.protocol import Setup
 
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """How variables begin that a process reads as it starts."""
@@ -27,6 +31,8 @@ class Warm:
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> PipeLine:
         """The line to the process that is warm, or to a new one where none is left, or one must start otherwise."""
+        from pytest_osmosis.engine.line import PipeLine
+
         process = self._process
         if process is None or process.poll() is not None or not self._may_become(environ):
             return PipeLine(name, setup, environ=environ, log=log, post=post)

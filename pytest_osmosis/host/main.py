@@ -40,6 +40,8 @@ from pytest_osmosis.host.watch import Watch
 READ_BYTES = 1 << 18
 COLLECT_AFTER = 10_000
 """The garbage collector looks after so many new objects: rollouts make many, and leave few in circles."""
+COLLECT_AFTER_LOADING = 1_000_000
+"""As long as code is loaded: imports make many objects, and next to all of them stay."""
 THREADS_S = 0.5
 """Threads that user code left running are waited for so long when all is done."""
 
@@ -59,7 +61,7 @@ def main() -> None:
     output.install(redaction.text)
     prompts.refuse()
     clients = _clients(setup)
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])  # before user code, which may have its own
+    gc.set_threshold(COLLECT_AFTER_LOADING)
     try:
         code = load(setup)
     except CodeError as error:
@@ -67,6 +69,8 @@ def main() -> None:
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
     gc.freeze()  # what the imports made stays to the end: it is not looked through again and again
+    if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has its own
+        gc.set_threshold(COLLECT_AFTER)
     Host(setup, code, clients, events, redaction).serve(inbox)
     served.set()
     _leave()

@@ -16,6 +16,7 @@ import pytest
 from pytest_osmosis.plugin import options, reward_options
 
 if TYPE_CHECKING:
+    from pytest_osmosis.engine.warm import Warm
     from pytest_osmosis.plugin.naming import Naming
     from pytest_osmosis.testing.rollout import Rollout
 
@@ -54,25 +55,34 @@ def pytest_configure(config: pytest.Config) -> None:
             config.args[:] = config.workerinput["osmosis-args"]
         return
     if options.may_concern(config):
+        warm = _started(config) if options.seems_to_run(config) else None
         from pytest_osmosis.plugin.naming import SetAside, named_evals
 
         named = named_evals(config)
         if named.evals or named.source == "model":
-            _start(config, named)
+            _start(config, named, warm)
         elif named.aside:
             config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
 
 
-def _start(config: pytest.Config, named: Naming) -> None:
-    """Start the session's part. The first host starts while that is imported, as it takes about as long."""
+def _started(config: pytest.Config) -> Warm:
+    """The first host. It starts before anything else that an eval needs is imported, as it takes longer than that."""
+    from pytest_osmosis.engine.warm import Warm
+
+    warm = Warm()
+    config.add_cleanup(warm.close)
+    return warm
+
+
+def _start(config: pytest.Config, named: Naming, warm: Warm | None) -> None:
+    """Start the session's part."""
     from pytest_osmosis.plugin import given
 
     asked = given.read(config, os.environ)
-    warm = None
-    if named.runs_evals and not (config.option.collectonly or asked.dry_run or asked.inline):
-        from pytest_osmosis.engine.warm import Warm
-
-        warm = Warm()
+    if not named.runs_evals or config.option.collectonly or asked.dry_run or asked.inline:
+        warm = None
+    elif warm is None:
+        warm = _started(config)
     from pytest_osmosis.plugin.controller import ControllerPlugin
 
     config.pluginmanager.register(ControllerPlugin(config, named, asked, warm), "osmosis-controller")

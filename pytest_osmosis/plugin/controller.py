@@ -21,6 +21,7 @@ from pytest_osmosis.plugin.asking import ModelSource
 from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by, ungrouped
 from pytest_osmosis.plugin.companions import Companions
 from pytest_osmosis.plugin.debugging import Debugging
+from pytest_osmosis.plugin.garbage import seldom_collected
 from pytest_osmosis.plugin.items import EvalItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.marked import SOURCE, Ahead
@@ -75,6 +76,12 @@ class ControllerPlugin:
         plans = self.evals.plans.get(file_path)
         inline = self.evals.inline is not None
         return eval_file(parent, file_path, plans, self.evals.fetch, inline=inline) if plans else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """All that is collected stays."""
+        with seldom_collected():
+            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

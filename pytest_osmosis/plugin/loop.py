@@ -5,35 +5,18 @@ A slow run holds nothing up: failures, `-x`, progress and the journal see result
 
 from __future__ import annotations
 
-import gc
 import queue
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
+from pytest_osmosis.plugin.garbage import seldom_collected
 from pytest_osmosis.plugin.items import EvalItem, Sentinel
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.terminal import Progress
 from pytest_osmosis.records import Part
 
 IDLE_S = 0.2
-COLLECT_EVERY = 20_000
-"""New objects between two looks for cyclic garbage; Python's own 700 suit fewer objects that live long."""
-
-
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """What there is, like the items, is not looked through for cyclic garbage again and again while tests run."""
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    if gc.isenabled():
-        gc.set_threshold(max(thresholds[0], COLLECT_EVERY), *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 class DryRun:
@@ -71,7 +54,8 @@ class CompletionLoop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run everything, as pytest's loop does, but for the order."""
-        self._evals.start()
+        with seldom_collected():
+            self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         others = [item for item in session.items if not isinstance(item, EvalItem)]
         after = [*others[1:], sentinel if len(others) < len(session.items) else None]

@@ -209,6 +209,15 @@ def may_concern(config: pytest.Config) -> bool:
     )
 
 
+def seems_to_run(config: pytest.Config) -> bool:
+    """True where the command itself looks as if it ran an eval. It may be wrong: what is named is found out later."""
+    flags = (*(option.flag for option in NAMING), SOURCE.flag)
+    words = [str(arg) for arg in config.invocation_params.args]
+    asked = config.option
+    only_shows = asked.help or asked.collectonly or asked.osmosis_dry_run or asked.osmosis_inline or asked.trace
+    return not only_shows and any(word.startswith(flags) or _is_toml(word) for word in words)
+
+
 def names_a_row(arg: str) -> bool:
     """True for the node id of a run of an eval without a TOML."""
     path, _, name = arg.partition("::")

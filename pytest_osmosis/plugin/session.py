@@ -398,9 +398,7 @@ class EvalSession:
         return verdicts.not_measured(run, gated=self._decides(key), measured=measured)
 
     def close(self) -> None:
-        """Close what runs in this process, and what was started for nothing."""
-        if self._warm is not None:
-            self._warm.close()
+        """Close what runs in this process."""
         inline = self.inline or self._replays
         if inline is not None:
             inline.close()

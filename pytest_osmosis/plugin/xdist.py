@@ -23,6 +23,7 @@ from pytest_osmosis.plugin import asking, cache
 from pytest_osmosis.plugin.asking import RemoteSource
 from pytest_osmosis.plugin.collect import EvalFile, by_file, eval_file, named_by
 from pytest_osmosis.plugin.companions import Companions
+from pytest_osmosis.plugin.garbage import seldom_collected
 from pytest_osmosis.plugin.items import Answer, EvalItem, amend
 from pytest_osmosis.plugin.marked import SOURCE, Ahead
 
@@ -119,6 +120,12 @@ class WorkerPlugin:
         """A named file holds evals."""
         plans = self._plans.get(file_path)
         return eval_file(parent, file_path, plans, self._fetch) if plans else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """All that is collected stays."""
+        with seldom_collected():
+            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from pytest_osmosis.plugin.options import seems_to_run
 from tests.plugin.workspaces import Workspace
 
 
@@ -159,3 +162,29 @@ def test_a_named_eval_is_said_in_the_header(plain_workspace: Workspace) -> None:
         ],
         consecutive=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "starts"),
+    [
+        (("--osmosis-config=configs/eval/x.toml",), True),
+        (("configs/eval/x.toml::x[row0-run0]",), True),
+        (("--osmosis-agent=chat", "--osmosis-dataset=data.jsonl"), True),
+        (("--osmosis-source=model", "tests"), True),
+        (("tests", "-k", "x"), False),
+        (("--osmosis-config=configs/eval/x.toml", "--co"), False),
+        (("--osmosis-config=configs/eval/x.toml", "--osmosis-dry-run"), False),
+        (("--osmosis-config=configs/eval/x.toml", "--osmosis-inline"), False),
+        (("--osmosis-config=configs/eval/x.toml", "--trace"), False),
+        (("--osmosis-config=configs/eval/x.toml", "--help"), False),
+    ],
+)
+def test_a_host_starts_ahead_where_the_command_looks_as_if_it_ran_an_eval(
+    pytester: pytest.Pytester, typed: Sequence[str], starts: bool
+) -> None:
+    assert seems_to_run(pytester.parseconfig(*typed)) is starts
+
+
+def test_addopts_start_no_host_ahead(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--osmosis-config=configs/eval/x.toml")
+    assert not seems_to_run(pytester.parseconfig("tests"))

@@ -1,0 +1,26 @@
+"""Hosts look for cyclic garbage seldom, as imports and rollouts leave little; what user code sets for itself holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
+from tests.engine.evaluating import Workspace, evaluated
+
+TELLS = """
+import gc
+WHILE_LOADING = gc.get_threshold()[0]
+{}
+
+async def rollout(ctx):
+    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}}"
+    return [*ctx.prompt, {{"role": "assistant", "content": said}}]
+"""
+
+
+@pytest.mark.parametrize(("set_by_user", "later"), [("", COLLECT_AFTER), ("gc.set_threshold(1234)", 1234)])
+def test_how_often(workspace: Workspace, set_by_user: str, later: int) -> None:
+    workspace.agent(TELLS.format(set_by_user))
+    live = evaluated(workspace.config(None))
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{COLLECT_AFTER_LOADING} {later}"}
