@@ -7,7 +7,7 @@ would slow every later run of the project down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -26,20 +26,50 @@ def failed(config: pytest.Config) -> frozenset[str]:
     return frozenset() if cache is None else frozenset(cache.get(LAST_FAILED, {}))
 
 
-def recall(config: pytest.Config, items: Iterable[pytest.Item]) -> set[str]:
-    """Let `--lf` and `--ff` know the tests of rows by runs that failed, and those of runs by rows.
+def recall(config: pytest.Config, items: Sequence[pytest.Item]) -> set[str]:
+    """Let `--lf`, `--ff` and `--sw` know the tests of rows by runs that failed, and those of runs by rows.
 
     Else they would find nothing of what failed before the granularity changed, and run, and pay for, everything. Gives
-    the ids that it put beside what is known.
+    the ids that it put beside what `--lf` knows.
     """
+    _recall_step(config, items)
     plugin = config.pluginmanager.get_plugin("lfplugin")
     if plugin is None or not getattr(plugin, "active", False):
         return set()
     failed = {_other(*named) for nodeid in plugin.lastfailed if (named := named_by(str(nodeid)))}
     ours = [item for item in items if failed and isinstance(item, EvalItem)]
-    new = [item for item in ours if (item.eval_id, item.part.row, item.part.baseline, type(item.part)) in failed]
+    new = [item for item in ours if _key(item) in failed]
     plugin.lastfailed.update((getattr(item, "id", item.nodeid), True) for item in new)
     return {item.nodeid for item in new}
+
+
+def _recall_step(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Let `--sw` go on where it stopped. It begins anew where there are not as many tests as there were."""
+    plugin = config.pluginmanager.get_plugin("stepwiseplugin")
+    known = getattr(plugin, "cached_info", plugin)  # pytest before 8.4 kept it in the plugin, and no count
+    stopped_at = getattr(known, "last_failed", None) or getattr(known, "lastfailed", None)
+    named = named_by(str(stopped_at))
+    ours = [item for item in items if isinstance(item, EvalItem)]
+    first = next((item for item in ours if named is not None and _key(item) == _other(*named)), None)
+    if first is None:
+        return
+    if not hasattr(known, "last_failed"):
+        known.lastfailed = first.nodeid
+        return
+    known.last_failed = getattr(first, "id", first.nodeid)
+    if known.last_test_count == len(items) - len(ours) + _n_other(ours):
+        known.last_test_count = len(items)
+
+
+def _n_other(items: Sequence[EvalItem]) -> int:
+    """How many tests these were under the other granularity."""
+    rows = {(item.eval_id, item.part.row, item.part.baseline): item for item in items}
+    return sum(1 if isinstance(item.part, Run) else item.plan.n for item in rows.values())
+
+
+def _key(item: EvalItem) -> tuple[str, int, bool, type[Part]]:
+    """Whose row it is, and what it is a test of."""
+    return item.eval_id, item.part.row, item.part.baseline, type(item.part)
 
 
 def _other(eval_id: str, part: Part) -> tuple[str, int, bool, type[Part]]:

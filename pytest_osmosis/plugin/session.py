@@ -9,7 +9,7 @@ import os
 import queue
 import shlex
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,8 +90,8 @@ class EvalSession:
 
     # -- selection and start -----------------------------------------------------------------------------
 
-    def recall_failed(self, items: Iterable[pytest.Item]) -> None:
-        """Let `--lf` know tests by what failed under the other granularity."""
+    def recall_failed(self, items: Sequence[pytest.Item]) -> None:
+        """Let `--lf` and `--sw` know tests by what failed under the other granularity."""
         self.recalled = cache.recall(self.config, items)
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:

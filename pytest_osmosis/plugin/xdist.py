@@ -129,7 +129,7 @@ class WorkerPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """`--lf` knows what failed under the other granularity."""
+        """`--lf` and `--sw` know what failed under the other granularity."""
         cache.recall(config, items)
 
     @pytest.hookimpl(wrapper=True)

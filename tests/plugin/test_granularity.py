@@ -137,6 +137,27 @@ def test_lf_finds_what_failed_under_the_other_granularity(workspace: Workspace) 
     assert len(workspace.last_failed()) == 3
 
 
+def test_stepwise_goes_on_under_the_other_granularity(plain_workspace: Workspace) -> None:
+    plain_workspace.write("test_python.py", "def test_python():\n    pass\n")
+    prepare(plain_workspace, execution={})
+    plain_workspace.run("test_python.py", CONFIG, "--sw", BY_ROW).assert_outcomes(passed=2, failed=1)
+
+    of_runs = plain_workspace.run("test_python.py", CONFIG, "--sw")
+    of_runs.assert_outcomes(passed=1, failed=1, deselected=4)
+    assert ran(plain_workspace)[0] == "row1-run0"
+
+    of_rows = plain_workspace.run("test_python.py", CONFIG, "--sw", BY_ROW)
+    of_rows.assert_outcomes(failed=1, deselected=2)
+
+
+@pytest.mark.skipif(pytest.version_tuple < (8, 4), reason="--sw does not count tests before pytest 8.4")
+def test_stepwise_begins_anew_where_more_than_the_granularity_changed(plain_workspace: Workspace) -> None:
+    prepare(plain_workspace, execution={})
+    plain_workspace.run(CONFIG, "--sw", BY_ROW).assert_outcomes(passed=1, failed=1)
+
+    plain_workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
+
+
 def test_rows_are_tests_inline_too(plain_workspace: Workspace) -> None:
     prepare(plain_workspace)
 
