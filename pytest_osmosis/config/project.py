@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.config.workspace import is_file
 from pytest_osmosis.errors import ConfigError, Problem
 
 ROOT = ("tool", "pytest-osmosis")
 EVAL = "eval"
+NAMES = ("*.toml", "configs/**/*.toml", "data/*", "datasets/*")
+"""Files that evals are named after, those without a TOML after their dataset."""
 
 
 class Project(NamedTuple):
@@ -27,7 +30,10 @@ class Project(NamedTuple):
 
 
 def read_project(workspace: Path, name: str) -> Project:
-    """What the workspace's pyproject.toml says for the eval `name`. Raises ConfigError where that is no table."""
+    """What the workspace's pyproject.toml says for the eval `name`.
+
+    Raises ConfigError where that is no table, and where a table seems to be meant for this eval and misspells it.
+    """
     path = workspace / "pyproject.toml"
     if not is_file(path):
         return Project()
@@ -35,8 +41,21 @@ def read_project(workspace: Path, name: str) -> Project:
     if document is None:
         return Project()
     evals = _below(document, EVAL)
+    own = _below(evals, name) if evals is not None else None
+    if evals is not None and own is None:
+        _refuse_misspelt(evals, name, workspace)
     shared = {key: value for key, value in document.content.items() if key != EVAL}
-    return Project(replace(document, content=shared), _below(evals, name) if evals else None)
+    return Project(replace(document, content=shared), own)
+
+
+def _refuse_misspelt(evals: Document, name: str, workspace: Path) -> None:
+    """Raise ConfigError where one of the tables is named much like `name`, and like no eval of the workspace."""
+    known = {path.stem for pattern in NAMES for path in workspace.glob(pattern)}
+    meant = closest(name, evals.content.keys() - known)
+    if meant is not None:
+        table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (meant, name))
+        text = f"[{table}]: there is no eval of this name, did you mean [{own}]? (if not, remove the table)"
+        raise ConfigError([Problem(evals.where(meant), text)])
 
 
 def _below(document: Document, *keys: str) -> Document | None:

@@ -14,6 +14,7 @@ from pytest_osmosis.host.redaction import Redaction, secrets_of
 from pytest_osmosis.journal import Journal, encode
 from pytest_osmosis.outcomes import Outcome
 from pytest_osmosis.records import Ledger, Run, RunRecord
+from pytest_osmosis.report.numbers import plural
 from pytest_osmosis.stored import Made
 
 NO_RECORD = RunRecord(Run(-1, -1))
@@ -158,8 +159,8 @@ class Book:
         lost = submitted - self._n_told.keys()
         twice = [run for run, times in self._n_told.items() if times > 1]
         strange = self.ledger.records.keys() - submitted
-        found = {"were never told": lost, "were told twice": twice, "were not asked for": strange}
-        texts = [f"{len(runs)} runs {what} ({min(runs)} is one)" for what, runs in found.items() if runs]
+        found = {"never told": lost, "told twice": twice, "not asked for": strange}
+        texts = [f"{plural(len(runs), 'run')} {what} ({min(runs)} is one)" for what, runs in found.items() if runs]
         return f"the runs do not add up: {', '.join(texts)}; this is a bug in pytest-osmosis" if texts else None
 
     def close(self) -> None:

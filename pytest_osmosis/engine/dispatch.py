@@ -25,6 +25,7 @@ from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.plan import run_seed
 from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, Run
+from pytest_osmosis.report.numbers import plural
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
@@ -282,7 +283,7 @@ class Dispatch:
             self._requeue(flight)
         again = [flight for flight in flights if flight.begun and not flight.rolled]
         if again and self.stopped is None:
-            runs = f"{len(again)} run{'s' if len(again) != 1 else ''}"
+            runs = plural(len(again), "run")
             self._notices.append(f"an engine host ended ({how}) with {runs} in flight, rolled out once more")
         for flight in flights:
             if flight.rolled:

@@ -8,6 +8,7 @@ would slow every later run of the project down.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def recall(config: pytest.Config, items: Sequence[pytest.Item]) -> set[str]:
 def _recall_step(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Let `--sw` go on where it stopped. It begins anew where there are not as many tests as there were."""
     plugin = config.pluginmanager.get_plugin("stepwiseplugin")
-    known = getattr(plugin, "cached_info", plugin)  # pytest before 8.4 kept it in the plugin, and no count
+    known: Any = getattr(plugin, "cached_info", plugin)  # pytest before 8.4 kept it in the plugin, and no count
     stopped_at = getattr(known, "last_failed", None) or getattr(known, "lastfailed", None)
     named = named_by(str(stopped_at))
     ours = [item for item in items if isinstance(item, EvalItem)]

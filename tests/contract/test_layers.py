@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "stored": {"datasets", "errors", "journal", "records"},
     "runs": {"config", "errors", *WORDS},
     "outcomes": {"records", *WORDS},
-    "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records", "stored"},
+    "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records", "stored", *WORDS},
     "engine.warm": {"engine", "host"},
     "gates": {"config", "stats", *WORDS},
     "comparison": {"config", "gates", "history", "stats", *WORDS},

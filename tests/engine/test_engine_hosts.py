@@ -112,7 +112,7 @@ def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
     book, runs = live.run.engine._book, set(live.run.selected)
     assert book.discrepancy(runs) is None
-    assert "1 runs were never told (row9-run0 is one)" in str(book.discrepancy(runs | {Run(9, 0)}))
-    assert "1 runs were not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {Run(0, 0)}))
+    assert "1 run never told (row9-run0 is one)" in str(book.discrepancy(runs | {Run(9, 0)}))
+    assert "1 run not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {Run(0, 0)}))
     book._n_told[Run(1, 0)] += 1
-    assert "1 runs were told twice (row1-run0 is one)" in str(book.discrepancy(runs))
+    assert "1 run told twice (row1-run0 is one)" in str(book.discrepancy(runs))

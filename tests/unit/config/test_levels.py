@@ -79,6 +79,19 @@ def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
 
 
 @pytest.mark.parametrize(
+    "other", ["configs/eval/xx.toml", "configs/xx.toml", "xx.toml", "data/xx.jsonl", "datasets/xx.csv"]
+)
+def test_a_table_for_another_eval_is_no_misspelling(
+    load_table: Load, project: Callable[[str], None], workspace: Path, other: str
+) -> None:
+    (workspace / other).parent.mkdir(parents=True, exist_ok=True)
+    (workspace / other).write_text("")
+    project("[tool.pytest-osmosis.eval.xx]\nlimit = 2\n")
+
+    assert load_table("experiment", "").preset == ()
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("[tool.pytest-osmosis]\nn = 0", "pyproject.toml:2: n: must be an integer of at least 1, got 0"),
@@ -96,6 +109,11 @@ def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
         (
             "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
             'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
+        ),
+        (
+            "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
+            "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: there is no eval of this name, did you mean "
+            "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
         ),
         ("[tool.pytest-osmosis]\neval = 3", "pyproject.toml:2: [tool.pytest-osmosis.eval]: must be a table, got 3"),
         (
