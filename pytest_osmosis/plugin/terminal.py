@@ -307,11 +307,16 @@ def _forget_line(terminal: pytest.TerminalReporter) -> None:
 def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     """The table of each eval that ran."""
     verbose = terminal.config.get_verbosity() > 0
+    columns = terminal._tw.fullwidth if terminal.isatty else None
     for run in evals.runs.values():
         if run.results is None or not (run.written or run.unwritten):
             continue
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
-        for line in [*summary_lines(run.results, verbose=verbose), *run.engine.notices, *run.unwritten]:
+        for line in [
+            *summary_lines(run.results, verbose=verbose, columns=columns),
+            *run.engine.notices,
+            *run.unwritten,
+        ]:
             terminal.write_line(line)
         for path in run.written[-1:]:
             terminal.write_line(f"results: {shown(path)}")

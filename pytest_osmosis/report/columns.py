@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from pytest_osmosis.report.text import width
 
@@ -11,6 +12,28 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as columns: the first to the left, the others to the right."""
     widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(map(_padded, range(len(widths)), row, widths)).rstrip() for row in rows]
+
+
+def fitted_tables(rows: Sequence[Sequence[str]], together: Sequence[int], columns: int | None) -> list[str]:
+    """`aligned`; where that would be wider than `columns`, several tables, each with what names the rows.
+
+    `together` says how many columns stay together, from the left; the first of them name the rows.
+    """
+    bounds = list(accumulate(together, initial=0))
+    names, *groups = [range(*ends) for ends in pairwise(bounds)]
+    tables = [[*names]]
+    for group in filter(len, groups):
+        wider = [*tables[-1], *group]
+        if columns is None or len(tables[-1]) == len(names) or _width(rows, wider) <= columns:
+            tables[-1] = wider
+        else:
+            tables.append([*names, *group])
+    texts = [aligned([[row[column] for column in table] for row in rows]) for table in tables]
+    return [line for text in texts for line in ("", *text)][1:]
+
+
+def _width(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
+    return sum(max(width(row[column]) for row in rows) + 2 for column in columns) - 2
 
 
 def _padded(column: int, cell: str, columns: int) -> str:

@@ -11,10 +11,10 @@ from pytest_osmosis.results import Results, Side, Throttling, tokens_of
 from pytest_osmosis.stats import POWER, Interval
 
 
-def summary_lines(results: Results, *, verbose: bool = False) -> list[str]:
-    """The table of one eval run, what became of its runs, and its gates."""
+def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
+    """The table of one eval run, in `columns` where they are few, what became of its runs, and its gates."""
     return [
-        *statistics_lines(results, verbose=verbose),
+        *statistics_lines(results, verbose=verbose, columns=columns),
         "",
         *account_lines(results),
         *(line for verdict in results.verdicts for line in _gate(verdict)),

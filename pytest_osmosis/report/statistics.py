@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.columns import fitted_tables
 from pytest_osmosis.report.numbers import count, score
 from pytest_osmosis.report.text import width
 from pytest_osmosis.results import Results
@@ -15,10 +15,16 @@ NAME_COLUMNS = 60
 Column = tuple[str, Callable[[Summary], str]]
 
 
-def statistics_lines(results: Results, *, verbose: bool = False) -> list[str]:
-    """The table of each function's mean and pass rate with their intervals; `verbose`: how scores are spread too."""
-    lines = aligned(statistics_rows(results))
-    return lines + _verbose_lines(results, list(results.by_function.values())) if verbose else lines
+def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
+    """The table of each function's mean and pass rate with their intervals; `verbose`: how scores are spread too.
+
+    What is wider than `columns` becomes several tables.
+    """
+    rows = statistics_rows(results)
+    names = _n_names(results)
+    together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays with what it is the interval of
+    lines = fitted_tables(rows, together, columns)
+    return lines + _verbose_lines(results, list(results.by_function.values()), columns) if verbose else lines
 
 
 def statistics_rows(results: Results) -> list[list[str]]:
@@ -44,7 +50,7 @@ def interval_text(interval: Interval | None) -> str:
     return "-" if interval is None else f"{score(interval.low)} to {score(interval.high)}"
 
 
-def _verbose_lines(results: Results, summaries: Sequence[Summary]) -> list[str]:
+def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int | None) -> list[str]:
     spread: list[Column] = [
         ("std", lambda summary: score(summary.std)),
         ("min", lambda summary: score(summary.min)),
@@ -61,12 +67,11 @@ def _verbose_lines(results: Results, summaries: Sequence[Summary]) -> list[str]:
         ("between rows", lambda summary: score(summary.between)),
         ("mixed rows", lambda summary: count(summary.n_mixed)),
     ]
-    lines = ["", *_table(results, spread), "", *_table(results, noise)]
     ks = sorted({k for summary in summaries for k in summary.pass_at})
-    if ks:
-        lines += ["", *_table(results, [_pass_at(k) for k in ks])]
-    if ks[1:]:
-        lines += ["", *_table(results, [_pass_hat(k) for k in ks[1:]])]
+    lines = []
+    for table in (spread, noise, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
+        if table:
+            lines += ["", *fitted_tables(_rows(results, table), [_n_names(results), *(1 for _ in table)], columns)]
     return lines
 
 
@@ -78,8 +83,9 @@ def _pass_hat(k: int) -> Column:
     return f"pass^{k}", lambda summary: score(summary.pass_hat.get(k))
 
 
-def _table(results: Results, columns: Sequence[Column]) -> list[str]:
-    return aligned(_rows(results, columns))
+def _n_names(results: Results) -> int:
+    """How many columns say whose numbers a line holds."""
+    return 1 if results.side is None else 2
 
 
 def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:

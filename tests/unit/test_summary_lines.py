@@ -55,6 +55,33 @@ def test_five_runs_a_row_and_a_gate() -> None:
         """)
 
 
+def test_a_table_too_wide_for_the_terminal_is_told_in_two() -> None:
+    records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
+
+    lines = summary_lines(results_of(records, n=5), columns=80)
+
+    assert "\n".join(lines[:6]) + "\n" == golden("""
+        eval function  threshold   mean    95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.700  0.397 to 0.892      0.700  0.397 to 0.892
+
+        eval function  pass@5  pass^5
+        rewards:a       1.000   0.000
+
+        """)
+    assert len(summary_lines(results_of(records, n=5), columns=90)) == len(lines) - 3
+
+
+def test_tables_in_a_very_narrow_terminal_keep_intervals_with_what_they_are_of() -> None:
+    beside = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
+    lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], beside=beside), columns=20)
+
+    heads = [line.split("  ") for line in lines if line.startswith("eval function")]
+    assert [[cell.strip() for cell in head if cell] for head in heads] == [
+        ["eval function", "model", "threshold", "mean", "95% interval"],
+        ["eval function", "model", "pass rate", "95% interval"],
+    ]
+
+
 def test_more_is_said_of_spread_and_noise_where_more_is_asked_for() -> None:
     records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 
