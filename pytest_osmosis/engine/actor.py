@@ -21,6 +21,7 @@ from pytest_osmosis.engine.dispatch import Dispatch
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
 from pytest_osmosis.engine.line import Died, Heard
+from pytest_osmosis.engine.log import HOST_LOG, HostLog
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.engine.watchdog import Watchdog
@@ -76,6 +77,7 @@ class Engine:
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._book = Book(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
+        self._log = HostLog(job.run_dir / HOST_LOG)
         self._permits = Permits(job.limits)
         self._dispatch = Dispatch(job, self._hosts, self._book, self.notices, self._alert)
         self._loaded = threading.Event()
@@ -233,6 +235,7 @@ class Engine:
             self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
             self._watch()
         self._hosts.gather(busy=bool(self._dispatch.queue))
+        self._log.bound()
         now = time.monotonic()
         self._permits.grant(now, not_before=math.inf if self._paused else self._hosts.throttle.until)
         if self._dispatching:
@@ -321,6 +324,7 @@ class Engine:
     def _end(self) -> None:
         """End the hosts and close the journal. What they said last counts, what is still in flight stays pending."""
         self._hosts.close()
+        self._log.bound()
         for message in () if self._broken else self._left():
             if isinstance(message, Submit | Heard):
                 self._handle(message)

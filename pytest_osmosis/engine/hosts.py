@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.line import Died, Heard, Line
+from pytest_osmosis.engine.log import HOST_LOG
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
@@ -195,10 +196,10 @@ class Hosts:
 
     def start_failure(self, how: str) -> str:
         """What to say of a host that died before it was ready."""
-        return f"an engine host ended while it loaded the code ({how}); its log is {self._job.run_dir / 'host.log'}"
+        return f"an engine host ended while it loaded the code ({how}); its log is {self._job.run_dir / HOST_LOG}"
 
     def _barren_failure(self, how: str) -> str:
-        log = self._job.run_dir / "host.log"
+        log = self._job.run_dir / HOST_LOG
         return f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how}); their log is {log}"
 
     def kill(self) -> None:
@@ -242,7 +243,7 @@ class Hosts:
         job = self._job
         limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
         setup = replace(job.setup, limit=limit) if part != "scorer" else _scorers(job.setup)
-        line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / "host.log", post=self._post)
+        line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / HOST_LOG, post=self._post)
         host = self._by_line[line] = Host(part, line, limit, time.monotonic())
         return host
 

@@ -147,7 +147,9 @@ class PipeLine:
     def last_words(self) -> str:
         """What the interpreter said last of a fatal error (a segmentation fault), with the user's stack; else ""."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
-            log.seek(max(self._log_begun, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            end = log.seek(0, os.SEEK_END)
+            begun = self._log_begun if self._log_begun <= end else 0  # else its middle was taken out since
+            log.seek(max(begun, end - LOG_BYTES))
             said = log.read().decode("utf-8", errors="replace")
             begin = said.rfind("Fatal Python error")
             words = said[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []

@@ -7,6 +7,7 @@ file descriptors.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -161,7 +162,7 @@ class RoutedHandler(logging.Handler):
 
 
 class RedactedLog(io.TextIOBase):
-    """The process's own log, with every text passed through `redact` first."""
+    """The process's own log, with every text passed through `redact` first. What a full disk does not take is lost."""
 
     def __init__(self, log: TextIO, redact: Callable[[str], str]) -> None:
         self._log = log
@@ -178,12 +179,14 @@ class RedactedLog(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Append `text`, redacted."""
-        self._log.write(self._redact(text))
+        with contextlib.suppress(OSError):
+            self._log.write(self._redact(text))
         return len(text)
 
     def flush(self) -> None:
         """Flush the log."""
-        self._log.flush()
+        with contextlib.suppress(OSError):
+            self._log.flush()
 
 
 def install(redact: Callable[[str], str]) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import logging
+from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +96,13 @@ def test_what_goes_to_the_log_is_redacted() -> None:
     stream = RoutedStream(RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
     assert stream.write("a secret\n") == 9
     assert log.getvalue() == "a [S]\n"
+
+
+def test_a_disk_that_is_full_hurts_no_code_that_logs() -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        log: Any = RedactedLog(full, str)
+        assert RoutedStream(log).write("lost\n") == 5
+        RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
+        log.flush()
+        with contextlib.suppress(OSError):
+            full.close()
