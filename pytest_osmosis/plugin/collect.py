@@ -19,7 +19,10 @@ from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin.items import EvalItem, Fetch
 from pytest_osmosis.records import AllRuns, Part, Run
 
-NOTHING_HERE = ("capturemanager", "logging-plugin", "tmpdir", "unraisableexception", "threadexception")
+NOTHING_HERE = (
+    *("assertion", "capturemanager", "faulthandler", "logging-plugin", "threadexception", "tmpdir", "unittest"),
+    *("unraisableexception", "warnings"),
+)
 """Plugins of pytest that look after what tests do in its process. Runs do nothing there; it was half of their cost."""
 
 

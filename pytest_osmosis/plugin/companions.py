@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 import pytest
 from _pytest.runner import runtestprotocol
 
@@ -26,11 +28,18 @@ class Companions:
         """Plugins that repeat tests (pytest-rerunfailures) get none of ours: the best of k would pass for the score."""
         if not isinstance(item, EvalItem):
             return None
+        _expect_a_wait(item.config)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         runtestprotocol(item, nextitem=nextitem)
         item.answer = None
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+
+def _expect_a_wait(config: pytest.Config) -> None:
+    """pytest's faulthandler: under xdist it has set its timer by now."""
+    if config.pluginmanager.has_plugin("faulthandler") and float(config.getini("faulthandler_timeout") or 0):
+        faulthandler.cancel_dump_traceback_later()
 
 
 def notes(config: pytest.Config) -> list[str]:

@@ -58,6 +58,16 @@ def test_waiting_for_a_rollout_is_not_the_time_of_a_test(workspace: Workspace) -
         workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=3)
 
 
+def test_waiting_for_a_rollout_is_no_hang_for_faulthandler(workspace: Workspace) -> None:
+    with ChatServer(slow(1.5, reply("42"))) as server:
+        workspace.eval(rows=2, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=0.5")
+
+        result.assert_outcomes(passed=2)
+        assert "Timeout (" not in result.stderr.str()
+
+
 @pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2"])
 def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option: str) -> None:
