@@ -22,9 +22,9 @@ def list_runs(folder: Path) -> list[str]:
     return aligned([_HEAD, *map(_line, names)])
 
 
-_HEAD = ["run", "started (UTC)", "status", "rows x runs", "pass rate", "tokens", "cost"]
+_HEAD = ["run", "started (UTC)", "status", "rows", "runs", "pass rate", "tokens", "cost"]
 
-_NOTHING = ["-"] * 4
+_NOTHING = ["-"] * 5
 
 
 def _line(folder: Path) -> list[str]:
@@ -32,9 +32,9 @@ def _line(folder: Path) -> list[str]:
         run = stored(folder)
     except OsmosisError:
         return [shown(folder.name), "-", "unreadable", *_NOTHING]
-    if run.results is None:
-        return [shown(folder.name), "-", "no results", *_NOTHING]
     try:
+        if run.results is None:
+            return [shown(folder.name), _time(run.manifest["started_at"]), "no results", *_NOTHING]
         return [shown(folder.name), *_numbers(run.results)]
     except (KeyError, TypeError, ValueError, AttributeError):
         return [shown(folder.name), "-", "unreadable", *_NOTHING]
@@ -44,13 +44,25 @@ def _numbers(results: Mapping[str, Any]) -> list[str]:
     summary = results["summary"]
     status = f"{results['status']}, partial" if results["partial"] else results["status"]
     return [
-        shown(results["provenance"]["started_at"][:19].replace("T", " ")),
+        _time(results["provenance"]["started_at"]),
         shown(status),
-        f"{count(summary['total_rows'])} x {count(results['config']['n_runs'])}",
+        count(summary["total_rows"]),
+        _runs(summary),
         score(summary["pass_rate"]),
         count(summary["total_tokens"]),
         _cost(summary),
     ]
+
+
+def _time(iso: str) -> str:
+    return shown(iso[:19].replace("T", " "))
+
+
+def _runs(summary: Mapping[str, Any]) -> str:
+    """How many runs of the eval's own model came to an end, of how many where that is not all."""
+    selected = summary["selected"]
+    ended = selected - summary["pending"]
+    return count(ended) if ended == selected else f"{count(ended)} of {count(selected)}"
 
 
 def _cost(summary: Mapping[str, Any]) -> str:

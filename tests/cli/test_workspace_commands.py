@@ -58,7 +58,7 @@ def test_a_new_workspace_runs_green_by_the_command_that_init_prints(tmp_path: Pa
     assert "assistant:\n    56 + 37 = 93\n" in shown
     assert "  reward 1 >= 1\n" in shown
     listed = python(tmp_path, "-m", "pytest_osmosis", "runs").stdout.splitlines()
-    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +20 x 2 +0\.\d+ +\d+ +\$0", listed[1])
+    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +20 +40 +0\.\d+ +\d+ +\$0", listed[1])
 
 
 def test_init_writes_what_it_says_and_no_more(typed: Cli, tmp_path: Path) -> None:
@@ -133,7 +133,16 @@ RESULTS: dict[str, Any] = {
     "status": "finished",
     "partial": False,
     "config": {"n_runs": 2, "pass_threshold": 1.0, "thresholds": {"rewards:exact": 0.5}, "decide": "rewards:exact"},
-    "summary": {"total_rows": 1000, "pass_rate": 0.5, "total_tokens": 12345, "cost_usd": 1.25, "cost_unknown": 0},
+    "summary": {
+        "total_rows": 1000,
+        "total_runs": 4000,
+        "selected": 2000,
+        "pending": 0,
+        "pass_rate": 0.5,
+        "total_tokens": 12345,
+        "cost_usd": 1.25,
+        "cost_unknown": 0,
+    },
     "rows": [{"row_index": 3, "runs": [{"run_index": 0, "cost_usd": 9.0}, {"run_index": 1, "cost_usd": 0.0123}]}],
     "provenance": {"started_at": "2026-01-02T03:04:05.678+00:00"},
 }
@@ -146,7 +155,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
     def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100) -> Path:
         folder = tmp_path / ".osmosis/runs" / name
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text("{}")
+        (folder / "manifest.json").write_text('{"started_at": "2026-01-01T00:00:00.123+00:00"}')
         os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
         (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, *events))))
         if results is not None:
@@ -251,15 +260,16 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Callable[..., Path]) ->
     stored("killed", results=None, age_s=3)
     stored("torn", results="{", age_s=2)
     summary = {**RESULTS["summary"], "cost_unknown": 1}
-    stored("part", results={**RESULTS, "status": "stopped", "partial": True, "summary": summary}, age_s=1)
+    begun = {**summary, "total_rows": 8, "pending": 1986}
+    stored("part", results={**RESULTS, "status": "stopped", "partial": True, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
     assert typed("runs").splitlines() == [
-        "run           started (UTC)            status  rows x runs  pass rate  tokens      cost",
-        "new     2026-01-02 03:04:05          finished    1,000 x 2      0.500  12,345   unknown",
-        "part    2026-01-02 03:04:05  stopped, partial    1,000 x 2      0.500  12,345  >= $1.25",
-        "torn                      -        unreadable            -          -       -         -",
-        "killed                    -        no results            -          -       -         -",
-        "old     2026-01-02 03:04:05          finished    1,000 x 2      0.500  12,345     $1.25",
+        "run           started (UTC)            status   rows         runs  pass rate  tokens      cost",
+        "new     2026-01-02 03:04:05          finished  1,000        2,000      0.500  12,345   unknown",
+        "part    2026-01-02 03:04:05  stopped, partial      8  14 of 2,000      0.500  12,345  >= $1.25",
+        "torn                      -        unreadable      -            -          -       -         -",
+        "killed  2026-01-01 00:00:00        no results      -            -          -       -         -",
+        "old     2026-01-02 03:04:05          finished  1,000        2,000      0.500  12,345     $1.25",
     ]
 
 
