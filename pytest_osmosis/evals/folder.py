@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import secrets as randomness
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pytest_osmosis.baseline import BaselineModel
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.workspace import absolute, shown
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.prepared import Prepared, subject_of
 from pytest_osmosis.host.redaction import Redaction, secret_headers
 
@@ -24,7 +26,22 @@ def runs_folder(config: EvalConfig) -> Path:
     return config.workspace / config.output.dir if config.output.dir else config.workspace / ".osmosis" / "runs"
 
 
-def make_run_dir(config: EvalConfig, now: datetime) -> Path:
+def new_run_dir(prepared: Prepared, began_at: datetime) -> Path:
+    """A new run directory with its manifest. `JournalError` where the disk takes none."""
+    run_dir = None
+    try:
+        run_dir = _make_run_dir(prepared.config, began_at)
+        _write_manifest(run_dir, prepared, began_at)
+    except OSError as error:
+        if run_dir is not None:
+            shutil.rmtree(run_dir, ignore_errors=True)
+        folder = shown(runs_folder(prepared.config))
+        fix = "make it writable, or name another folder in [output] dir"
+        raise JournalError(f"{folder}: no run can be kept there: {error.strerror}; {fix}") from error
+    return run_dir
+
+
+def _make_run_dir(config: EvalConfig, now: datetime) -> Path:
     """A new run directory, in a folder that git ignores."""
     runs = runs_folder(config)
     runs.mkdir(parents=True, exist_ok=True)
@@ -37,7 +54,7 @@ def make_run_dir(config: EvalConfig, now: datetime) -> Path:
     return run_dir
 
 
-def write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> None:
+def _write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> None:
     """What was asked for. Names of secrets, never values."""
     config, subject = prepared.config, subject_of(prepared)
     manifest = {

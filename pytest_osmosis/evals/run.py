@@ -17,7 +17,7 @@ from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import StopReason, Transcript
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.evals.concluding import Conclusion, is_loss
-from pytest_osmosis.evals.folder import make_run_dir, provenance_of, redact_log, write_manifest
+from pytest_osmosis.evals.folder import new_run_dir, provenance_of, redact_log
 from pytest_osmosis.evals.hosting import job_of, unlimited
 from pytest_osmosis.evals.prepared import Prepared, baseline_path, results_path
 from pytest_osmosis.evals.selection import Selection
@@ -77,8 +77,7 @@ class EvalRun:
         self._began_at = datetime.now(UTC)
         self._dataset_sha256 = prepared.dataset.digest()  # now, as it may be gone when the results are made
         if prepared.source is None:
-            self.run_dir = make_run_dir(prepared.config, self._began_at)
-            write_manifest(self.run_dir, prepared, self._began_at)
+            self.run_dir = new_run_dir(prepared, self._began_at)
         else:
             self.run_dir = prepared.source.run.folder
         job = job_of(

@@ -117,7 +117,10 @@ class EvalSession:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
     def _run(self, key: str, selected: list[Run]) -> EvalRun:
-        """A run of an eval. `pytest.UsageError` where another process is at the rollouts that it is to decide."""
+        """A run of an eval.
+
+        `pytest.UsageError` where it cannot be kept, or another process is at the rollouts that it is to decide.
+        """
         try:
             return EvalRun(
                 self.prepared[key],
@@ -136,6 +139,7 @@ class EvalSession:
                 partial=self.asked.partial(key) if key in self.asked else None,
             )
         except JournalError as error:
+            self._discard()
             raise pytest.UsageError(str(error)) from None
 
     def _runs(self, key: str, parts: Iterable[Part]) -> list[Run]:

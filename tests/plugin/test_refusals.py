@@ -89,6 +89,20 @@ def test_code_of_one_eval_that_does_not_load_keeps_the_others_from_starting(plai
     assert not workspace.run_dirs("y")
 
 
+def test_a_folder_that_takes_no_run_is_a_mistake_that_names_it(workspace: Workspace) -> None:
+    workspace.eval("x", output={"dir": "runs"})
+    workspace.eval("y", output={"dir": "taken"})
+    workspace.write("taken", "a file, where a folder would be")
+
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ["ERROR: taken: no run can be kept there: *; * name another folder in [[]output[]] dir"]
+    )
+    assert not list((workspace.root / "runs").iterdir())
+
+
 def test_a_python_test_that_cannot_be_collected_starts_no_eval(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
     plain_workspace.write("test_broken.py", "raise RuntimeError\n")
