@@ -12,7 +12,6 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.gates import Short, State, needs_all, short_of, title_of
 from pytest_osmosis.outcomes import Judging
 from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.report.numbers import plural
 from pytest_osmosis.results import gate_value
 
 
@@ -34,19 +33,17 @@ class Curtailment:
 
     def __init__(self, rules: Sequence[GateRule], runs: Iterable[Run]) -> None:
         planned = list(runs)
-        self._n_left = len(planned)
         self._gates = [_Gate(rule, planned) for rule in rules]
 
     def done(self, record: RunRecord, judging: Judging) -> str | None:
         """Why no further run is needed, None while one is."""
-        self._n_left -= 1
         for gate in self._gates:
             gate.done(record, judging)
         states = [(title_of(gate.rule), gate.state) for gate in self._gates]
         if any(state is None for _, state in states):
             return None
         said = " and ".join(f"gate {title} {state}" for title, state in states)
-        return f"decided: {said} whatever the other {plural(self._n_left, 'run')} give"
+        return f"decided: {said} whatever the other runs give"
 
 
 class _Gate:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
-from pytest_osmosis.evals import EvalRun, Prepared, limits_said, sampling_text
+from pytest_osmosis.evals import EvalRun, Prepared, baseline_path, limits_said, sampling_text
 from pytest_osmosis.gates import title_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import companions, options
@@ -136,7 +136,9 @@ def _baseline(prepared: Prepared) -> str:
     """What the eval is compared with."""
     stored = prepared.baseline
     if stored is None:
-        return f"baseline: {prepared.config.baseline.results}, which this run is to become"
+        path = baseline_path(prepared.config)
+        assert path is not None, "a baseline that is not there yet is to be written"
+        return f"baseline: {shown(path)}, which this run is to become"
     rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.n_runs, 'run')}"
     return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
 

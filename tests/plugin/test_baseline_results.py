@@ -30,6 +30,14 @@ def with_baseline(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
     assert (workspace.root / FILE).exists()
 
 
+def test_a_baseline_to_be_written_is_named_from_the_current_folder(plain_workspace: Workspace) -> None:
+    eval_of(plain_workspace, [PASS])
+
+    result = plain_workspace.run(CONFIG, UPDATE, "--osmosis-set=baseline.results=other.json", "--osmosis-dry-run")
+
+    result.stdout.fnmatch_lines(["  baseline: other.json, which this run is to become"])
+
+
 def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Workspace) -> None:
     eval_of(workspace, [PASS] * 7)
     written = workspace.run(CONFIG, UPDATE, "-rs")

@@ -104,7 +104,7 @@ def test_it_says_what_is_decided_and_how_many_runs_are_not_done() -> None:
 
     assert said[:4] == [None] * 4
     assert said[4] == (
-        "decided: gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other 5 runs give"
+        "decided: gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
     )
 
 
