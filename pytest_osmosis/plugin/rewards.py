@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.bench import NAMES, Bench, examine
+from pytest_osmosis.lab.bench import Bench
 from pytest_osmosis.lab.cases import Case, References
 from pytest_osmosis.lab.findings import Verdict
+from pytest_osmosis.lab.probes import NAMES, examine
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.lab.written import Written, written_of
 from pytest_osmosis.plugin import reward_options

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.lab.bench import NAMES, Bench, examine, probes
+from pytest_osmosis.lab.bench import Bench
 from pytest_osmosis.lab.contract import check
+from pytest_osmosis.lab.probes import NAMES, examine, probes
 from pytest_osmosis.lab.target import Target, targets_in
 from tests.unit.lab import planted, planted_more, realistic, right
 
