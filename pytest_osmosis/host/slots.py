@@ -3,6 +3,11 @@
 `limit` rollouts hold a slot, at most twice as many are begun. A rollout whose requests all wait for a retry gives its
 slot back meanwhile, so that a server's `Retry-After` does not idle the others; when it goes on it comes before
 rollouts that have not begun. Requests under way are bounded on their own, as a rollout may send several at once.
+
+What rollouts share on their own (a lock, a pool of connections) may be in the hands of one that waits for its slot,
+while those that have one wait for it. So where nobody asks the model for a while, the first in line goes on beyond the
+limit: there is one rollout more in flight, and no request more.
+
 Used from one event loop only.
 """
 
@@ -23,13 +28,21 @@ Ask = Callable[[], Awaitable[Permit]]
 Turn = asyncio.Future[None]
 """Done once what one stands in line for is held."""
 
+STALEMATE_S = 1.0
+"""For so long nobody takes or gives back anything, and no request is under way: who has a slot may wait for who waits
+for one."""
+
 
 class Bound:
-    """At most `limit` are held at once; who waits is served first come, first served."""
+    """At most `limit` are held at once; who waits is served first come, first served.
+
+    `moves` counts how often one was taken or given back.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
+        self.moves = 0
         self._turns: deque[Turn] = deque()
 
     @property
@@ -45,7 +58,7 @@ class Bound:
         """Stand in line; the turn is done once one is held for it."""
         turn: Turn = asyncio.get_running_loop().create_future()
         if self.free:
-            self.held += 1
+            self._hold_one()
             turn.set_result(None)
         else:
             self._turns.append(turn)
@@ -65,16 +78,17 @@ class Bound:
     def take_beyond(self, turn: Turn | None = None) -> None:
         """Hold one without waiting, even beyond the limit; for a turn that waits in line where one is given."""
         if turn is None:
-            self.held += 1
+            self._hold_one()
         elif turn in self._turns:
             self._turns.remove(turn)
             if not turn.done():
-                self.held += 1
+                self._hold_one()
                 turn.set_result(None)
 
     def give_back(self) -> None:
         """Hold one less."""
         self.held -= 1
+        self.moves += 1
         self._hand_on()
 
     def resize(self, limit: int) -> None:
@@ -86,8 +100,12 @@ class Bound:
         while self._turns and self.held < self.limit:
             turn = self._turns.popleft()
             if not turn.done():
-                self.held += 1
+                self._hold_one()
                 turn.set_result(None)
+
+    def _hold_one(self) -> None:
+        self.held += 1
+        self.moves += 1
 
 
 class Slots(Bound):
@@ -102,7 +120,7 @@ class Slots(Bound):
         """Take a slot for a new rollout; False where none is free."""
         if not self.free or self.begun >= 2 * self.limit:
             return False
-        self.held += 1
+        self._hold_one()
         self.begun += 1
         return True
 
@@ -218,6 +236,7 @@ class Place:
             return
         turn = self._slots.ask()
         self._turns.append(turn)
+        self._look_again(turn)
         try:
             await self._slots.wait_for(turn)
         finally:
@@ -226,6 +245,21 @@ class Place:
             self._slots.give_back()
         else:
             self._hold()
+
+    def _look_again(self, turn: Turn) -> None:
+        """Look in a while whether this turn is waited for in vain."""
+        moves = self._slots.moves, self._requests.moves
+        asyncio.get_running_loop().call_later(STALEMATE_S, self._look, turn, moves)
+
+    def _look(self, turn: Turn, before: tuple[int, int]) -> None:
+        """Where nothing has moved since, nor will by an answer, the turn comes beyond the limit."""
+        if turn.done():
+            return
+        slots, requests = self._slots, self._requests
+        if (slots.moves, requests.moves) == before and not requests.held and requests.limit:
+            slots.take_beyond(turn)
+        else:
+            self._look_again(turn)
 
     def _hold(self) -> None:
         """The rollout has its slot; others of its requests that stand in line for it need not wait, and give back."""

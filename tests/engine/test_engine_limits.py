@@ -105,6 +105,27 @@ def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Wor
     assert not live.run.engine._permits._waiting
 
 
+def test_code_beside_a_request_that_waits_for_its_permit_comes_to_its_end(workspace: Workspace) -> None:
+    """Its time stands still then: but the permit comes, and code that gives up its requests for ever has time too."""
+    workspace.agent(
+        """
+        import contextlib
+
+        async def rollout(ctx):
+            if ctx.row_index % 2:
+                await asyncio.gather(ctx.chat(ctx.prompt), asyncio.sleep(1000))
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ctx.chat(ctx.prompt), 0.001)
+        """
+    )
+    with ChatServer(reply("42")) as server:
+        evaluation = {"agent_workflow_timeout_s": 1}
+        live = evaluated(workspace.config(server, evaluation=evaluation, execution={"requests_per_minute": 60}))
+    assert live.kinds() == ["error"] * 4
+    assert {live.record(row).boundary for row in (1, 3)} == {"timeout"}
+
+
 def test_a_host_that_dies_takes_its_waits_along(workspace: Workspace) -> None:
     log = Log()
     workspace.agent("""

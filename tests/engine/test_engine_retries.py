@@ -76,6 +76,25 @@ def test_time_in_the_queue_and_for_a_slot_after_a_retry_is_not_counted(workspace
     assert live.kinds() == ["passed"] * 4
 
 
+def test_a_run_that_holds_what_others_wait_for_goes_on_after_its_retry(workspace: Workspace) -> None:
+    """One slot and one lock: row 1 has the slot and waits for the lock, which row 0 has, and waits for the slot."""
+    workspace.agent(
+        """
+        lock = asyncio.Lock()
+
+        async def rollout(ctx):
+            async with lock:
+                reply = await ctx.chat(ctx.prompt)
+            return [*ctx.prompt, reply.message]
+        """
+    )
+    with ChatServer(by_row({0: [status(429, retry_after="0.1"), reply("42")]}, reply("42"))) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 10}))
+        assert server.max_in_flight == 1
+        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1}
+    assert live.kinds() == ["passed"] * 4
+
+
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
     "retries exhausted": ([status(503)], "provider", "503"),
     "a day's wait": ([status(429, retry_after="86400")], "provider", "asked to wait 86400 s"),

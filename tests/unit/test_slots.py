@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from pytest_osmosis.host import slots
 from pytest_osmosis.host.permits import Permit
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 
@@ -312,3 +313,90 @@ async def test_a_smaller_limit_lets_what_is_in_flight_end() -> None:
     assert not house.slots.begin()
     second.end()
     assert house.slots.begin()
+
+
+class Sharing:
+    """Rollouts that share a lock around their requests, of which each is sent away at first."""
+
+    def __init__(self, limit: int, rollouts: int, holders: int) -> None:
+        self.house = House(limit)
+        self.pool = asyncio.Semaphore(holders)
+        self.waiting = rollouts
+        self.most = 0
+        self.tasks: list[asyncio.Task[None]] = []
+        self.house.slots._changed = self.begin
+        self.begin()
+
+    def begin(self) -> None:
+        while self.waiting and self.house.slots.begin():
+            self.waiting -= 1
+            self.tasks.append(asyncio.create_task(self.roll(Place(self.house.slots, self.house.requests, Time()))))
+
+    async def roll(self, place: Place) -> None:
+        try:
+            async with self.pool, place.request() as request:
+                self.most = max(self.most, self.house.requests.held)
+                async with request.waiting():
+                    await asyncio.sleep(0.005)
+                self.most = max(self.most, self.house.requests.held)
+        finally:
+            place.end()
+
+    async def end(self) -> None:
+        while self.waiting or not all(task.done() for task in self.tasks):
+            await asyncio.wait(self.tasks)
+
+
+@pytest.mark.parametrize(("limit", "holders"), [(1, 1), (2, 1), (3, 2), (4, 4)])
+async def test_rollouts_that_wait_for_what_one_without_a_slot_holds_do_not_wait_for_good(
+    monkeypatch: pytest.MonkeyPatch, limit: int, holders: int
+) -> None:
+    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
+    sharing = Sharing(limit, 20, holders)
+    await asyncio.wait_for(sharing.end(), 60)
+    assert sharing.most <= limit, "never a request more"
+    house = sharing.house
+    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
+
+
+async def test_who_waits_for_a_slot_waits_on_while_others_ask_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
+    house = House(1)
+    place, _ = house.begin()
+    go, asked = asyncio.Event(), asyncio.Event()
+
+    async def ask() -> None:
+        async with place.request() as request, request.waiting():
+            await go.wait()
+        asked.set()
+
+    task = asyncio.create_task(ask())
+    await settled()
+    other, _ = house.begin()
+    async with other.request():
+        go.set()
+        await asyncio.sleep(0.1)
+        assert not asked.is_set()
+    await asked.wait()
+    assert house.slots.held == 2, "it has something else to do"
+    await task
+
+
+async def test_one_at_a_time_goes_on_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
+    house, beyond, due = House(2), [], asyncio.Event()
+    places = [house.begin()[0] for _ in range(2)]
+
+    async def ask(place: Place) -> None:
+        async with place.request() as request, request.waiting():
+            await due.wait()
+        beyond.append(house.slots.held)
+        await settled()
+
+    tasks = [asyncio.create_task(ask(place)) for place in places]
+    await settled()
+    house.begin()
+    house.begin()
+    due.set()
+    await asyncio.gather(*tasks)
+    assert beyond == [3, 4]
