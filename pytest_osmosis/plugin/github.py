@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.collect import eval_of
+from pytest_osmosis.plugin.collect import eval_of, named_by
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.report.github import Finding, commands
 
@@ -37,9 +37,9 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
 
 
 def _of_run(report: pytest.TestReport) -> Finding | None:
-    """What a run's report says, at its dataset line; None for a report that has no item."""
+    """What a run's report says, at its dataset line; None for a report about a whole eval."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None:
+    if crash is None or named_by(report.nodeid) is None:
         return None
     return Finding(_title(report), crash.message, Path(crash.path), crash.lineno)
 
@@ -53,7 +53,7 @@ def _of_whole(report: pytest.TestReport, evals: EvalSession) -> Finding:
         line = read_document(path).lines.of(TABLES.get(kind, kind), *words[:1])
     except ConfigError:
         path = Path(plan.dataset)
-    return Finding(_title(report), str(report.longrepr), path, line)
+    return Finding(_title(report), report.longreprtext, path, line)
 
 
 def _title(report: pytest.TestReport) -> str:

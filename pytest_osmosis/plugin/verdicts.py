@@ -7,7 +7,7 @@ the exit status say the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -149,10 +149,23 @@ def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.Test
     file, _, name = nodeid.partition("::")
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
-    longrepr = {"passed": None, "skipped": skip_at(path, text)}.get(kind, text)
+    longrepr: Any = None
+    if kind != "passed":
+        longrepr = skip_at(path, text) if kind == "skipped" else _failed_at(path, text)
     keywords: dict[str, Literal[1]] = {"osmosis": 1}
     location = (file, None, name)
     return (
         pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when),
         pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"),
     )
+
+
+def _failed_at(path: str, text: str) -> object:
+    """A failed report's `longrepr`; of one that is a string older pytests show no reason in their short summary."""
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception as error:
+        longrepr = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
+    if (crash := longrepr.reprcrash) is not None:
+        crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
+    return longrepr
