@@ -44,7 +44,12 @@ def _expect_a_wait(config: pytest.Config) -> None:
 
 def notes(config: pytest.Config) -> list[str]:
     """What the header says of other plugins' options."""
-    asked = next((name for name in ("reruns", "force_reruns") if config.getoption(name, None)), None)
-    if asked is None:
-        return []
-    return [f"osmosis: --{asked.replace('_', '-')} repeats no rollout: the best of several would pass for the score"]
+    asked = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
+    said = [f"{_typed(name)} repeats no rollout: the best of several would pass for the score" for name in asked[:1]]
+    if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
+        said.append("--count repeats no rollout: n in the config, or --osmosis-n, says how many runs a row has")
+    return [f"osmosis: {line}" for line in said]
+
+
+def _typed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

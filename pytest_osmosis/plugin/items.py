@@ -54,6 +54,10 @@ class EvalItem(pytest.Item):
             places[self.plan.dataset] = super().location[0]
         return places[self.plan.dataset], self._line - 1, self.name
 
+    def get_closest_marker(self, name: str, default: Any = None) -> Any:
+        """As for any item, but that no rollout is flaky: plugins repeat what is until it passes."""
+        return default if name == "flaky" else super().get_closest_marker(name, default)
+
     def setup(self) -> None:
         """Wait until it is done; what kept it from being scored is an error, what took it out a skip."""
         self.answer = self._fetch(self)

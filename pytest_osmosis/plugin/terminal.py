@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.workspace import shown
@@ -179,9 +180,10 @@ class Progress:
         self._standing = self._begun = self._alone = self._over = self._in_place = False
 
     @property
-    def _terminal(self) -> pytest.TerminalReporter | None:
-        reporter: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
-        return reporter
+    def _terminal(self) -> TerminalReporter | None:
+        """pytest's own; what other plugins put in its place has ways of its own to write."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter if isinstance(reporter, TerminalReporter) else None
 
     def begin(self, *, alone: bool, undisturbed: bool) -> None:
         """From here on our tests run: no file names between live lines, and no percentages where we are `alone`.

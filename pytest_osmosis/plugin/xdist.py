@@ -114,7 +114,12 @@ class WorkerPlugin:
             source = config.stash[SOURCE] = RemoteSource(self._ask)
             config.pluginmanager.register(source, "osmosis-needs")
             config.pluginmanager.register(Ahead(), "osmosis-ahead")
-        config.args[:] = given["args"]  # a worker parses what was typed; the controller added the named evals
+        self._args: list[str] = given["args"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Collect what the controller would: it added the named evals to what was typed, others chose among that."""
+        session.config.args[:] = self._args
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named file holds evals."""

@@ -44,7 +44,7 @@ def test_rollout(rollout):
 
 @pytest.fixture
 def companions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands have pytest-timeout, -rerunfailures, -randomly and -cov."""
+    """Commands have pytest-timeout, -rerunfailures, -retry, -repeat, -picked, -randomly and -cov."""
     if not COMPANIONS.is_dir():
         pytest.skip(f"{COMPANIONS} is missing: make setup")
     monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
@@ -69,7 +69,7 @@ def test_waiting_for_a_rollout_is_no_hang_for_faulthandler(workspace: Workspace)
 
 
 @pytest.mark.usefixtures("companions")
-@pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2"])
+@pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
 def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option: str) -> None:
     workspace.write("test_flaky.py", "def test_flaky():\n    assert False\n")
     with ChatServer(reply("42")) as server:
@@ -79,8 +79,34 @@ def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option:
         done = workspace.run("test_flaky.py", CONFIG, "--osmosis-no-probe", option)
 
         assert len(server.requests) == 3
-    assert done.parseoutcomes() == {"failed": 2, "errors": 1, "passed": 1, "rerun": 2}
+    outcomes = done.parseoutcomes()
+    assert outcomes.keys() & {"rerun", "retried"}, "the Python test is repeated"
+    assert {name: outcomes[name] for name in ("failed", "errors", "passed")} == {"failed": 2, "errors": 1, "passed": 1}
     assert done.stdout.str().count(f"{option.partition('=')[0]} repeats no rollout") == 1
+
+
+@pytest.mark.usefixtures("companions")
+def test_no_rollout_is_made_as_often_as_tests_are_repeated(workspace: Workspace) -> None:
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=2, model={"base_url": server.base_url})
+
+        done = workspace.run("test_python.py", CONFIG, "--osmosis-no-probe", "--count=3")
+
+        assert len(server.requests) == 2
+    done.assert_outcomes(passed=3 + 2)
+    done.stdout.fnmatch_lines(["osmosis: --count repeats no rollout: *"])
+
+
+@pytest.mark.usefixtures("companions")
+def test_a_plugin_that_picks_tests_leaves_the_eval_that_is_named(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    workspace.write("test_old.py", "def test_old():\n    pass\n")
+    for words in (["init"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]):
+        assert workspace.pytester.run("git", *words).ret == 0
+    workspace.write("test_new.py", "def test_new():\n    pass\n")
+
+    workspace.run(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
 
 
 @pytest.mark.usefixtures("companions")
@@ -105,6 +131,38 @@ def test_coverage_and_asyncio_beside_an_eval(workspace: Workspace) -> None:
 
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(["TOTAL *"])
+
+
+TERMINAL = """
+import pytest
+
+class Terminal:
+    stats = {}
+    def write_line(self, line, **markup):
+        print(line)
+    write = line = write_line
+    def section(self, title, sep="=", **markup):
+        print(title)
+    def ensure_newline(self):
+        pass
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.unregister(name="terminalreporter")
+        config.pluginmanager.register(Terminal(), "terminalreporter")
+"""
+
+
+def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) -> None:
+    workspace.write("conftest.py", TERMINAL)
+    workspace.eval(rows=2)
+
+    done = workspace.run(CONFIG)
+
+    assert done.ret == 0
+    assert "INTERNALERROR" not in done.stdout.str()
+    assert workspace.results()["summary"]["total_runs"] == 2
 
 
 # -- pytest's own options -----------------------------------------------------------------------------------
