@@ -158,10 +158,8 @@ def _of_a_run(arg: str, run: Run) -> str:
 
 
 def _of_a_row(arg: str, part: AllRuns) -> str:
-    file, first = (
-        shlex.quote(arg.split("::", 1)[0]),
-        shlex.quote(node_id(eval_of(arg), Run(part.row, 0, part.baseline))),
-    )
+    file = shlex.quote(arg.split("::", 1)[0])
+    first = shlex.quote(node_id(eval_of(arg), Run(part.row, 0, part.baseline)))
     instead = f"type {file} -k '{part}-' for all runs of the row, {first} for one, or add --osmosis-granularity=row"
     return f"names a row, but here a test is one run; {instead}"
 
@@ -274,8 +272,18 @@ def _files(config: pytest.Config, given: str) -> list[Path]:
             raise pytest.UsageError(f"--osmosis-config={given}: the folder holds no *.toml")
         return files
     if not path.is_file():
-        raise pytest.UsageError(f"--osmosis-config={given}: no such file")
+        raise pytest.UsageError(f"--osmosis-config={given}: no such file{_did_you_mean(path)}")
     return [path]
+
+
+def _did_you_mean(path: Path) -> str:
+    """The eval, or folder of evals, beside a path that is not there and named much like it."""
+    from pytest_osmosis.config.fields import closest
+    from pytest_osmosis.config.workspace import shown
+
+    there = [other.name for other in path.parent.glob("*") if other.suffix == ".toml" or other.is_dir()]
+    close = closest(path.name, there)
+    return f", did you mean {shown(path.with_name(close))}?" if close else ""
 
 
 def _tomls_in(folder: Path) -> list[Path]:

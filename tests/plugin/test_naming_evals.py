@@ -48,6 +48,18 @@ def test_osmosis_config_runs_beside_positional_tests(workspace: Workspace) -> No
     result.stdout.fnmatch_lines(["*tests/test_python.py::test_python*", "*configs/eval/x.toml::x?row2-run0?*"])
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"), [("configs/eval/sum.toml", "configs/eval/sums.toml"), ("configs/evals", "configs/eval")]
+)
+def test_a_misspelt_path_says_what_is_there(plain_workspace: Workspace, given: str, meant: str) -> None:
+    plain_workspace.eval("sums")
+
+    result = plain_workspace.run(f"--osmosis-config={given}")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={given}: no such file, did you mean {meant}?"])
+
+
 @pytest.mark.parametrize("given", ["missing.toml", "empty"])
 def test_a_path_that_holds_no_eval_is_one_line_and_exit_4(plain_workspace: Workspace, given: str) -> None:
     workspace = plain_workspace
