@@ -17,7 +17,7 @@ from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import companions, options
 from pytest_osmosis.plugin.collect import named_by
 from pytest_osmosis.plugin.naming import Naming
-from pytest_osmosis.report.lines import last_run_line, stored_line, summary_lines
+from pytest_osmosis.report.lines import last_run_line, notice_lines, stored_line, summary_lines
 from pytest_osmosis.report.live import Pace, live_line
 from pytest_osmosis.report.numbers import count, moment, plural, score
 from pytest_osmosis.report.text import width
@@ -318,7 +318,7 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
         for line in [
             *summary_lines(run.results, verbose=verbose, columns=columns),
-            *run.engine.notices,
+            *notice_lines(run.engine.notices),
             *run.unwritten,
         ]:
             terminal.write_line(line)

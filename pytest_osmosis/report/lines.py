@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from pytest_osmosis.comparison import Comparison, meaning_text, nothing_text
 from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import UNMEASURED, Flips, LastRun
@@ -55,6 +58,15 @@ def account_lines(results: Results) -> list[str]:
         *([flips_line(results.flips)] if results.flips is not None else []),
         *(comparison_lines(results.comparison) if results.comparison is not None else []),
     ]
+
+
+def notice_lines(notices: Iterable[str]) -> list[str]:
+    """What was noticed while an eval ran, each once.
+
+    >>> notice_lines(["a host ended", "the baseline is new", "a host ended"])
+    ['a host ended (2 times)', 'the baseline is new']
+    """
+    return [text if times == 1 else f"{text} ({count(times)} times)" for text, times in Counter(notices).items()]
 
 
 def _took(results: Results) -> str:
