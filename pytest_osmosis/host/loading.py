@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import itertools
 import os
 import sys
 import traceback
@@ -279,6 +280,9 @@ OURS = (str(Path(__file__).parents[1]) + os.sep, "<frozen importlib", str(Path(i
 """Where frames come from that say nothing to a user."""
 
 
+PLUMBING = (str(Path(os.__file__).parent) + os.sep, "<")
+
+
 def user_traceback(error: BaseException) -> str:
     """The traceback of `error` without the frames of this package and of the import system.
 
@@ -299,8 +303,17 @@ def is_users(error: BaseException) -> bool:
 
 
 def user_stack(frame: FrameType | None) -> str:
-    """Where a thread is, from `frame` up, without the frames of this package."""
-    return "".join(_cut(traceback.extract_stack(frame)).format()) if frame is not None else ""
+    """Where a thread is: the stack that ends in `frame`, from the first frame of the user's on, without ours."""
+    if frame is None:
+        return ""
+    whole = _cut(traceback.extract_stack(frame))
+    users = itertools.dropwhile(lambda step: _is_plumbing(step.filename), whole)
+    return "".join((traceback.StackSummary.from_list(list(users)) or whole).format())
+
+
+def _is_plumbing(file: str) -> bool:
+    """True for the event loop that runs user code, and whatever else of Python's comes before it."""
+    return file.startswith(PLUMBING) and "-packages" not in file
 
 
 def suspended_stack(task: asyncio.Task[Any]) -> str:

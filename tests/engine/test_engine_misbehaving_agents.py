@@ -111,6 +111,8 @@ def test_hangs_are_interrupted_where_they_are(workspace: Workspace, server: Chat
     live = run_with(workspace, server, [bad.code for bad in HANGS], agent_workflow_timeout_s=1)
     check(live, server, HANGS, most=1)
     assert not live.run.engine.notices, "the host lived on"
+    texts = [live.outcome(row).text for row in range(len(HANGS))]
+    assert not [text for text in texts if "in run_forever" in text], "a stack begins with the user's code"
 
 
 SOFT = [
