@@ -22,6 +22,13 @@ from pytest_osmosis.models.base import Message, text_of
 Mode = Literal["simple", "full"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
 
+OFFERED: Mapping[Mode, tuple[str, str, str]] = {
+    "simple": ("solution_str", "ground_truth", "extra_info"),
+    "full": ("messages", "ground_truth", "metadata"),
+}
+"""What functions of a mode may take."""
+BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
 
 class NotAScore(TypeError, ValueError):
     """A function returned something else than a finite number."""
@@ -39,21 +46,15 @@ class EvalFunction:
 
     def arguments(self, messages: Sequence[Message], ground_truth: object, row: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments of one call; None in `parameters` means that it takes any."""
-        if self.mode == "simple":
-            offered = {
-                "solution_str": solution_of(messages),
-                "ground_truth": ground_truth,
-                "extra_info": dict(row),
-            }
-        else:
-            offered = {"messages": list(messages), "ground_truth": ground_truth, "metadata": dict(row)}
+        conversation = solution_of(messages) if self.mode == "simple" else list(messages)
+        offered = dict(zip(OFFERED[self.mode], (conversation, ground_truth, dict(row)), strict=True))
         if self.parameters is None:
             return offered
         return {name: value for name, value in offered.items() if name in self.parameters}
 
 
 def eval_function(name: str, function: object) -> EvalFunction:
-    """Detect the mode of `function`. `CodeError` where it is no function or has another first parameter."""
+    """Detect the mode of `function`. `CodeError` where it is no function, or its parameters are not those of one."""
     if not callable(function):
         raise CodeError(f"{name}: not a function but {type(function).__name__}")
     parameters = inspect.signature(function).parameters.values()
@@ -64,14 +65,29 @@ def eval_function(name: str, function: object) -> EvalFunction:
             f'{name}: the first parameter must be "solution_str" (the last answer) or "messages" '
             f"(the whole conversation), got {found}"
         )
+    mode = MODES[first.name]
+    _refuse_unoffered(name, function, mode)
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return EvalFunction(
         name,
         function,
-        MODES[first.name],
+        mode,
         inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(function),
         None if takes_any else frozenset(parameter.name for parameter in parameters),
     )
+
+
+def _refuse_unoffered(name: str, function: Callable[..., Any], mode: Mode) -> None:
+    """Raise `CodeError` where no call could succeed. What a decorator gives to the function under it is its affair."""
+    first, *others = OFFERED[mode]
+    outermost = inspect.signature(function, follow_wrapped=False).parameters.values()
+    needed = [one.name for one in outermost if one.default is one.empty and one.kind in BY_KEYWORD]
+    for parameter in needed:
+        if parameter not in OFFERED[mode]:
+            raise CodeError(
+                f'{name}: takes "{parameter}", which it is not given: beside {first} there are {" and ".join(others)} '
+                f"(the whole row); read it from there, or give it a default"
+            )
 
 
 def solution_of(messages: Sequence[Message]) -> str:

@@ -147,6 +147,34 @@ def test_another_first_parameter_is_a_code_error(workspace: Workspace, first: st
 
 
 @pytest.mark.parametrize(
+    ("takes", "given"),
+    [("solution_str, level", "ground_truth and extra_info"), ("messages, *, level", "ground_truth and metadata")],
+)
+def test_a_parameter_that_nothing_is_given_for_is_a_code_error(
+    workspace: Workspace, server: ChatServer, takes: str, given: str
+) -> None:
+    workspace.write("rewards.py", f"def odd({takes}):\n    return 1\n")
+    with pytest.raises(CodeError, match=rf'rewards:odd: takes "level", which .* {given}'):
+        evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
+    assert not server.requests
+
+
+def test_a_decorator_may_give_what_the_function_under_it_takes(workspace: Workspace) -> None:
+    code = """
+import functools
+def with_level(function):
+    @functools.wraps(function)
+    def called(**given):
+        return function(level=1.0, **given)
+    return called
+@with_level
+def decorated(solution_str, level):
+    return level
+"""
+    assert scored_by(workspace, code, "decorated").record(0).scores == {"rewards:decorated": 1.0}
+
+
+@pytest.mark.parametrize(
     ("decide", "kinds"),
     [
         ("all", ["passed", "failed", "failed", "failed"]),
