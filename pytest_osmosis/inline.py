@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.engine.line import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, clients_of, probed
-from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.core import HostCore, broken
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
 from pytest_osmosis.host.protocol import Key, Setup
@@ -208,14 +208,25 @@ class InlineHost:
                 self._emit(self._loop.run(probed(self._clients, request["baseline"])))
             case "run":
                 self.error = None
-                self._slots.begin()
-                self._run(self._core.perform(request))
+                self._roll(Key.of(request), request)
             case "score":
-                self._run(self._core.score(request))
+                self._run(Key.of(request), self._core.score(request))
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        with self.inside():
-            self._loop.run(work)
+    def _roll(self, key: Key, request: Mapping[str, Any]) -> None:
+        if not self._slots.begin():
+            self._emit(broken(key, RuntimeError("the run before it has not ended")))
+        elif not self._run(key, self._core.perform(request)):
+            self._slots.end(holding=True)
+
+    def _run(self, key: Key, work: Coroutine[Any, Any, None]) -> bool:
+        """Do it; False where code that a run left behind cancelled it before it began."""
+        try:
+            with self.inside():
+                self._loop.run(work)
+        except asyncio.CancelledError:
+            self._emit(broken(key, None))
+            return False
+        return True
 
     def _loaded(self) -> dict[str, Any]:
         """The answer to `setup`."""

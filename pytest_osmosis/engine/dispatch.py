@@ -194,7 +194,7 @@ class Dispatch:
             case "stalled":
                 self._stalled(host, flight, event["stack"])
             case "broken":
-                self._broken(host, flight, event["error"])
+                self._broken(host, flight, event["boundary"], event["error"])
 
     def dropped(self, key: Key) -> None:
         """A host gives back what it had not begun."""
@@ -256,10 +256,10 @@ class Dispatch:
             self._no_rollout(flight, "timeout", text, stack)
         host.line.kill()
 
-    def _broken(self, host: Host, flight: Flight, error: str) -> None:
-        """A host failed at a run by its own fault."""
+    def _broken(self, host: Host, flight: Flight, boundary: str, error: str) -> None:
+        """A host failed at a run by its own fault, or user code cancelled it."""
         if not flight.rolled:
-            self._no_rollout(flight, "host", error)
+            self._no_rollout(flight, boundary, error)
         elif host.part == "scorer":
             self._no_scores(flight, self._sync_left(flight), error)
         else:

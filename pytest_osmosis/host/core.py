@@ -13,6 +13,7 @@ import math
 import os
 import random
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ Request = Mapping[str, Any]
 STUCK_AFTER = 5
 """Code that swallowed so many cancellations will not end by itself."""
 MAX_ERROR_CHARS = 4_000
+CANCELLED = "user code cancelled its task before it began"
 OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
     "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
@@ -395,6 +397,14 @@ class HostCore:
 
     def _artifacts(self, key: Key) -> str:
         return f"{self._setup.artifacts}{os.sep}{key.run}"
+
+
+def broken(key: Key, error: BaseException | None) -> dict[str, Any]:
+    """The event of a request that ended without its own: by user code that cancelled it (None), or by our fault."""
+    if error is None:
+        return {"ev": "broken", **key.to_json(), "boundary": "agent", "error": CANCELLED}
+    said = "".join(traceback.format_exception(error))
+    return {"ev": "broken", **key.to_json(), "boundary": "host", "error": said}
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -19,7 +19,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from functools import partial
@@ -29,7 +28,7 @@ from typing import Any
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import output, prompts
 from pytest_osmosis.host.clients import Clients, clients_of, probed
-from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.core import HostCore, broken
 from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.loading import Code, load
 from pytest_osmosis.host.protocol import Key, Setup, lines
@@ -274,9 +273,9 @@ class Host:
 
     def _done(self, task: asyncio.Task[None], key: Key | None) -> None:
         del self._tasks[task]
-        error = asyncio.CancelledError("by user code") if task.cancelled() else task.exception()
-        if error is not None and key is not None and not self._closing:
-            self._emit({"ev": "broken", **key.to_json(), "error": "".join(traceback.format_exception(error))})
+        error = None if task.cancelled() else task.exception()
+        if (error is not None or task.cancelled()) and key is not None and not self._closing:
+            self._emit(broken(key, error))
 
     async def _probe(self, baseline: bool) -> None:
         self._emit(await probed(self._clients, baseline))

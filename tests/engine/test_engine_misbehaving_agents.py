@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
+from pytest_osmosis.host.core import CANCELLED
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import ChatServer, reply, slow
 
@@ -316,6 +317,7 @@ def test_a_run_that_is_cancelled_before_it_runs_leaves_its_slot_to_others(worksp
     )
     live = evaluated(workspace.config(None, evaluation={"agent_workflow_timeout_s": 5, "batch_size": 2}))
     assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert (live.record(1).boundary, live.record(1).error) == ("agent", CANCELLED)
 
 
 def test_a_task_left_behind_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:

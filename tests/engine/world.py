@@ -489,7 +489,7 @@ class FakeHost:
 
     def _break(self, rollout: Rollout) -> None:
         self._end(rollout)
-        self._emit({"ev": "broken", **rollout.key.to_json(), "error": "CancelledError: by user code"})
+        self._emit({"ev": "broken", **rollout.key.to_json(), "boundary": "agent", "error": "cancelled"})
 
     # -- scoring -------------------------------------------------------------------------------------------
 

@@ -95,6 +95,38 @@ def test_outcomes_scores_and_journal_are_those_of_an_engine_host(plain_workspace
     done.stdout.fnmatch_lines(["*1 in flight, inline: in pytest's own process, without deadlines"])
 
 
+CANCELS = """
+import asyncio
+
+async def rollout(ctx):
+    if ctx.row_index == 0:
+        asyncio.get_running_loop().create_task(cancels())
+        await asyncio.sleep(0)
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+
+async def cancels():
+    first = asyncio.all_tasks()
+    while not (others := asyncio.all_tasks() - first):
+        await asyncio.sleep(0)
+    for task in others:
+        task.cancel()
+"""
+
+
+def test_a_run_that_is_cancelled_before_it_runs_is_the_codes_failure_and_keeps_nothing(
+    plain_workspace: Workspace,
+) -> None:
+    """Row 0 leaves a task behind, which cancels row 1."""
+    workspace = plain_workspace
+    workspace.write("agent.py", CANCELS)
+    workspace.write("rewards.py", "async def score(solution_str):\n    return 1.0\n")
+    workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
+    done = workspace.run(CONFIG, INLINE)
+    assert done.parseoutcomes() == {"passed": 3, "errors": 1}
+    assert [run.get("boundary") for run in what_became(workspace.results())] == [None, "agent", None, None]
+    done.stdout.fnmatch_lines(["*user code cancelled its task before it began*"])
+
+
 LOOKING = """
 import os, sys
 
