@@ -259,7 +259,6 @@ class HostCore:
                 tools=tools,
                 sampling={**self._setup.sampling, **sampling},
                 seed=request["seed"],
-                timeout_s=self._setup.target["timeout_s"],
                 run=str(key.run),
             )
             return await self._chat(key, ask, talk, deadline, place)
@@ -308,6 +307,7 @@ class HostCore:
                 answered = await retry.chat(
                     self._clients[key.run.baseline],
                     ask,
+                    timeout_s=self._setup.target["timeout_s"],
                     policy=self._policy,
                     remaining_s=deadline.remaining_s,
                     waiting=waiting,

@@ -64,11 +64,10 @@ async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
     request = ChatRequest(
         messages=[{"role": "user", "content": "hi"}],
         sampling={"max_tokens": 16},
-        timeout_s=timeout_s,
         run="probe",
     )
     try:
-        await attempt(model, request)
+        await attempt(model, request, timeout_s)
     except ModelError as error:
         return error if error.systemic != "no" else None
     return None

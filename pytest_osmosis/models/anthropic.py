@@ -49,7 +49,7 @@ class AnthropicModel:
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, "/v1/messages", body, headers, request.timeout_s)
+        answer = await self._transport.post(self._client, "/v1/messages", body, headers)
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:

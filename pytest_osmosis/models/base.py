@@ -70,7 +70,6 @@ class ChatRequest:
     tools: Sequence[Mapping[str, Any]] = ()
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    timeout_s: float = 120.0
     run: str = ""
 
 
@@ -132,7 +131,11 @@ def text_of(content: object) -> str:
 
 
 class Model(Protocol):
-    """A model that can be talked to. One call is one attempt; it raises `ModelError` and nothing else."""
+    """A model that can be talked to. One call is one attempt; it raises `ModelError` and nothing else.
+
+    Time is not its concern, but for how long it takes to connect: its timers would go on while something holds the
+    event loop. Whoever waits cancels the call.
+    """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply."""

@@ -39,7 +39,6 @@ UNREACHABLE = (
     aiohttp.InvalidUrlClientError,
 )
 HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
-HTTP_TIMEOUTS = ("ReadTimeout", "WriteTimeout", "PoolTimeout")
 """The like of it by httpx2, and by httpx where an older client stands on that: names, as httpx may not be there."""
 
 
@@ -67,7 +66,7 @@ class Failures:
         return ModelError(message + told, status=status, boundary="model")
 
     def of_exception(self, error: BaseException) -> ModelError:
-        """The error that an exception of the client means: unreachable, timeout, broken connection, other."""
+        """The error that an exception of the client means: unreachable, broken connection, other."""
         causes = _causes(error)
         cause = causes[-1]
         said = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # else with a made-up 400
@@ -76,8 +75,6 @@ class Failures:
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
-        if any(isinstance(each, (aiohttp.SocketTimeoutError, *_http(*HTTP_TIMEOUTS))) for each in judged):
-            return ModelError(f"no answer from {self.base_url} in time: {reason}", retryable=True)
         if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
         if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):

@@ -41,7 +41,7 @@ class LightModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that are no JSON raise `TypeError` or `ValueError`, unsent."""
-        status, content = await self._post(write_request(request, self._target), request.timeout_s)
+        status, content = await self._post(write_request(request, self._target))
         return read_reply(status, content, self._failures)
 
     async def close(self) -> None:
@@ -49,16 +49,15 @@ class LightModel:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    async def _post(self, body: bytes) -> tuple[int, bytes]:
         """Status and body of an answer of a good status. Raises `ModelError` for everything else."""
-        timeout = aiohttp.ClientTimeout(sock_connect=min(timeout_s, CONNECT_TIMEOUT_S), sock_read=timeout_s)
         try:
             check_ascii(self._headers)
             async with self._opened().post(
                 self._url,
                 data=body,
                 headers=self._headers,
-                timeout=timeout,
+                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:

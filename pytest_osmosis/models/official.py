@@ -37,11 +37,9 @@ class Transport:
         limits = self._http.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
         return self._kind(follow_redirects=False, limits=limits)
 
-    async def post(
-        self, client: Any, path: str, body: bytes, headers: Mapping[str, Any], timeout_s: float
-    ) -> tuple[int, bytes]:
+    async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, bytes]:
         """Status and body of the answer to one request, of a good status. Raises `ModelError` for everything else."""
-        timeout = self._http.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        timeout = self._http.Timeout(None, connect=CONNECT_TIMEOUT_S)
         options = {"headers": headers, "timeout": timeout}
         try:
             check_ascii(headers)

@@ -39,7 +39,7 @@ class OpenAIModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that are no JSON raise `TypeError` or `ValueError`, unsent."""
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, "/chat/completions", body, self._headers, request.timeout_s)
+        answer = await self._transport.post(self._client, "/chat/completions", body, self._headers)
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:

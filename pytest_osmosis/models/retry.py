@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
@@ -18,8 +18,6 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 
 MAX_DOUBLINGS = 32
-CLIENT_S = 86_400.0
-"""What a client is told that a request may take: its own timers would go on while something holds the event loop."""
 
 Within = Callable[[float], AbstractAsyncContextManager[object]]
 """A context that ends what runs inside after so many seconds, and then raises `TimeoutError`."""
@@ -52,6 +50,7 @@ async def chat(
     model: Model,
     request: ChatRequest,
     *,
+    timeout_s: float,
     policy: RetryPolicy,
     remaining_s: Callable[[], float | None],
     waiting: Callable[[float], AbstractAsyncContextManager[None]],
@@ -61,16 +60,17 @@ async def chat(
 ) -> Answered:
     """The model's reply, after at most `policy.max_retries` retries.
 
-    `remaining_s` says how much of the rollout's time is left, None where it has no deadline. Each wait for a
-    retry is spent inside `waiting(delay)`, where a caller gives back what others may use meanwhile. `heard` hears how
-    each attempt ended, `within` bounds its time. Raises the `ModelError` of the last attempt, or one that says that
-    the deadline allows no other; its `retries` counts the retries made.
+    Each attempt may take `timeout_s`. `remaining_s` says how much of the rollout's time is left, None where it has no
+    deadline. Each wait for a retry is spent inside `waiting(delay)`, where a caller gives back what others may use
+    meanwhile. `heard` hears how each attempt ended, `within` bounds its time. Raises the `ModelError` of the last
+    attempt, or one that says that the deadline allows no other; its `retries` counts the retries made.
     """
     retries = 0
     error: ModelError | None = None
     while True:
         try:
-            answered = Answered(await _attempt_before_deadline(model, request, remaining_s(), error, within), retries)
+            time_s = _time_s(timeout_s, remaining_s(), error)
+            answered = Answered(await attempt(model, request, time_s, within), retries)
             heard(None)
             return answered
         except ModelError as failed:
@@ -88,25 +88,23 @@ async def chat(
         retries += 1
 
 
-async def attempt(model: Model, request: ChatRequest, within: Within = asyncio.timeout) -> ChatReply:
-    """One request that ends within `request.timeout_s`, whatever the client thinks of timeouts."""
+async def attempt(model: Model, request: ChatRequest, timeout_s: float, within: Within = asyncio.timeout) -> ChatReply:
+    """One request that ends within `timeout_s`."""
     try:
-        async with within(request.timeout_s):
-            return await model.chat(replace(request, timeout_s=CLIENT_S))
+        async with within(timeout_s):
+            return await model.chat(request)
     except TimeoutError:
-        raise ModelError(f"no answer within {request.timeout_s:.3g} s", retryable=True) from None
+        raise ModelError(f"no answer within {timeout_s:.3g} s", retryable=True) from None
 
 
-async def _attempt_before_deadline(
-    model: Model, request: ChatRequest, left_s: float | None, error: ModelError | None, within: Within
-) -> ChatReply:
-    """One attempt in what is left of the time; `error` is how the one before ended."""
-    if left_s is None or left_s > request.timeout_s:
-        return await attempt(model, request, within)
+def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) -> float:
+    """What one attempt may take of the time that is left; `error` is how the one before ended."""
+    if left_s is None or left_s > timeout_s:
+        return timeout_s
     if left_s <= 0:
         before = "" if error is None else f"{error}; "
         raise ModelError(f"{before}no time is left for the request")
-    return await attempt(model, replace(request, timeout_s=left_s), within)
+    return left_s
 
 
 def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:

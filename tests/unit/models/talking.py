@@ -63,7 +63,7 @@ async def model_at(
 
 async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
     """The reply to one request."""
-    request = ChatRequest(**{"messages": PROMPT, "timeout_s": 5.0, **fields})
+    request = ChatRequest(**{"messages": PROMPT, **fields})
     async with model_at(server.base_url, key=key) as model:
         return await model.chat(request)
 

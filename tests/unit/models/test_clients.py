@@ -481,13 +481,6 @@ async def test_a_server_that_speaks_no_http_is_a_failure_like_others() -> None:
     assert kind(caught.value) == ("provider", True, "no", None)
 
 
-async def test_a_server_that_never_answers_is_a_timeout() -> None:
-    with ChatServer(servers.never()) as server:
-        with pytest.raises(ModelError, match=f"no answer from {server.base_url} in time") as caught:
-            await ask(server, timeout_s=0.2)
-    assert kind(caught.value) == ("provider", True, "no", None)
-
-
 async def test_a_key_that_no_header_may_hold_is_a_failure_that_does_not_show_it() -> None:
     with ChatServer() as server:
         with pytest.raises(ModelError) as caught:

@@ -77,7 +77,8 @@ async def answered(
     async with model_of(server.base_url) as model:
         return await chat(
             model,
-            ChatRequest(messages=[{"role": "user", "content": "hi"}], timeout_s=timeout_s),
+            ChatRequest(messages=[{"role": "user", "content": "hi"}]),
+            timeout_s=timeout_s,
             policy=policy,
             remaining_s=(lambda: None) if left_s is None else Countdown(left_s),
             waiting=waits or Waits(),
@@ -244,6 +245,7 @@ async def test_the_wait_is_spent_in_the_callers_hands() -> None:
     await chat(
         Watched(),
         ChatRequest(messages=[]),
+        timeout_s=5.0,
         policy=QUICK,
         remaining_s=lambda: None,
         waiting=waits,
@@ -289,6 +291,7 @@ async def test_a_systemic_error_stays_systemic_when_the_deadline_ends_its_retrie
             await chat(
                 model,
                 ChatRequest(messages=[]),
+                timeout_s=5.0,
                 policy=RetryPolicy(first_s=100, cap_s=100),
                 remaining_s=lambda: 5.0,
                 waiting=Waits(),
@@ -328,6 +331,7 @@ async def test_a_deadline_that_passes_in_a_wait_tells_what_was_waited_for() -> N
                 await chat(
                     model,
                     ChatRequest(messages=[]),
+                    timeout_s=5.0,
                     policy=QUICK,
                     remaining_s=lambda: next(left),
                     waiting=Waits(),
@@ -350,7 +354,8 @@ async def test_the_request_is_given_no_more_than_the_time_that_is_left() -> None
             async with model_of(server.base_url) as model:
                 await chat(
                     model,
-                    ChatRequest(messages=[{"role": "user", "content": "hi"}], timeout_s=9.0),
+                    ChatRequest(messages=[{"role": "user", "content": "hi"}]),
+                    timeout_s=9.0,
                     policy=QUICK,
                     remaining_s=lambda left_s=left_s: left_s,  # type: ignore[misc]
                     waiting=Waits(),
