@@ -31,13 +31,15 @@ def create_workspace(folder: Path, name: str) -> list[str]:
     Raises OsmosisError, and writes nothing, where a file of the eval is there already or the name is not usable.
     """
     if not _NAME.fullmatch(name):
-        raise OsmosisError(f'init "{name}": the name must be letters, digits, - and _, and begin with no sign')
+        raise OsmosisError(f'init "{name}": the name must be letters, digits, - and _, and not begin with - or _')
     has_rewards = (folder / "rewards.py").exists()
     own = {path.format(name=name): _filled(template, name, has_rewards) for template, path in _OWN.items()}
     own[f"data/{name}.jsonl"] = _rows()
     there = [path for path in own if (folder / path).exists()]
     if there:
-        raise OsmosisError(f"init {name}: {', '.join(there)} is there already; give another name or remove it")
+        raise OsmosisError(
+            f"init {name}: already there: {', '.join(there)}; give another name, or remove what is there"
+        )
     shared = {path: _filled(template, name, has_rewards) for template, path in _SHARED.items()}
     lines = [_written(folder, path, text) for path, text in {**own, **shared}.items()]
     return [*lines, "", "next, offline and without a key:", f"  {command(name)}"]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
 
 
@@ -56,6 +57,7 @@ def _demo(arguments: list[str]) -> int:
 def argument_parser() -> argparse.ArgumentParser:
     """What the command line may hold."""
     parser = argparse.ArgumentParser(prog="python -m pytest_osmosis", description=_DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"pytest-osmosis {pytest_osmosis.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis import cli
+from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.journal import encode
@@ -75,7 +75,7 @@ def test_init_never_overwrites_an_eval(typed: Cli, tmp_path: Path) -> None:
     config.parent.mkdir(parents=True)
     config.write_text("mine")
     assert typed("init", "sums", fails=1) == (
-        "init sums: configs/eval/sums.toml is there already; give another name or remove it\n"
+        "init sums: already there: configs/eval/sums.toml; give another name, or remove what is there\n"
     )
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["sums.toml"]
     assert config.read_text() == "mine"
@@ -278,6 +278,10 @@ def test_runs_without_any_run(typed: Cli) -> None:
 
 
 # -- the rest ----------------------------------------------------------------------------------------------
+
+
+def test_version(tmp_path: Path) -> None:
+    assert python(tmp_path, "-m", "pytest_osmosis", "--version").stdout == f"pytest-osmosis {__version__}\n"
 
 
 def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
