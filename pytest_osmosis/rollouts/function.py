@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from pytest_osmosis.models.base import Message
@@ -40,4 +41,10 @@ def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Messa
     for index, message in enumerate(returned):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise NotAConversation(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
+        content = message.get("content")
+        if not isinstance(content, (str, list, tuple, NoneType)):  # it would be scored as no text at all
+            got = f"{type(content).__name__}: {content!r:.80}"
+            raise NotAConversation(
+                f"{who}: message {index}: content must be a string, a list of parts or None, got {got}"
+            )
     return returned

@@ -148,6 +148,12 @@ SOFT = [
         "agent",
         "Odd",
     ),
+    Bad(
+        "a number for text",
+        "return [*ctx.prompt, {'role': 'assistant', 'content': 42}]",
+        "agent",
+        "message 1: content must be a string, a list of parts or None, got int: 42",
+    ),
     Bad("a string", "return 'hello'", "agent", "must return a list of messages or None, got str"),
     Bad("None without a chat", "return None", "agent", "never called ctx.chat"),
     Bad("messages that are no dicts", "return ['hi']", "agent", "message 0 must be a dict"),
@@ -156,7 +162,7 @@ SOFT = [
     Bad("a circle", "message = {'role': 'user'}\nmessage['self'] = message\nreturn [message]", "agent", "JSON"),
     Bad(
         "an object whose text raises",
-        "class Odd:\n    def __str__(self): raise ValueError('no text')\nreturn [{'role': 'user', 'content': Odd()}]",
+        "class Odd:\n    def __str__(self): raise ValueError('no text')\nreturn [{'role': 'user', 'note': Odd()}]",
         "agent",
         "no text",
     ),

@@ -323,12 +323,13 @@ def test_a_spoilt_conversation_reaches_scorers_as_plain_json(workspace: Workspac
         class Note:
             def __str__(self): return "a note"
         async def rollout(ctx):
-            return [{"role": "assistant", "content": float("nan"), "note": Note(), 1: ("a", {"b"})}]
+            return [{"role": "assistant", "content": "x", "share": float("nan"), "note": Note(), 1: ("a", {"b"})}]
         """
     )
     code = """
 def sync(messages):
-    return float(messages == [{"role": "assistant", "content": "nan", "note": "a note", "1": ["a", "{'b'}"]}])
+    plain = {"role": "assistant", "content": "x", "share": "nan", "note": "a note", "1": ["a", "{'b'}"]}
+    return float(messages == [plain])
 async def later(messages):
     return sync(messages)
 """
