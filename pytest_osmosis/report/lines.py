@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from pytest_osmosis.comparison import Comparison, meaning_text, nothing_text
 from pytest_osmosis.gates import DROP, Verdict
 from pytest_osmosis.history import UNMEASURED, Flips, LastRun
+from pytest_osmosis.records import RunRecord
 from pytest_osmosis.report.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results import Results, Side, Throttling, tokens_of
@@ -151,8 +153,8 @@ def _side(results: Results, side: Side) -> list[str]:
     said += f"{plural(overall.n_runs, 'run')} passed"
     if unmeasured := overall.n_runs - overall.n_measured:
         said += f", {count(unmeasured)} not measured and counted as not passed"
-    tokens, cost = plural(tokens_of(side.records), "token"), results.cost_of(side.records)
-    said += f"; {tokens}, {'cost unknown' if cost is None else money(cost)}"
+    cost = results.cost_of(side.records)
+    said += f"; {_tokens(side.records)}, {'cost unknown' if cost is None else money(cost)}"
     return [said, *([never] if pending else [])]
 
 
@@ -160,20 +162,19 @@ def _spent(results: Results) -> list[str]:
     """Tokens and money, of which nothing is unknown where nothing was rolled out."""
     if not any(record.rolled for record in results.all_records):
         return ["0 tokens"]
-    return [_tokens(results), _known_cost(results.cost_usd, results.n_cost_unknown)]
+    return [_tokens(results.all_records, results.usage), _known_cost(results.cost_usd, results.n_cost_unknown)]
 
 
-def _tokens(results: Results) -> str:
-    """The tokens that servers counted, and of how many rollouts they did not."""
-    rolled = [record for record in results.all_records if record.rolled]
+def _tokens(records: Iterable[RunRecord], usage: Mapping[str, int] = MappingProxyType({})) -> str:
+    """The tokens that servers counted, by what they were of (`usage`), and of how many rollouts they did not."""
+    rolled = [record for record in records if record.rolled]
     unknown = sum(record.tokens is None for record in rolled)
     if unknown == len(rolled):
         return "tokens unknown"
-    usage = results.usage
     parts = [f"{count(usage[name])} {word}" for name, word in PARTS.items() if usage.get(name)]
     gap = [f"unknown for {plural(unknown, 'run')}"] if unknown else []
     aside = f" ({', '.join(parts + gap)})" if parts or gap else ""
-    return plural(results.total_tokens, "token") + aside
+    return plural(tokens_of(rolled), "token") + aside
 
 
 PARTS = {

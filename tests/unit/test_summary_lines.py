@@ -420,3 +420,16 @@ def test_a_baselines_model_stands_beside_in_table_and_account() -> None:
     assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
     assert "1 run of the baseline pending" in lines
     assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
+
+
+def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> None:
+    uncounted = [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
+    own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
+
+    assert any(
+        line.endswith("; tokens unknown, cost unknown") for line in summary_lines(results_of(own, beside=uncounted))
+    )
+
+    half = [uncounted[0], of_baseline(finished({A: 1.0}, 1))]
+    lines = summary_lines(results_of(own, beside=half))
+    assert any(line.endswith("; 18 tokens (unknown for 1 run), cost unknown") for line in lines)
