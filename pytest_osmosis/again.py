@@ -16,13 +16,13 @@ from typing import Any
 from pytest_osmosis.baseline import BaselineModel
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.workspace import shown
-from pytest_osmosis.datasets import check_rows, locate, open_dataset
+from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, SecretsFile, Source, differs, identity, stored_baseline
 from pytest_osmosis.history import plan_digest
 from pytest_osmosis.journal import IN_USE, in_use
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.plan import Plan, spans_of
+from pytest_osmosis.plan import Plan, Span, spans_of
 from pytest_osmosis.prices import price_of
 from pytest_osmosis.records import Run
 from pytest_osmosis.report.numbers import plural
@@ -92,12 +92,8 @@ def prepare_again(
         path=str(config.path),
         dataset=str(dataset_path),
         granularity=config.execution.granularity,
+        spans=_spans_now(planned, dataset),
     )
-    if len(there) == sum(1 for _ in planned.rows()):
-        spans = spans_of(
-            (row for span in plan.spans for row in range(span.first, span.first + span.n_rows)), dataset.line
-        )
-        plan = replace(plan, spans=spans)
     target = ModelTarget.from_json({**manifest["target"], "headers": {}})
     subject = manifest["subject"]
     values: dict[str, str] = {}
@@ -121,6 +117,14 @@ def prepare_again(
         baseline=stored_baseline(config, updating),
     )
     return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differs(prepared))
+
+
+def _spans_now(planned: Plan, dataset: Dataset) -> tuple[Span, ...]:
+    """The planned rows where the dataset has them now; as they were where it lacks one."""
+    if any(row >= len(dataset) for row, _ in planned.rows()):
+        return planned.spans
+    rows = (row for span in planned.spans for row in range(span.first, span.first + span.n_rows))
+    return spans_of(rows, dataset.line)
 
 
 def _beside(manifest: Mapping[str, Any], config: EvalConfig, source: Source) -> BaselineModel | None:
