@@ -46,6 +46,7 @@ matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests un
 	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
 
 bench: $(STAMP) ## measure the speed claims; nothing else should run meanwhile
+	-$(BIN)/python -m benchmarks.hosts
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what the targets made

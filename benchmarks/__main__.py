@@ -207,7 +207,10 @@ Medians = dict[Subject, dict[str, float]]
 
 
 def medians_of(runs: dict[Subject, list[dict[str, float]]], scenario: Scenario) -> Medians:
-    """The median of each measure, and what a rollout costs beside its client."""
+    """The median of each measure, and what a rollout costs beside its client: in ms, and in calls by AsyncOpenAI.
+
+    Machines differ in how long a millisecond is; the second says the same of all of them.
+    """
     medians: Medians = {
         subject: {name: statistics.median(run[name] for run in each) for name in each[0]}
         for subject, each in runs.items()
@@ -217,6 +220,8 @@ def medians_of(runs: dict[Subject, list[dict[str, float]]], scenario: Scenario) 
         if subject in medians and floor in medians:
             own_s = medians[subject]["cpu_s"] - medians[floor]["cpu_s"]
             medians[subject]["own_cpu_ms"] = 1000 * own_s / scenario.n_rollouts
+            if "floor_openai" in medians:
+                medians[subject]["own_cpu_calls"] = own_s / medians["floor_openai"]["cpu_s"]
     return medians
 
 
