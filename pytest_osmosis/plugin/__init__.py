@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,21 +49,37 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(RewardFiles(config), "osmosis-reward-files")
     if hasattr(config, "workerinput"):
         if "osmosis" in config.workerinput:
-            from pytest_osmosis.plugin.xdist import WorkerPlugin
-
-            config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
+            _begin(config, _serve)
         elif "osmosis-args" in config.workerinput:
             config.args[:] = config.workerinput["osmosis-args"]
-        return
-    if options.may_concern(config):
-        warm = _started(config) if options.seems_to_run(config) else None
-        from pytest_osmosis.plugin.naming import SetAside, named_evals
+    elif options.may_concern(config):
+        _begin(config, _control)
 
-        named = named_evals(config)
-        if named.evals or named.source == "model":
-            _start(config, named, warm)
-        elif named.aside:
-            config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
+
+def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
+    from pytest_osmosis.plugin.plainly import imported_plainly
+
+    with imported_plainly():
+        begin(config)
+
+
+def _serve(config: pytest.Config) -> None:
+    """Be a worker of xdist."""
+    from pytest_osmosis.plugin.xdist import WorkerPlugin
+
+    config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
+
+
+def _control(config: pytest.Config) -> None:
+    """Start the session's part where evals are named."""
+    warm = _started(config) if options.seems_to_run(config) else None
+    from pytest_osmosis.plugin.naming import SetAside, named_evals
+
+    named = named_evals(config)
+    if named.evals or named.source == "model":
+        _start(config, named, warm)
+    elif named.aside:
+        config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
 
 
 def _started(config: pytest.Config) -> Warm:
@@ -75,7 +92,6 @@ def _started(config: pytest.Config) -> Warm:
 
 
 def _start(config: pytest.Config, named: Naming, warm: Warm | None) -> None:
-    """Start the session's part."""
     from pytest_osmosis.plugin import given
 
     asked = given.read(config, os.environ)

@@ -113,3 +113,27 @@ def test_an_unrelated_run_is_left_as_it_was(project: Path, variables: dict[str, 
     said = [line for line in printed.splitlines() if "osmosis" in line and not line.startswith("plugins: ")]
     assert said == []
     assert [path.name for path in project.rglob("*")] == ["test_one.py"]
+
+
+RECORD_REWRITTEN = """
+import json, pathlib, sys
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
+def pytest_unconfigure():
+    loaders = {name: getattr(module, "__loader__", None) for name, module in list(sys.modules.items())}
+    ours = {name: isinstance(found, AssertionRewritingHook) for name, found in loaders.items() if "osmosis" in name}
+    pathlib.Path("modules.json").write_text(json.dumps(ours))
+"""
+
+
+@pytest.mark.parametrize(("workers", "later"), [("-n0", set()), ("-n1", {"ticks", "unreported", "xdist"})])
+def test_pytest_rewrites_assertions_of_ours_in_few_modules_alone(project: Path, workers: str, later: set[str]) -> None:
+    python("-mpytest_osmosis", "init", "x", cwd=project, env=environment())
+    (project / "conftest.py").write_text(RECORD_REWRITTEN, encoding="utf-8")
+
+    python("-mpytest", workers, "--osmosis-config=configs/eval/x.toml", cwd=project, env=environment())
+
+    rewritten = json.loads((project / "modules.json").read_text(encoding="utf-8"))
+    assert rewritten["pytest_osmosis.plugin.items"] is False
+    few = OURS | {f"pytest_osmosis.plugin.{name}" for name in {"plainly", *later}}
+    assert {name for name in rewritten if rewritten[name]} <= few
