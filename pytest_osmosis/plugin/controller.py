@@ -122,6 +122,7 @@ class ControllerPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """The first worker's collection is everyone's: start what it selected."""
+        self.progress.clear()  # xdist counts its workers where the line stands
         if not self.config.option.collectonly and self.unreported is None:
             self.evals.select_ids(ids)
             say(self.config, asked_lines(self.evals))

@@ -70,6 +70,30 @@ def test_runs_that_fail_leave_no_trace_in_it(plain_workspace: Workspace) -> None
     assert [line.strip(" =") for line in screen.split("\r\n")] == ["collected 8 items", "", ""]
 
 
+def on_screen(written: str) -> list[str]:
+    """What the terminal shows in the end: what follows a carriage return stands over what was there."""
+    lines = []
+    for line in re.sub(r"\x1b\[[\d;]*m", "", written).split("\n"):
+        shown = ""
+        for part in line.split("\r"):
+            shown = part + shown[len(part) :]
+        lines.append(shown.rstrip())
+    return lines
+
+
+def test_workers_that_are_late_are_told_of_on_a_clean_line(plain_workspace: Workspace) -> None:
+    """Rollouts begin when the first worker of xdist has collected; then xdist goes on to count those that have."""
+    plain_workspace.eval(rows=8)
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+    late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
+    plain_workspace.write("conftest.py", late)
+
+    written = on_a_terminal(plain_workspace, "-n2", "--osmosis-config=configs/eval/x.toml", columns=80)
+
+    assert live_lines(written)
+    assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
+
+
 def test_what_a_python_test_says_stays(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
