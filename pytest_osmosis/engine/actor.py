@@ -369,7 +369,7 @@ class Engine:
                 self._dispatch.heard(host, event, raw)
 
     def _became_ready(self, host: Host, event: Mapping[str, Any]) -> None:
-        host.ready = True
+        self._hosts.became_ready(host)
         if host.part != "host":
             return
         if self._to_probe and self._prober is None and not self._paused:

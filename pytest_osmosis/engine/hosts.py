@@ -106,6 +106,13 @@ class Hosts:
         self.quarantine = self._respawned("quarantine")
         self.relimit()
 
+    def became_ready(self, host: Host) -> None:
+        """It has loaded its code. A server's pause is for it too."""
+        host.ready = True
+        left_s = self.throttle.until - time.monotonic()
+        if left_s > 0 and host.part != "scorer":
+            host.hand([{"op": "hold", "wait_s": left_s}])
+
     def has_begun(self, host: Host) -> None:
         """It has begun a run or a function, so hosts of its kind can work."""
         host.begun = True
@@ -179,7 +186,7 @@ class Hosts:
         if not (host.begun or host.retired or self.closing):
             self._barren[host.part] += 1
             if self._barren[host.part] >= MAX_BARREN:
-                self.give_up(self._barren_failure(how) if host.ready else self.start_failure(how))
+                self.give_up(f"{self._barren_failure(host, how)}{self._log_said()}")
         return host
 
     def replace(self, host: Host) -> None:
@@ -196,11 +203,17 @@ class Hosts:
 
     def start_failure(self, how: str) -> str:
         """What to say of a host that died before it was ready."""
-        return f"an engine host ended while it loaded the code ({how}); its log is {self._job.run_dir / HOST_LOG}"
+        return f"an engine host ended while it loaded the code ({how})"
 
-    def _barren_failure(self, how: str) -> str:
+    def _barren_failure(self, host: Host, how: str) -> str:
+        if not host.ready:
+            return self.start_failure(how)
+        return f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how})"
+
+    def _log_said(self) -> str:
+        """Where to read more, if there is anything: a log that is empty is not kept."""
         log = self._job.run_dir / HOST_LOG
-        return f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how}); their log is {log}"
+        return f"; their log is {log}" if log.exists() and log.stat().st_size else ""
 
     def kill(self) -> None:
         """End them all now."""

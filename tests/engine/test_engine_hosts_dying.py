@@ -187,6 +187,7 @@ import os, sys, threading, time
 def end():
     time.sleep(0.1)
     if {whom}:
+        {words}
         os._exit(3)
 
 threading.Thread(target=end).start()
@@ -195,9 +196,10 @@ def exact(solution_str):
 """
 
 
-def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace) -> None:
-    """They load the code, and die while the model is probed."""
-    workspace.write("rewards.py", SOON_OVER.format(whom="True"))
+@pytest.mark.parametrize("words", ["pass", "os.write(2, b'last words')"], ids=["silent", "last words"])
+def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
+    """They load the code, and die while the model is probed. Their log is named where there is one."""
+    workspace.write("rewards.py", SOON_OVER.format(whom="True", words=words))
     with ChatServer(slow(1000, reply("42"))) as server:
         with running(workspace.config(server), probe=True) as live:
             live.wait()
@@ -206,12 +208,13 @@ def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspa
     assert stopped is not None
     assert stopped.reason == "systemic"
     assert "3 engine hosts in a row ended before they had begun anything (exit status 3)" in stopped.text
-    assert str(live.run.run_dir / "host.log") in stopped.text
+    log = live.run.run_dir / "host.log"
+    assert log.exists() == (str(log) in stopped.text) == (words != "pass")
 
 
 def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace) -> None:
     """Rollouts that are journalled keep; the runs are errors of their scorers."""
-    workspace.write("rewards.py", SOON_OVER.format(whom="'agent' not in sys.modules"))
+    workspace.write("rewards.py", SOON_OVER.format(whom="'agent' not in sys.modules", words="pass"))
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server)) as live:
@@ -223,12 +226,10 @@ def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Works
     assert all("before they had begun anything" in str(live.outcome(row).reason) for row in range(4))
 
 
-def test_a_host_that_dies_while_it_loads_is_an_error_that_names_its_log(
-    workspace: Workspace, server: ChatServer
-) -> None:
+def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, server: ChatServer) -> None:
     workspace.write("rewards.py", "import os\nos._exit(4)\n")
     with (
-        pytest.raises(HostError, match=r"ended while it loaded the code \(exit status 4\); its log is .*host.log"),
+        pytest.raises(HostError, match=r"ended while it loaded the code \(exit status 4\)$"),
         running(workspace.config(server)),
     ):
         pass

@@ -202,6 +202,23 @@ def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
     stage.end()
 
 
+@pytest.mark.parametrize("name", ["host", "quarantine"])
+def test_a_host_that_comes_in_a_servers_pause_keeps_it(tmp_path: Path, name: str) -> None:
+    stage = Stage(tmp_path)
+    stage.begin()
+    stage.hosts[0].say("start", Run(0, 0))
+    stage.hosts[0].say("throttled", wait_s=300.0)
+    stage.hosts[0].die()
+    stage.turn()
+    stage.is_ready(stage.host(name))
+    stage.turn()
+    held, *given = [message for message in stage.host(name).told if message["op"] in ("hold", "run")]
+    assert held["op"] == "hold"
+    assert 200 < held["wait_s"] <= 300
+    assert given
+    stage.end()
+
+
 @pytest.mark.parametrize("probes", [(), (False,)], ids=["runs", "probe"])
 def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, probes: tuple[bool, ...]) -> None:
     """Code that holds the interpreter from its import on lets it say nothing at all."""

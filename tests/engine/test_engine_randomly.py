@@ -42,6 +42,8 @@ CLIMATES = {
     "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),
     "a grader": Climate(scorers=("reward", "sync"), deaths=3, removes=0.3, breaks=0.2, fails=0.1),
     "rows that are gone": Climate(bad_rows=frozenset({1, 2, 5, 6, 7, 9}), deaths=2),
+    "hosts that die before they begin": Climate(scorers=("sync", "async"), deaths=3, doomed=0.6),
+    "hosts that never begin": Climate(scorers=("sync", "async"), doomed=1.0),
     "no further host": Climate(scorers=("sync", "async"), deaths=6, unloadable=0.5, unspawnable=0.2),
     "everything": Climate(
         scorers=("sync", "async", "second"),
@@ -183,13 +185,11 @@ def wrong(history: History) -> list[str]:
     statuses = Counter(record.status for record in records.values())
     if engine.progress.done != statuses.total() - statuses["pending"]:
         found.append(f"{engine.progress.done} are done, and they are {statuses}")
-    if (
-        engine.stopped is not None
-        and engine.stopped.reason == "closed"
-        and not history.disturbed
-        and statuses["pending"]
-    ):
-        found.append(f"nobody stopped it, and {statuses['pending']} never ran")
+    never = [run for run, record in records.items() if record.status == "pending"]
+    if engine.baseline_stopped is not None:
+        never = [run for run in never if not run.baseline]
+    if engine.stopped is not None and engine.stopped.reason == "closed" and not history.disturbed and never:
+        found.append(f"nobody stopped it, and {never} never ran")
     for key in world.written:
         record = records[key.run]
         if not record.rolled and record.attempt == key.attempt:

@@ -51,6 +51,7 @@ class Climate:
     bad_rows: frozenset[int] = frozenset()
     unloadable: float = 0.0
     unspawnable: float = 0.0
+    doomed: float = 0.0
 
 
 class Rows:
@@ -240,7 +241,7 @@ class FakeHost:
     def __init__(self, world: World, name: str, setup: Setup, post: Post) -> None:
         self.name = name
         self.gather_s = 0.0
-        self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = False
+        self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False
         self.limit = setup.limit
         self.held = 0
         self.rollouts: dict[Key, Rollout] = {}
@@ -336,6 +337,9 @@ class FakeHost:
             return
         if self._unwritten:
             yield self._flush
+        if self.doomed:
+            yield lambda: self.die(3)
+            return
         if self._told:
             yield self._read
         if self.closing:
@@ -368,6 +372,7 @@ class FakeHost:
             self.die(5)
             return
         self.ready = True
+        self.doomed = self._chance.random() < climate.doomed
         ready = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
         self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
 

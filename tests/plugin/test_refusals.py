@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import Workspace
 from tests.servers import ChatServer
 
@@ -50,6 +52,23 @@ def test_code_that_does_not_load_is_the_users_traceback_and_leaves_no_run(worksp
     assert "pytest_osmosis/" not in result.stderr.str()
     assert "INTERNALERROR" not in result.stdout.str()
     assert not workspace.run_dirs()
+
+
+def test_what_a_host_that_dies_while_it_loads_said_last_is_shown_without_secrets(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    monkeypatch.setenv("TEAM_TOKEN", "tell-nobody-of-this")
+    workspace.eval(secrets={"required": ["TEAM_TOKEN"]})
+    workspace.write("rewards.py", "import os\nos.system('echo $TEAM_TOKEN is what I have')\nos._exit(4)\n")
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ["ERROR: x: an engine host ended while it loaded the code (exit status 4)", "*is what*"]
+    )
+    assert "tell-nobody-of-this" not in result.stdout.str() + result.stderr.str()
 
 
 def test_everything_that_does_not_load_is_said_at_once_and_each_module_once(workspace: Workspace) -> None:
