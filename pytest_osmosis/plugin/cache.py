@@ -50,8 +50,10 @@ def _recall_step(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     known: Any = getattr(plugin, "cached_info", plugin)  # pytest before 8.4 kept it in the plugin, and no count
     stopped_at = getattr(known, "last_failed", None) or getattr(known, "lastfailed", None)
     named = named_by(str(stopped_at))
+    if named is None:
+        return
     ours = [item for item in items if isinstance(item, EvalItem)]
-    first = next((item for item in ours if named is not None and _key(item) == _other(*named)), None)
+    first = next((item for item in ours if _key(item) == _other(*named)), None)
     if first is None:
         return
     if not hasattr(known, "last_failed"):
