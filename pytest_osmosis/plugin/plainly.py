@@ -1,4 +1,4 @@
-"""Imports of ours past pytest, which rewrites the assertions of plugins: that doubles what they take, and says nothing.
+"""Imports of ours past pytest, which rewrites the assertions of plugins: that takes half as long again, for nothing.
 
 Assertions are rewritten so that failures of tests explain themselves; none of ours is a test's.
 """
