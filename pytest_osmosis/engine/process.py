@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import IO
 
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.main import main; {}main()"
+BOOT = (
+    "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.ending import come_last; come_last(); "
+    "from pytest_osmosis.host.main import main; {}main()"
+)
 
 
 def started(

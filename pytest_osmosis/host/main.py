@@ -8,7 +8,6 @@ that it started end at once.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import faulthandler
 import gc
@@ -30,6 +29,7 @@ from pytest_osmosis.host import output, prompts
 from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore, broken
 from pytest_osmosis.host.deadline import Stalls
+from pytest_osmosis.host.ending import leave
 from pytest_osmosis.host.loading import Code, load
 from pytest_osmosis.host.protocol import Key, Setup, lines
 from pytest_osmosis.host.redaction import Redaction, secrets_of
@@ -41,14 +41,10 @@ COLLECT_AFTER = 10_000
 """The garbage collector looks after so many new objects: rollouts make many, and leave few in circles."""
 COLLECT_AFTER_LOADING = 1_000_000
 """As long as code is loaded: imports make many objects, and next to all of them stay."""
-THREADS_S = 0.5
-"""Threads that user code left running are waited for so long when all is done."""
 
 
 def main() -> None:
     """Serve one engine, from its `setup` to the end of the pipe."""
-    served = threading.Event()
-    atexit.register(_end_process, served)  # before all others, so that it is called after them
     requests, events = _own_pipes()
     if (begun := _begun(requests)) is None:
         return
@@ -71,29 +67,7 @@ def main() -> None:
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has its own
         gc.set_threshold(COLLECT_AFTER)
     Host(setup, code, clients, events, redaction).serve(inbox)
-    served.set()
-    _leave()
-
-
-def _end_process(served: threading.Event) -> None:
-    """What user code wants done at exit is done: to take modules and objects apart would only take time."""
-    if served.is_set():
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-        os._exit(0)
-
-
-def _leave() -> None:
-    """Let the interpreter end, and end the process soon if a thread of the user's keeps it from that."""
-    ending = threading.Event()
-    atexit.register(ending.set)  # the interpreter calls it once it has waited for the threads
-
-    def end() -> None:
-        if not ending.wait(THREADS_S):
-            atexit._run_exitfuncs()
-            os._exit(0)
-
-    threading.Thread(target=end, name="osmosis-end", daemon=True).start()
+    leave()
 
 
 def _own_pipes() -> tuple[BufferedReader, int]:
@@ -324,7 +298,3 @@ def _next(loop: asyncio.AbstractEventLoop, n: int) -> None:
     ready = getattr(loop, "_ready", None)
     if isinstance(ready, deque):
         ready.rotate(n)
-
-
-if __name__ == "__main__":
-    main()

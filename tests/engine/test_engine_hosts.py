@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from pytest_osmosis.records import Run
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
@@ -82,6 +85,30 @@ def test_a_thread_that_never_ends_keeps_no_host_from_its_end(workspace: Workspac
     live = evaluated(workspace.config(None))
     assert live.kinds() == ["passed"] * 4
     assert (workspace.root / "ended").exists()
+
+
+def test_what_was_registered_before_anything_of_ours_runs_at_exit_too(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's logging does so as it is imported; coverage and other tools do as the interpreter starts."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "sitecustomize.py").write_text("import atexit\natexit.register(lambda: open('tool', 'w').close())\n")
+    workspace.agent(
+        """
+        import logging.handlers
+        memory = logging.handlers.MemoryHandler(1000, target=logging.FileHandler("logged"))
+        async def rollout(ctx):
+            memory.emit(logging.makeLogRecord({"msg": "kept to the end", "levelno": 20}))
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
+    assert "kept to the end" in (workspace.root / "logged").read_text()
+
+    monkeypatch.setenv("PYTHONPATH", str(tools))
+    assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
+    assert (workspace.root / "tool").exists()
 
 
 def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
