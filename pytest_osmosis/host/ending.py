@@ -6,6 +6,7 @@ Imported before anything else, so that what others want done at exit is done bef
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -35,7 +36,7 @@ def leave() -> None:
     def end() -> None:
         if not ending.wait(THREADS_S):
             atexit._run_exitfuncs()
-            os._exit(0)
+            _end()
 
     threading.Thread(target=end, name="osmosis-end", daemon=True).start()
 
@@ -43,5 +44,10 @@ def leave() -> None:
 def _end_process() -> None:
     """A process that did not come to its end shows how it ended."""
     if _served.is_set():
+        _end()
+
+
+def _end() -> None:
+    with contextlib.suppress(Exception):  # it may be the user's by now
         sys.stdout.flush()
-        os._exit(0)
+    os._exit(0)

@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -179,7 +178,6 @@ class Host:
                 self._loop.run_forever()
         for client in self._clients.values():
             self._loop.run_until_complete(client.close())
-        sys.stdout.flush()
 
     def post(self, messages: list[dict[str, Any]]) -> None:
         """Hand messages to the loop, from any thread."""

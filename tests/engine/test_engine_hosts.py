@@ -111,6 +111,20 @@ def test_what_was_registered_before_anything_of_ours_runs_at_exit_too(
     assert (workspace.root / "tool").exists()
 
 
+def test_a_host_whose_user_closed_stdout_ends_in_peace(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            sys.stdout = open(os.devnull, "w")
+            sys.stdout.close()
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert live.run_files().get("host.log", "") == ""
+
+
 def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
     workspace: Workspace, server: ChatServer
 ) -> None:
