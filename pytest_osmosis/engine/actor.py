@@ -21,7 +21,7 @@ from pytest_osmosis.engine.dispatch import Dispatch
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
 from pytest_osmosis.engine.line import Died, Heard
-from pytest_osmosis.engine.log import HOST_LOG, HostLog
+from pytest_osmosis.engine.log import HostLog
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.engine.watchdog import Watchdog
@@ -77,7 +77,7 @@ class Engine:
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._book = Book(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
-        self._log = HostLog(job.run_dir / HOST_LOG)
+        self._log = HostLog(job.host_log)
         self._permits = Permits(job.limits)
         self._dispatch = Dispatch(job, self._hosts, self._book, self.notices, self._alert)
         self._loaded = threading.Event()
@@ -257,8 +257,7 @@ class Engine:
             messages = [self._inbox.get(timeout=self._permits.wait_s(time.monotonic(), TURN_S))]
             if self._dispatch.queue:
                 time.sleep(GATHER_S)
-            while not self._inbox.empty():
-                messages.append(self._inbox.get())
+            messages.extend(self._left())
         except queue.Empty:
             return []
         return messages

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.line import Died, Heard, Line
-from pytest_osmosis.engine.log import HOST_LOG
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
@@ -212,7 +211,7 @@ class Hosts:
 
     def _log_said(self) -> str:
         """Where to read more, if there is anything: a log that is empty is not kept."""
-        log = self._job.run_dir / HOST_LOG
+        log = self._job.host_log
         return f"; their log is {log}" if log.exists() and log.stat().st_size else ""
 
     def kill(self) -> None:
@@ -256,7 +255,7 @@ class Hosts:
         job = self._job
         limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
         setup = replace(job.setup, limit=limit) if part != "scorer" else _scorers(job.setup)
-        line = job.spawn(part, setup, environ=job.environ, log=job.run_dir / HOST_LOG, post=self._post)
+        line = job.spawn(part, setup, environ=job.environ, log=job.host_log, post=self._post)
         host = self._by_line[line] = Host(part, line, limit, time.monotonic())
         return host
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.line import PipeLine, Spawn
+from pytest_osmosis.engine.log import HOST_LOG
 from pytest_osmosis.engine.rates import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.outcomes import Judging, Outcome
@@ -123,6 +124,11 @@ class Job:
     contents: Mapping[int, Content] = field(default_factory=dict)
     circumstances: str = ""
     again: Again | None = None
+
+    @property
+    def host_log(self) -> Path:
+        """Where its hosts write what belongs to no run."""
+        return self.run_dir / HOST_LOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pytest_osmosis.baseline import BaselineModel
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.options import OPTIONS
 from pytest_osmosis.config.workspace import absolute, shown
+from pytest_osmosis.engine.log import HOST_LOG
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.prepared import Prepared, subject_of
 from pytest_osmosis.host.redaction import Redaction, secret_headers
@@ -116,15 +117,22 @@ def redaction_of(prepared: Prepared) -> Redaction:
     return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
 
 
+def redacted_log(folder: Path, prepared: Prepared) -> str:
+    """What the hosts' log holds, without secrets; "" where there is none."""
+    log = folder / HOST_LOG
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return redaction_of(prepared).text(text)
+
+
 def redact_log(folder: Path, prepared: Prepared) -> str | None:
     """The log holds what subprocesses wrote straight to it; one that is empty or cannot be redacted is removed.
 
     Gives what kept it from being redacted, None where nothing did.
     """
-    log, failure = folder / "host.log", None
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    log, failure = folder / HOST_LOG, None
+    text = redacted_log(folder, prepared)
     try:
-        log.write_text(redaction_of(prepared).text(text), encoding="utf-8")
+        log.write_text(text, encoding="utf-8")
     except OSError as error:
         failure, text = f"{shown(log)} could not be written: {error.strerror}", ""
     if not text:

@@ -17,7 +17,7 @@ from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import StopReason, Transcript
 from pytest_osmosis.engine.line import Spawn
 from pytest_osmosis.evals.concluding import Conclusion, is_loss
-from pytest_osmosis.evals.folder import new_run_dir, provenance_of, redact_log
+from pytest_osmosis.evals.folder import new_run_dir, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.hosting import job_of, unlimited
 from pytest_osmosis.evals.prepared import Prepared, baseline_path, results_path
 from pytest_osmosis.evals.selection import Selection
@@ -102,6 +102,15 @@ class EvalRun:
     def selected(self) -> Sequence[Run]:
         """All that was selected, in plan order."""
         return self.selection.runs
+
+    @property
+    def host_log(self) -> Path:
+        """What user code wrote beside any run."""
+        return self.engine.job.host_log
+
+    def log_said(self) -> str:
+        """The text of the hosts' log as it is now, without secrets."""
+        return redacted_log(self.run_dir, self.prepared)
 
     @property
     def partial(self) -> bool:

@@ -38,7 +38,7 @@ class Companions:
 
 def _expect_a_wait(config: pytest.Config) -> None:
     """pytest's faulthandler: under xdist it has set its timer by now."""
-    if config.pluginmanager.has_plugin("faulthandler") and float(config.getini("faulthandler_timeout") or 0):
+    if config.pluginmanager.hasplugin("faulthandler") and float(config.getini("faulthandler_timeout") or 0):
         faulthandler.cancel_dump_traceback_later()
 
 

@@ -19,7 +19,6 @@ import pytest
 from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
-from pytest_osmosis.evals.folder import redaction_of
 from pytest_osmosis.outcomes import Outcome, kind_of
 from pytest_osmosis.plan import Plan
 from pytest_osmosis.plugin import asking, cache, confirm, given, naming, pages, preparing, verdicts
@@ -193,10 +192,7 @@ class EvalSession:
         except CodeError as error:
             return f"{run.prepared.config.name}: {error}\n{error.details}".rstrip()
         except HostError as error:
-            log = run.run_dir / "host.log"
-            said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-            said = redaction_of(run.prepared).text(said)[-2000:]
-            return f"{run.prepared.config.name}: {error}\n{said}".rstrip()
+            return f"{run.prepared.config.name}: {error}\n{run.log_said()[-2000:]}".rstrip()
         return ""
 
     def _discard(self) -> None:

@@ -324,7 +324,7 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
             terminal.write_line(line)
         for path in run.written[-1:]:
             terminal.write_line(f"results: {shown(path)}")
-        if (log := run.run_dir / "host.log").exists():
-            terminal.write_line(f"user code also wrote to {shown(log)}")
+        if run.host_log.exists():
+            terminal.write_line(f"user code also wrote to {shown(run.host_log)}")
     for error in evals.listeners.take_errors():  # after Ctrl-C they have no report
         terminal.write_line(str(error))
