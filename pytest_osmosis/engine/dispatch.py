@@ -7,6 +7,7 @@ scored when its host died.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -466,8 +467,8 @@ class Dispatch:
             self._give_up_hosts(self._hosts.given_up)
 
     def _refill(self, host: Host) -> None:
-        """Hand out what a host can begin, and a little more, so that no slot waits for a round trip. Few at a time are
-        not worth a message.
+        """Hand out what a host can begin, and more, so that no slot waits for a round trip even where many end at once;
+        less where another host might begin it sooner. Few at a time are not worth a message.
 
         Runs that wait for a retry have no slot, so more may be begun than `limit`. Nothing is handed out while scoring
         cannot keep up, as transcripts would pile up; and where scores may show that no further run is needed.
@@ -480,10 +481,11 @@ class Dispatch:
             return
         rolling = [flight for flight in unrolled if flight.host is host]
         begun = sum(flight.begun for flight in rolling)
-        ahead = max(2, limit // 2)
+        ahead = max(2, limit if self._job.hosts == 1 else limit // 2)
         room = max(limit, begun) + ahead - len(rolling)
-        if room < ahead // 8:
+        if room < max(1, ahead // 8):
             return
+        self._hosts.paced(host, room)
         requests = []
         for flight in list(self._flights(room)):
             why = self._never(flight.run)  # a row among them that is gone may have ended the eval
@@ -567,6 +569,7 @@ class Dispatch:
             flight.scorer = host
             handed += 1
             requests.append(self._score_request(flight, self._sync_left(flight)))
+        host.gather_s = SCORER_AHEAD_MS / 2000 if self._unscored else math.inf
         host.hand(requests)
 
     def _flights(self, room: int) -> Iterator[Flight]:

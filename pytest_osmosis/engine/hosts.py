@@ -31,9 +31,11 @@ CLOSE_S = 3.0
 """A host that is told to close is ended after this long."""
 MAX_BARREN = 3
 """So many hosts of a kind in a row that die before they have begun anything are enough: no more are started."""
-GATHER_S = 0.0003
-GATHER_MOST_S = 0.02
-"""So long may a host be let wait with what it says for each rollout in flight, and at the most."""
+GATHER_PART = 6
+GATHER_MOST_S = 0.1
+GATHER_SHARED_S = 0.02
+"""What a host says may wait until it has begun so large a part (a sixth) of what it may have in flight, and at the most
+so long; less where what one host says holds or frees requests of others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +43,8 @@ class Host:
     """One host process.
 
     `limit` is how many runs it may have in flight now, `heard_at` when it last had a say, `begun` whether it has begun
-    a run or a function, `score_ms` how long a function took of late.
+    a run or a function, `score_ms` how long a function took of late, `handed_at` when it was handed rollouts last (0.0:
+    never). What it says may wait for `gather_s`.
     """
 
     part: Part
@@ -52,6 +55,8 @@ class Host:
     begun: bool = False
     retired: bool = False
     score_ms: float = 10.0
+    handed_at: float = 0.0
+    gather_s: float = 0.0
 
     def hand(self, requests: Sequence[Mapping[str, Any]]) -> None:
         """Give it something to do, and its time for it."""
@@ -79,7 +84,7 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._barren = Counter[Part]()
-        self._gather_s = min(GATHER_MOST_S, GATHER_S * job.batch_size)
+        self._gather_most_s = GATHER_SHARED_S if job.hosts > 1 or any(job.limits) else GATHER_MOST_S
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_line.values()))
@@ -124,13 +129,18 @@ class Hosts:
         for host in self:
             host.line.send([message])
 
-    def gather(self, *, busy: bool) -> None:
-        """Let what busy hosts say come in larger pieces, and the last of it at once, as the user waits for that.
+    def paced(self, host: Host, begun: int) -> None:
+        """`host` is handed rollouts again, as it has begun so many since the last time."""
+        now = time.monotonic()
+        if host.handed_at:
+            host.gather_s = min(self._gather_most_s, (now - host.handed_at) * host.limit / (begun * GATHER_PART))
+        host.handed_at = now
 
-        The more are in flight, the more is said, and the less do a few more rollouts matter that begin meanwhile.
-        """
+    def gather(self, *, busy: bool) -> None:
+        """Let what hosts say come in larger pieces while there is more to hand out, and the last of it at once."""
+        pace = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SHARED_S)
         for host in self:
-            host.line.gather_s = self._gather_s if busy else 0.0
+            host.line.gather_s = min(pace, host.gather_s) if busy else 0.0
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.actor import Close, Engine
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.line import Died, Heard, Post
+from pytest_osmosis.engine.rates import Limits
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.journal import Journal, in_use, replay
@@ -188,6 +189,29 @@ def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> Non
         stage.hosts[0].say("throttled", wait_s=0.0)
         stage.turn()
     assert [host.limit for host in stage.engine._hosts.rolling] == [1, 1, 1]
+    stage.end()
+
+
+@pytest.mark.parametrize(("job", "most_s"), [({}, 0.1), ({"limits": Limits(60)}, 0.02)])
+def test_what_a_host_says_waits_while_it_has_enough_to_begin(
+    tmp_path: Path, job: Mapping[str, Any], most_s: float
+) -> None:
+    stage = Stage(tmp_path, 40, batch_size=12, **job)
+    stage.begin()
+    host, rolling = stage.host("host"), stage.engine._hosts.rolling[0]
+    assert (len(host.runs()), host.gather_s) == (24, 0.0)
+
+    def go_on(runs: Sequence[Run], after_s: float) -> float:
+        rolling.handed_at -= after_s
+        for run in runs:
+            host.say("start", run)
+            host.rolls(run)
+        stage.turn()
+        return host.gather_s
+
+    assert go_on(stage.runs[:2], after_s=10.0) == most_s
+    assert 0.01 <= go_on(stage.runs[2:10], after_s=0.04) <= most_s
+    assert go_on(stage.runs[10:16], after_s=10.0) == 0.0, "nothing is left to hand out"
     stage.end()
 
 
