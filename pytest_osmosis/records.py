@@ -22,7 +22,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -120,8 +120,7 @@ class ScorerError:
     details: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(NamedTuple):
     """The fold of a run's events, without its transcript.
 
     `duration_ms` is the rollout alone, `scoring_ms` the scoring alone; queue time is in neither. `usage` holds token
@@ -135,8 +134,8 @@ class RunRecord:
     rolled: bool = False
     scored: bool = False
     removed: bool = False
-    scores: Mapping[str, float] = field(default_factory=lambda: NOTHING)
-    scorer_errors: Mapping[str, ScorerError] = field(default_factory=lambda: NOTHING)
+    scores: Mapping[str, float] = NOTHING
+    scorer_errors: Mapping[str, ScorerError] = NOTHING
     boundary: Boundary | None = None
     error: str | None = None
     duration_ms: float = 0.0
@@ -190,7 +189,7 @@ class Ledger:
             return None  # a late line of an attempt that was given up
         record = fold(record, event)
         if record.rolled and not record.scored and self._complete(record):
-            record = replace(record, scored=True)
+            record = record._replace(scored=True)
         self.records[run] = record
         return record
 
@@ -227,13 +226,13 @@ def settled(events: Iterable[Event]) -> Iterator[Event]:
 
 def unscored(record: RunRecord) -> RunRecord:
     """A record as it was before anything scored it."""
-    return replace(record, scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
+    return record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:
     if event["attempt"] > record.attempt:
         return RunRecord(record.run, attempt=event["attempt"], started=True)
-    return replace(record, started=True)
+    return record._replace(started=True)
 
 
 def _rollout(record: RunRecord, event: Event) -> RunRecord:
@@ -268,8 +267,7 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
     scores: Mapping[str, float] = event.get("scores", {})
     errors = {name: ScorerError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
     known, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
-    return replace(
-        record,
+    return record._replace(
         scores=_shared((*known.items(), *scores.items())),
         scorer_errors={**broken, **errors} if broken or errors else NOTHING,
         removed=record.removed or event.get("removed", False),
@@ -293,7 +291,7 @@ def _without(known: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
 
 
 def _skip(record: RunRecord, event: Event) -> RunRecord:
-    return replace(record, skip_reason=event["reason"])
+    return record._replace(skip_reason=event["reason"])
 
 
 FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}

@@ -270,7 +270,7 @@ class EvalRun:
             details=transcript.details,
             output=transcript.output,
             where=f"{self.prepared.dataset.display}:{transcript.line}",
-            rerun=self._rerun(record.run),
+            rerun=self._rerun,
         )
         if self.prepared.source is not None:  # the rollout took its time then, and not now
             outcome = replace(outcome, duration_s=record.scoring_ms / 1000)

@@ -9,6 +9,7 @@ No `eval`: a bounded parser for + - * / and parentheses, exact in rational numbe
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,6 +155,7 @@ class _Unsupported(Exception):
     """The text holds arithmetic beyond what is solved here: a power, a remainder, or too long."""
 
 
+@functools.lru_cache(maxsize=64)  # all runs of a row ask the same
 def find_expression(text: str) -> Expression | None:
     """The last arithmetic expression in a text, with at least one operation; None where there is none.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pytest_osmosis.models.base import text_of
 from pytest_osmosis.outcomes import Judging, Outcome, kind_of, reason_of, score_line
-from pytest_osmosis.records import RunRecord
+from pytest_osmosis.records import Run, RunRecord
 from pytest_osmosis.report.text import one_line, shortened, shown
 
 LAST_MESSAGES = 4
@@ -24,15 +24,15 @@ def outcome_of(
     details: str = "",
     output: Sequence[tuple[str, str]] = (),
     where: str = "",
-    rerun: str = "",
+    rerun: Callable[[Run], str] = str,
 ) -> Outcome:
-    """The outcome of a run's test. `where` is its dataset line, `rerun` the command that repeats it."""
+    """The outcome of a run's test. `where` is its dataset line, `rerun` gives the command that repeats it."""
     kind = kind_of(record, judging)
-    reason = one_line(reason_of(record, judging))
+    reason = "" if kind == "passed" else one_line(reason_of(record, judging))
     text = ""
     if kind in ("failed", "error"):
         parts = [reason, *_scores(record, judging), *_details(details), *conversation_lines(messages)]
-        text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun}"])
+        text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
         kind,
         reason,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pytest_osmosis import gates, results
@@ -22,7 +21,7 @@ USAGE = {"input_tokens": 11, "output_tokens": 7}
 def rolled(row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
     """A run whose rollout is done and not scored yet."""
     record = RunRecord(Run(row, run), attempt=1, started=True, rolled=True, duration_ms=450.5, usage=USAGE)
-    return replace(record, **fields)
+    return record._replace(**fields)
 
 
 def finished(
@@ -93,4 +92,4 @@ def results_of(
 
 def of_baseline(record: RunRecord) -> RunRecord:
     """The same of the baseline's model."""
-    return replace(record, run=record.run._replace(baseline=True))
+    return record._replace(run=record.run._replace(baseline=True))

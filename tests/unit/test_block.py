@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.outcomes import Judging, Outcome
-from pytest_osmosis.records import RunRecord, ScorerError
+from pytest_osmosis.records import Run, RunRecord, ScorerError
 from pytest_osmosis.report.block import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
 from pytest_osmosis.report.text import LINE_CHARS
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
@@ -22,7 +22,9 @@ PROMPT = {"role": "user", "content": "2 * 3?"}
 
 
 def outcome(record: RunRecord, judging: Judging = ONE, **shown: Any) -> Outcome:
-    rerun = "pytest 'configs/eval/x.toml::x[row0-run0]'"
+    def rerun(run: Run) -> str:
+        return f"pytest 'configs/eval/x.toml::x[{run}]'"
+
     return outcome_of(record, judging, where="data/x.jsonl:7", rerun=rerun, **shown)
 
 

@@ -41,7 +41,7 @@ def test_the_title_says_the_worst_of_the_gates() -> None:
 
 
 def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() -> None:
-    records = [replace(failed("agent", row), error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
+    records = [failed("agent", row)._replace(error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
 
     lines = markdown(results_of(records)).splitlines()
 
@@ -52,7 +52,7 @@ def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() ->
 
 
 def test_what_others_wrote_is_data() -> None:
-    record = replace(failed("agent"), error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
+    record = failed("agent")._replace(error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
 
     text = markdown(results_of([record]))
 
