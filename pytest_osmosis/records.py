@@ -258,7 +258,7 @@ def _answer(messages: Sequence[object]) -> str | None:
         if isinstance(message, Mapping) and message.get("role") == "assistant":
             calls = message.get("tool_calls")
             called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
-            said = json.dumps([message.get("content"), called], sort_keys=True)
+            said = SORTED.encode([message.get("content"), called])
             return blake2b(said.encode(), digest_size=8).hexdigest()
     return None
 
@@ -294,4 +294,5 @@ def _skip(record: RunRecord, event: Event) -> RunRecord:
     return record._replace(skip_reason=event["reason"])
 
 
+SORTED = json.JSONEncoder(sort_keys=True)
 FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}
