@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ class BadRow(Exception):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """The mapping of `[data] columns`: our name -> the dataset's."""
 
@@ -36,7 +37,7 @@ class Columns:
 
     def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record with our names for the columns that we know. Raises BadRow as `ours` does."""
-        return dict(zip(self.ours(record), record.values(), strict=True))
+        return dict(zip(_ours(self, tuple(record)), record.values(), strict=True))
 
     def ours(self, names: Iterable[str]) -> list[str]:
         """Our name for each column, or its own. Raises BadRow where two columns are the same one."""
@@ -68,6 +69,11 @@ class Columns:
             f'column "{name}": [data] columns takes {ours} from "{self.mapped[ours]}"; '
             f"rename this column or drop the mapping"
         )
+
+
+@functools.lru_cache(maxsize=64)  # most rows of a dataset have the same columns
+def _ours(columns: Columns, names: tuple[str, ...]) -> list[str]:
+    return columns.ours(names)
 
 
 def same_column(one: str, other: str) -> str:
