@@ -7,7 +7,6 @@ scored when its host died.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -569,7 +568,7 @@ class Dispatch:
             flight.scorer = host
             handed += 1
             requests.append(self._score_request(flight, self._sync_left(flight)))
-        host.gather_s = SCORER_AHEAD_MS / 2000 if self._unscored else math.inf
+        host.gather_s = SCORER_AHEAD_MS / 2000
         host.hand(requests)
 
     def _flights(self, room: int) -> Iterator[Flight]:

@@ -20,11 +20,14 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any, NamedTuple, Protocol
 
+from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.engine.process import started
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup, encode, lines
 
 READ_BYTES = 1 << 20
+LOOK_S = 0.02
+"""A reader that lets its host wait looks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
@@ -51,7 +54,7 @@ Post = Callable[[Heard | Died], None]
 class Line(Protocol):
     """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine".
 
-    What the host says may wait for `gather_s`, so as to come in fewer, larger pieces.
+    What the host says may wait for `gather_s`, so as to come in fewer, larger pieces, if that costs the host nothing.
     """
 
     gather_s: float
@@ -115,6 +118,7 @@ class PipeLine:
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
+        self._room = room_in(self._stdout)
         if warm is not None:
             self.send([{"op": "become", "environ": dict(environ), "cwd": setup.workspace, "log": str(log.absolute())}])
         self.send([setup.to_json()])
@@ -171,8 +175,18 @@ class PipeLine:
                 self.kill()
                 break
             self._post(Heard(self, heard))
-            time.sleep(self.gather_s)
+            self._rest()
         self._post(Died(self, self._reaped()))
+
+    def _rest(self) -> None:
+        """Let more come, as long as it may wait and the pipe has room for it."""
+        rested_s = 0.0
+        while (left_s := self.gather_s - rested_s) > 0:
+            waiting = waiting_in(self._stdout)
+            if waiting is None or waiting > self._room:
+                return
+            time.sleep(min(LOOK_S, left_s))
+            rested_s += LOOK_S
 
     def _reaped(self) -> int:
         """Exit status, after the whole group was ended: its id cannot be reused before the wait."""

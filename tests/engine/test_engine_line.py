@@ -1,0 +1,80 @@
+"""What a host says may wait for its reader, but the host never waits for that."""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.engine import pipe as pipes
+from pytest_osmosis.engine.line import Died, Heard, PipeLine
+from pytest_osmosis.host.protocol import Setup
+
+DEADLINE_S = 60.0
+FOR_EVER_S = 1000.0
+
+TALKS = """
+import sys
+def say(text):
+    print(text, flush=True)
+for line in sys.stdin:
+    if '"op":"talk"' in line:
+        say('{"ev": "begun"}')
+        for number in range(64):
+            say('{"ev": "%s"}' % ("x" * 50_000))
+        say('{"ev": "last"}')
+    if '"op":"close"' in line:
+        break
+"""
+
+
+@contextmanager
+def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[PipeLine]:
+    """The line to a host that says three megabytes once it is told to."""
+    command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
+    host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+    setup = Setup("roll", str(tmp_path), (), {})
+    line = PipeLine("host", setup, environ={}, log=tmp_path / "log", post=heard.put, warm=host)
+    try:
+        yield line
+    finally:
+        line.gather_s = 0.0
+        line.kill()
+        assert line.join(DEADLINE_S)
+
+
+@pytest.mark.parametrize("size", [pipes.SIZE_BYTES, 1 << 16], ids=["large", "small"])
+def test_a_host_that_says_much_never_waits_for_its_reader(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "SIZE_BYTES", size)
+    heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
+    with talking(tmp_path, heard) as line:
+        line.gather_s = FOR_EVER_S
+        line.send([{"op": "talk"}])
+        n_heard = 0
+        while n_heard < 1 + 64 - size // 50_000:
+            said = heard.get(timeout=DEADLINE_S)
+            assert isinstance(said, Heard)
+            n_heard += len(said.events)
+
+
+def test_what_waits_is_read_once_it_need_not_wait_any_more(tmp_path: Path) -> None:
+    heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
+    with talking(tmp_path, heard) as line:
+        line.gather_s = FOR_EVER_S
+        line.send([{"op": "talk"}])
+        first = heard.get(timeout=DEADLINE_S)
+        assert isinstance(first, Heard)
+        line.gather_s = 0.0
+        line.send([{"op": "close"}])
+        n_heard = len(first.events)
+        while isinstance(said := heard.get(timeout=DEADLINE_S), Heard):
+            n_heard += len(said.events)
+    assert n_heard == 66
+    assert said == Died(line, 0)
