@@ -35,7 +35,7 @@ GATHER_PART = 6
 GATHER_MOST_S = 0.1
 GATHER_SHARED_S = 0.02
 """What a host says may wait until it has begun so large a part (a sixth) of what it may have in flight, and at the most
-so long; less where what one host says holds or frees requests of others."""
+so long; less where what one host says holds what others may send, and not at all where each request asks first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._barren = Counter[Part]()
-        self._gather_most_s = GATHER_SHARED_S if job.hosts > 1 or any(job.limits) else GATHER_MOST_S
+        self._gather_most_s = 0.0 if any(job.limits) else GATHER_SHARED_S if job.hosts > 1 else GATHER_MOST_S
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_line.values()))

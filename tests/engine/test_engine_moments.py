@@ -192,11 +192,8 @@ def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> Non
     stage.end()
 
 
-@pytest.mark.parametrize(("job", "most_s"), [({}, 0.1), ({"limits": Limits(60)}, 0.02)])
-def test_what_a_host_says_waits_while_it_has_enough_to_begin(
-    tmp_path: Path, job: Mapping[str, Any], most_s: float
-) -> None:
-    stage = Stage(tmp_path, 40, batch_size=12, **job)
+def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 40, batch_size=12)
     stage.begin()
     host, rolling = stage.host("host"), stage.engine._hosts.rolling[0]
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
@@ -209,9 +206,22 @@ def test_what_a_host_says_waits_while_it_has_enough_to_begin(
         stage.turn()
         return host.gather_s
 
-    assert go_on(stage.runs[:2], after_s=10.0) == most_s
-    assert 0.01 <= go_on(stage.runs[2:10], after_s=0.04) <= most_s
+    assert go_on(stage.runs[:2], after_s=10.0) == 0.1
+    assert 0.01 <= go_on(stage.runs[2:10], after_s=0.04) <= 0.1
     assert go_on(stage.runs[10:16], after_s=10.0) == 0.0, "nothing is left to hand out"
+    stage.end()
+
+
+def test_who_asks_for_a_permit_is_heard_at_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, 40, batch_size=12, limits=Limits(60))
+    stage.begin()
+    host = stage.host("host")
+    for run in stage.runs[:2]:
+        host.say("start", run)
+        host.rolls(run)
+    stage.turn()
+    assert len(host.runs()) == 26
+    assert host.gather_s == 0.0
     stage.end()
 
 
