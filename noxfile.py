@@ -1,4 +1,5 @@
-"""`make matrix`: the wheel in an empty environment of every Python, and pytest's side of the tests under every minor.
+"""`make matrix`: the wheel in an empty environment of every Python, pytest's side of the tests under every minor of it,
+and with the oldest release of everything that pyproject.toml admits.
 
 `nox -s wheel`, `nox -s "tests-3.12(pytest='9.0')"` run a part of it; what stands after `--` goes to pytest.
 """
@@ -10,12 +11,14 @@ import tempfile
 from pathlib import Path
 
 import nox
+from packaging.requirements import Requirement
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 PYTESTS = ["8.2", "8.3", "8.4", "9.0", "9.1", "9.2"]
 """From the oldest minor that pyproject.toml admits to the newest."""
 
 FACING_PYTEST = ["tests/plugin", "tests/contract"]
+FACING_LIBRARIES = ["tests/unit", "tests/host"]
 
 nox.options.error_on_missing_interpreters = True
 nox.options.default_venv_backend = "venv"
@@ -46,8 +49,36 @@ def wheel(session: nox.Session) -> None:
 @nox.parametrize("pytest", PYTESTS)
 def tests(session: nox.Session, pytest: str) -> None:
     """What pytest's version can change: the plugin's tests and the contracts."""
+    _install(session, [f"pytest=={pytest}.*"])
+    _test(session, FACING_PYTEST)
+
+
+@nox.session(python=PYTHONS)
+def oldest(session: nox.Session) -> None:
+    """With the oldest release of every requirement, extra and companion; the other sessions have the newest."""
+    _install(session, _oldest_admitted())
+    _test(session, [*FACING_PYTEST, *FACING_LIBRARIES])
+
+
+def _install(session: nox.Session, constraints: list[str]) -> None:
+    """The package with what its tests need; its companions beside, where their tests alone see them."""
+    file = Path(session.create_tmp(), "constraints.txt")
+    file.write_text("\n".join(constraints), encoding="utf-8")
+    constrained = ["--constraint", str(file)]
     session.install("--upgrade", "pip>=25.1")
-    session.install("--editable", ".[all]", "--group", "test", f"pytest=={pytest}.*")
+    session.install("--editable", ".[all,lab,parquet]", "--group", "test", *constrained)
     companions = ["--upgrade", "--no-deps", "--target", f"{session.virtualenv.location}/companions"]
-    session.install(*companions, "--group", "companions")
-    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *(session.posargs or FACING_PYTEST))
+    session.install(*companions, "--group", "companions", *constrained)
+
+
+def _test(session: nox.Session, folders: list[str]) -> None:
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *(session.posargs or folders))
+
+
+def _oldest_admitted() -> list[str]:
+    """Constraints: `tomli>=2.4` becomes `tomli==2.4`. None for LiteLLM, which no session installs."""
+    pyproject = nox.project.load_toml("pyproject.toml")
+    project, companions = pyproject["project"], pyproject["dependency-groups"]["companions"]
+    extras = [line for name in ("all", "lab", "parquet") for line in project["optional-dependencies"][name]]
+    found = map(Requirement, [*project["dependencies"], *extras, *companions])
+    return [f"{one.name}=={each.version}" for one in found for each in one.specifier if each.operator == ">="]

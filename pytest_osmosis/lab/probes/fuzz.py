@@ -63,7 +63,8 @@ def _elsewhere() -> Iterator[None]:
     """Keep what Hypothesis stores out of the project's folder."""
     from hypothesis import configuration
 
-    home = configuration.storage_directory(intent_to_write=False).path
+    storage: Any = configuration.storage_directory(intent_to_write=False)
+    home = getattr(storage, "path", storage)  # older releases give the path itself
     with tempfile.TemporaryDirectory() as folder:
         configuration.set_hypothesis_home_dir(folder)
         try:
