@@ -104,5 +104,6 @@ def test_a_disk_that_is_full_hurts_no_code_that_logs() -> None:
         assert RoutedStream(log).write("lost\n") == 5
         RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
         log.flush()
+        log.close()  # as at the end of the process
         with contextlib.suppress(OSError):
             full.close()
