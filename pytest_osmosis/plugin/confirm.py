@@ -51,12 +51,14 @@ def above(estimates: Mapping[str, float | None], usd: float) -> str | None:
 def ask(config: pytest.Config, said: str) -> bool | None:
     """Whether someone at the terminal wants it, None where there is no terminal to ask on."""
     capture = config.pluginmanager.getplugin("capturemanager")
-    capture.suspend_global_capture(in_=True)
-    try:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return None
-        sys.stdout.write(f"\nosmosis: {said}. Begin? [y/N] ")
-        sys.stdout.flush()
-        return sys.stdin.readline().strip().lower() in _YES
-    finally:
-        capture.resume_global_capture()
+    with capture.global_and_fixture_disabled():  # afterwards as before: between tests it is suspended already
+        capture.suspend_global_capture(in_=True)
+        try:
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                return None
+            sys.stdout.write(f"\nosmosis: {said}. Begin? [y/N] ")
+            sys.stdout.flush()
+            return sys.stdin.readline().strip().lower() in _YES
+        finally:
+            capture.resume_global_capture()
+            capture.suspend_global_capture()

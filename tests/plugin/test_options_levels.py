@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -188,6 +192,35 @@ def test_on_a_terminal_it_is_asked(plain_workspace: Workspace, answer: str, stat
         os.close(theirs)
         os.close(ours)
     assert len(workspace.run_dirs()) == runs
+
+
+def test_after_the_question_the_terminal_is_as_wide_as_before(plain_workspace: Workspace) -> None:
+    """pytest keeps its capturing suspended between tests; resumed for good, it takes the terminal for 80 columns."""
+    workspace = plain_workspace
+    with ChatServer(reply("42")) as server:
+        priced(workspace, server)
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 133, 0, 0))
+        words = [*PYTEST, CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe"]
+        environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        with subprocess.Popen(
+            words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
+        ) as process:
+            os.close(theirs)
+            os.write(ours, b"y\n")
+            lines = until_it_ends(ours).splitlines()
+
+    section = next(line for line in lines if line.endswith("-") and "osmosis: x" in line)
+    assert (process.returncode, len(section)) == (0, 133)
+
+
+def until_it_ends(terminal: int) -> str:
+    """All that comes from a terminal until nobody holds its other end any more."""
+    pieces = []
+    with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as screen:
+        while piece := screen.read(4096):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
 
 
 def test_what_is_free_is_not_asked_about(plain_workspace: Workspace) -> None:
