@@ -34,7 +34,7 @@ class DryRun:
             return None  # pytest says why, and ends
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and session.items:
-            terminal.stats[self.SAID] = list(session.items)
+            terminal._add_stats(self.SAID, session.items)  # counted beside what was deselected before
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

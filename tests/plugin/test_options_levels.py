@@ -143,6 +143,15 @@ def test_a_dry_run_checks_and_shows_and_does_nothing(workspace: Workspace) -> No
     assert not (workspace.root / "ran").exists()
 
 
+def test_a_dry_run_of_a_part_counts_it_beside_what_is_deselected(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+
+    result = plain_workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
+
+
 def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> None:
     plain_workspace.eval(evaluation={"n": 0})
 
