@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
@@ -85,6 +85,7 @@ def scan_csv(file: BinaryIO) -> CsvExtents:
     Raises Unscannable at a quote that is never closed, or closed before the end of its cell.
     """
     header: Extent | None = None
+    names: list[str] = []
     rows = Extents()
     lines = _Lines(file, _skip_bom(file))
     with cells_of_any_size():
@@ -94,13 +95,21 @@ def scan_csv(file: BinaryIO) -> CsvExtents:
             try:
                 record = next(records, None)
             except csv.Error as error:
-                raise Unscannable(line, f"not valid CSV: {error}; {_CSV_FIX}") from error
+                raise Unscannable(line, otherwise_separated(names) or f"not valid CSV: {error}; {_CSV_FIX}") from error
             if record is None:
                 return CsvExtents(header, rows)
             if record and header is None:
-                header = Extent(start, lines.position, line)
+                header, names = Extent(start, lines.position, line), record
             elif record:
                 rows.add(start, lines.position, line)
+
+
+def otherwise_separated(names: Sequence[str]) -> str | None:
+    """The fault of a CSV header in one cell that looks like several, None where it does not."""
+    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if found is None:
+        return None
+    return f"cells are separated by {json.dumps(found)}; save the file with commas, or as .jsonl"
 
 
 _CSV_FIX = 'put a cell that holds a comma, a quote or a line break in "...", and write a quote in it twice'

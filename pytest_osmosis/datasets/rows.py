@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
+from pytest_osmosis.datasets.extents import otherwise_separated
 from pytest_osmosis.datasets.parsing import parse_json, shown
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -95,7 +96,7 @@ def check_header(names: Iterable[str], columns: Columns) -> None:
         raise BadRow(*twice)
     ours = columns.ours(names)
     if "user_prompt" not in ours and "messages" not in ours:
-        raise BadRow(missing_prompt(columns, names))
+        raise BadRow(otherwise_separated(names) or missing_prompt(columns, names))
 
 
 def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:

@@ -267,10 +267,26 @@ def test_csv_quote_that_is_not_closed_well_is_named_by_the_line_it_opens_on(
 
 
 def test_csv_header_without_a_prompt_is_said_once(problem: Problems) -> None:
-    assert problem("question;answer\n2+2?;4\n3+3?;6\n", "x.csv") == (
+    assert problem("question,answer\n2+2?,4\n3+3?,6\n", "x.csv") == (
         'data/x.csv:1: header: column "user_prompt": missing, and no "messages" either; '
-        f'the columns are "question;answer"; {NAME_IT}'
+        f'the columns are "question", "answer"; {NAME_IT}'
     )
+
+
+@pytest.mark.parametrize(("separator", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
+@pytest.mark.parametrize(("prompt", "where"), [("2+2?", "data/x.csv:1: header:"), ('"2+2?"', "data/x.csv:2:")])
+def test_csv_with_another_separator_is_told_by_it(
+    problem: Problems, separator: str, written: str, prompt: str, where: str
+) -> None:
+    assert problem(f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n", "x.csv") == (
+        f'{where} cells are separated by "{written}"; save the file with commas, or as .jsonl'
+    )
+
+
+def test_csv_column_whose_name_holds_a_semicolon_may_hold_the_prompt(opened: Callable[..., Dataset]) -> None:
+    dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
+
+    assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
 
 
 # -- columns -----------------------------------------------------------------------------------------------
