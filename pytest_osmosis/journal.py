@@ -144,9 +144,13 @@ def _opened(path: Path) -> IO[bytes]:
 
 def _event(line: bytes, where: str) -> Event:
     try:
-        event = json.loads(line)
+        event = json.loads(line.decode("ascii"))
     except ValueError as error:
-        raise JournalError(f"{where}: not a journal line: {error}") from error
+        raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error
     if not isinstance(event, dict):
-        raise JournalError(f"{where}: not a journal line: an event is a JSON object, this is {type(event).__name__}")
+        found = f"an event is a JSON object, this is {type(event).__name__}"
+        raise JournalError(f"{where}: not a journal line: {found}; {_DAMAGED}")
     return event
+
+
+_DAMAGED = "the file was damaged: take that line out, and the others can be read"

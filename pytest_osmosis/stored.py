@@ -96,6 +96,9 @@ class StoredRollouts:
                     self._roll(place, event)
                 case "skip":
                     self._ledger.apply(event)
+        for run in self._places:
+            if run.row not in self.contents:
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored without its row")
 
     def _roll(self, place: int, event: Event) -> None:
         """A later attempt takes the place of an earlier one, and of its scores."""

@@ -20,7 +20,7 @@ from pytest_osmosis.config.kinds import faults_of, integer, number, toml, typed_
 from pytest_osmosis.config.options import OPTIONS, Setting, setting
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin import options
-from pytest_osmosis.plugin.options import Option
+from pytest_osmosis.plugin.options import Option, plans_setup
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
@@ -89,7 +89,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
         max_in_flight=cap,
         confirm_above=usd,
         stop_when_decided=stop_when_decided,
-        dry_run=dry_run,
+        dry_run=dry_run or plans_setup(config),
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, session["inline"].origin if inline else None),
         smoke=smoke,

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_osmosis.plugin.garbage import seldom_collected
 from pytest_osmosis.plugin.items import EvalItem, Sentinel
+from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.terminal import Progress
 from pytest_osmosis.records import Part
@@ -30,8 +31,8 @@ class DryRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run nothing. pytest's last line counts what was collected, instead of saying that no tests ran."""
-        if session.testsfailed:
-            return None  # pytest says why, and ends
+        if session.testsfailed or plans_setup(self._config):
+            return None  # pytest says why, and ends; or shows what fixtures there would be
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and session.items:
             terminal._add_stats(self.SAID, session.items)  # counted beside what was deselected before

@@ -214,8 +214,15 @@ def seems_to_run(config: pytest.Config) -> bool:
     flags = (*(option.flag for option in NAMING), SOURCE.flag)
     words = [str(arg) for arg in config.invocation_params.args]
     asked = config.option
-    only_shows = asked.help or asked.collectonly or asked.osmosis_dry_run or asked.osmosis_inline or asked.trace
-    return not only_shows and any(word.startswith(flags) or _is_toml(word) for word in words)
+    only_shows = asked.help or asked.collectonly or asked.osmosis_dry_run or plans_setup(config)
+    return not (only_shows or asked.osmosis_inline or asked.trace) and any(
+        word.startswith(flags) or _is_toml(word) for word in words
+    )
+
+
+def plans_setup(config: pytest.Config) -> bool:
+    """True under `--setup-plan`, which executes nothing."""
+    return bool(config.getoption("setupplan", False))
 
 
 def names_a_row(arg: str) -> bool:

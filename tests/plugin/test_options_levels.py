@@ -143,6 +143,19 @@ def test_a_dry_run_checks_and_shows_and_does_nothing(workspace: Workspace) -> No
     assert not (workspace.root / "ran").exists()
 
 
+@pytest.mark.parametrize("further", [(), ("-n1",)])
+def test_a_setup_plan_asks_no_model(plain_workspace: Workspace, further: tuple[str, ...]) -> None:
+    workspace = plain_workspace
+    workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
+    with ChatServer(reply("42")) as server:
+        priced(workspace, server)
+        result = workspace.run(CONFIG, "tests", "--setup-plan", *further)
+
+        assert (result.ret, server.requests) == (0, [])
+    result.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
 def test_a_dry_run_of_a_part_counts_it_beside_what_is_deselected(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 

@@ -52,11 +52,11 @@ def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
 
 
 def test_a_rollout_is_read_from_its_place(tmp_path: Path) -> None:
-    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), rollout(1, said="there"))
+    found = stored(tmp_path, loaded(f="a"), rows("p w", "q v"), rollout(), rollout(1, said="there"))
 
     assert found.rollout(Run(1, 0))["messages"][0]["content"] == "there"
     assert (Run(0, 0) in found, Run(2, 0) in found, found.n_rolled) == (True, False, 2)
-    assert found.contents == {0: Content("p", "w")}
+    assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
 
 
 def test_the_last_attempt_holds_and_scores_of_another_do_not(tmp_path: Path) -> None:
@@ -109,6 +109,11 @@ def test_a_rollout_without_its_conversation_cannot_be_scored(tmp_path: Path) -> 
 
     with pytest.raises(JournalError, match="the rollout of row0-run0 is stored without its conversation"):
         stored(tmp_path, loaded(f="a"), rows("p w"), bare)
+
+
+def test_a_rollout_without_its_row_cannot_be_scored(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored without its row"):
+        stored(tmp_path, loaded(f="a"), rollout())
 
 
 def test_a_journal_without_digests_is_refused(tmp_path: Path) -> None:
