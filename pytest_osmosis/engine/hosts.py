@@ -33,9 +33,9 @@ MAX_BARREN = 3
 """So many hosts of a kind in a row that die before they have begun anything are enough: no more are started."""
 GATHER_PART = 6
 GATHER_MOST_S = 0.1
-GATHER_SHARED_S = 0.02
+GATHER_SOON_S = 0.02
 """What a host says may wait until it has begun so large a part (a sixth) of what it may have in flight, and at the most
-so long; less where what one host says holds what others may send, and not at all where each request asks first."""
+so long; less where one may stop the eval by it, or others must wait, and not at all where each request asks first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,8 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._barren = Counter[Part]()
-        self._gather_most_s = 0.0 if any(job.limits) else GATHER_SHARED_S if job.hosts > 1 else GATHER_MOST_S
+        gather_s = GATHER_SOON_S if job.hosts > 1 or job.hurried else GATHER_MOST_S
+        self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_line.values()))
@@ -138,7 +139,7 @@ class Hosts:
 
     def gather(self, *, busy: bool) -> None:
         """Let what hosts say come in larger pieces while there is more to hand out, and the last of it at once."""
-        pace = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SHARED_S)
+        pace = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SOON_S)
         for host in self:
             host.line.gather_s = min(pace, host.gather_s) if busy else 0.0
 

@@ -95,8 +95,9 @@ class Job:
     `contents` are digests of the rows by index; `circumstances` one of what else scores depend on
     beside code. With `again` nothing is rolled out.
 
-    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun. `probes`
-    are the models that are asked one question first, by whether they are the baseline's.
+    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun;
+    `hurried`: what one run comes to may stop the eval, so it is heard soon. `probes` are the models that are asked one
+    question first, by whether they are the baseline's.
 
     `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
     their own unless said otherwise. After `watchdog_s` without a finished run, what is waited for is named.
@@ -116,6 +117,7 @@ class Job:
     cost_usd: Cost = no_cost
     n_runs: int = 0
     decided: Decided = undecided
+    hurried: bool = False
     seed: int | None = None
     probes: Sequence[bool] = (False,)
     hosts: int = 1

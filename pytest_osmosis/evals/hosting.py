@@ -61,9 +61,11 @@ def job_of(
     probe: bool,
     hosts: int,
     curtailed: bool,
+    stops_at_failures: bool,
 ) -> Job:
     """An eval as the engine gets it: `curtailed` where it ends once its gates are decided."""
     config = prepared.config
+    spending = _spending(prepared)
     return Job(
         setup=host_setup(prepared, run_dir / "artifacts", pythonpath, with_baseline=bool(selection.of_baseline)),
         dataset=prepared.dataset,
@@ -74,11 +76,12 @@ def job_of(
         batch_size=config.evaluation.batch_size,
         max_errors=len(selection.own) if selection.smoke else _max_errors(config.limits, len(selection.own)),
         max_errors_said=_max_errors_said(config.limits, len(selection.own)),
-        spending=_spending(prepared),
+        spending=spending,
         limits=rates_of(config),
         cost_usd=prepared.cost_usd,
         n_runs=len(selection.runs),
         decided=Curtailment(config.gates, selection.own).done if curtailed else undecided,
+        hurried=curtailed or stops_at_failures or (spending.max_tokens, spending.max_cost_usd) != (None, None),
         seed=config.sampling.seed,
         probes=_probes(prepared, selection) if probe and prepared.source is None else (),
         hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),

@@ -41,7 +41,8 @@ class EvalRun:
     where that is given. `inline` is for debuggers: hosts get one run at a time, without deadlines. With
     `keep_conversations` those of runs that are done are in `conversations`, for whoever takes them out. With
     `stop_when_decided` a complete selection ends once its gates are decided, and is run in an order that favours no
-    rows. With `update_baseline` its results are written as the baseline's too, and no gate compares them with that.
+    rows; with `stops_at_failures` a failure may end it. With `update_baseline` its results are written as the
+    baseline's too, and no gate compares them with that.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class EvalRun:
         inline: bool = False,
         keep_conversations: bool = False,
         stop_when_decided: bool = False,
+        stops_at_failures: bool = False,
         update_baseline: bool = False,
         partial: bool | None = None,
     ) -> None:
@@ -90,6 +92,7 @@ class EvalRun:
             probe=probe,
             hosts=hosts,
             curtailed=self._curtailed,
+            stops_at_failures=stops_at_failures,
         )
         job = job if spawn is None else replace(job, spawn=spawn)
         if inline:

@@ -135,6 +135,7 @@ class EvalSession:
                 inline=self.inline is not None,
                 keep_conversations=self.listeners.want_rollouts or key in self.asked,
                 stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
+                stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
                 update_baseline=self.options.update_baseline and key not in self.asked,
                 partial=self.asked.partial(key) if key in self.asked else None,
             )

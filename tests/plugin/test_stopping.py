@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import Workspace, hosts_under
 from tests.servers import ChatServer, held, reply
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
+TELLS = """
+from pathlib import Path
+
+def pytest_sessionfinish(session):
+    controller = session.config.pluginmanager.get_plugin("osmosis-controller")
+    if controller is not None:
+        Path("hurried").write_text(str([run.engine.job.hurried for run in controller.evals.runs.values()]))
+"""
 
 
 def test_maxfail_stops_what_was_not_begun(workspace: Workspace) -> None:
@@ -39,6 +49,18 @@ def test_x_ends_evals_whose_turn_had_not_come(workspace: Workspace) -> None:
     assert len(pending) == 2
     assert all(run["reason"] for run in pending)
     assert not hosts_under(workspace.root)
+
+
+@pytest.mark.parametrize(("asked", "hurried"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
+def test_a_session_that_may_end_at_a_failure_hears_of_it_soon(
+    workspace: Workspace, asked: list[str], hurried: bool
+) -> None:
+    workspace.eval(rows=1)
+    workspace.write("conftest.py", TELLS)
+
+    workspace.run(CONFIG, *asked)
+
+    assert (workspace.root / "hurried").read_text() == f"[{hurried}]"
 
 
 def test_a_python_test_that_fails_stops_evals_too(workspace: Workspace) -> None:

@@ -271,6 +271,18 @@ def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped
     assert (run.engine.stopped is not None and run.engine.stopped.reason == "max_errors") == stopped
 
 
+@pytest.mark.parametrize(
+    ("limit", "hurried"), [("max_errors = 1", False), ("max_tokens = 900", True), ("max_cost_usd = 1.0", True)]
+)
+def test_who_may_spend_no_more_than_so_much_hears_of_it_soon(
+    workspace: Workspace, begun: Begun, limit: str, hurried: bool
+) -> None:
+    workspace.configure(("[scoring]", f"[limits]\n{limit}\n[scoring]"))
+    run, _ = begun(workspace.prepare())
+    run.discard()
+    assert run.engine.job.hurried is hurried
+
+
 def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
