@@ -41,7 +41,7 @@ docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 
 # nox takes interpreters from PATH; those of pyenv are found even where none of them is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
-matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests under every pytest minor and with the oldest requirements (hours)
+matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests with other pytests and the oldest requirements (hours)
 	$(BIN)/python -m pip install --quiet --group matrix
 	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
 

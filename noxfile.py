@@ -1,7 +1,9 @@
-"""`make matrix`: the wheel in an empty environment of every Python, pytest's side of the tests under every minor of it,
-and with the oldest release of everything that pyproject.toml admits.
+"""`make matrix`: the wheel in an empty environment of every Python, and pytest's side of the tests.
 
-`nox -s wheel`, `nox -s "tests-3.12(pytest='9.0')"` run a part of it; what stands after `--` goes to pytest.
+Under every minor of pytest on the oldest Python; on every Python under the newest, and with the oldest release of
+everything that pyproject.toml admits.
+
+`nox -s wheel`, `nox -s "tests(python='3.11', pytest='9.0')"` run a part of it; what stands after `--` goes to pytest.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from packaging.requirements import Requirement
 PYTHONS = ["3.11", "3.12", "3.13"]
 PYTESTS = ["8.2", "8.3", "8.4", "9.0", "9.1", "9.2"]
 """From the oldest minor that pyproject.toml admits to the newest."""
+PAIRS = [*((PYTHONS[0], pytest) for pytest in PYTESTS), *((python, PYTESTS[-1]) for python in PYTHONS[1:])]
 
 FACING_PYTEST = ["tests/plugin", "tests/contract"]
 FACING_LIBRARIES = ["tests/unit", "tests/host"]
@@ -45,8 +48,8 @@ def wheel(session: nox.Session) -> None:
             session.run("python", "-m", "pytest_osmosis", "show", "row0-run0")
 
 
-@nox.session(python=PYTHONS)
-@nox.parametrize("pytest", PYTESTS)
+@nox.session
+@nox.parametrize("python,pytest", PAIRS)
 def tests(session: nox.Session, pytest: str) -> None:
     """What pytest's version can change: the plugin's tests and the contracts."""
     _install(session, [f"pytest=={pytest}.*"])

@@ -155,7 +155,7 @@ class _Unsupported(Exception):
     """The text holds arithmetic beyond what is solved here: a power, a remainder, or too long."""
 
 
-@functools.lru_cache(maxsize=64)  # all runs of a row ask the same
+@functools.lru_cache(maxsize=8)  # all runs of a row ask the same, one after the other
 def find_expression(text: str) -> Expression | None:
     """The last arithmetic expression in a text, with at least one operation; None where there is none.
 
