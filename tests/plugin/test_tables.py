@@ -66,10 +66,10 @@ ROWS: Mapping[str, Row] = {
     "taken out": {"grader": "removes"},
     "removes the dataset": {"agent": "removes the dataset"},
     **{f"waits for that, {number}": {"agent": "waits for that", "number": number} for number in range(3)},
-    **{f"read ahead or not, {number}": {} for number in range(2)},
+    **{f"read ahead or not, {number}": {} for number in range(4)},
     "host": {},
 }
-"""Four are in flight when the dataset is removed, and two more may be read ahead: the last row cannot be read."""
+"""Four are in flight when the dataset is removed, and four more may be read ahead: the last row cannot be read."""
 
 AGENT = """
 import asyncio
