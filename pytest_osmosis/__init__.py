@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_osmosis.gates import Verdict as Verdict
     from pytest_osmosis.models.base import ChatReply as ChatReply
-    from pytest_osmosis.records import RunRecord as RunRecord
-    from pytest_osmosis.results import Results as Results
+    from pytest_osmosis.plugin.rollout_tests.rollout import Rollout as Rollout
+    from pytest_osmosis.record.run_record import RunRecord as RunRecord
+    from pytest_osmosis.results.results import Results as Results
     from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
     from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.workflow import AgentWorkflow as AgentWorkflow
     from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
-    from pytest_osmosis.testing.rollout import Rollout as Rollout
+    from pytest_osmosis.verdicts.gates import Verdict as Verdict
 
 __version__ = "0.1.0"
 
@@ -33,12 +33,12 @@ HOMES = {
     "ChatReply": "pytest_osmosis.models.base",
     "Grader": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
-    "Results": "pytest_osmosis.results",
+    "Results": "pytest_osmosis.results.results",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
-    "Rollout": "pytest_osmosis.testing.rollout",
+    "Rollout": "pytest_osmosis.plugin.rollout_tests.rollout",
     "RolloutSample": "pytest_osmosis.rewards.graders",
-    "RunRecord": "pytest_osmosis.records",
-    "Verdict": "pytest_osmosis.gates",
+    "RunRecord": "pytest_osmosis.record.run_record",
+    "Verdict": "pytest_osmosis.verdicts.gates",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
 }
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
-from pytest_osmosis.config.options import OPTIONS
-from pytest_osmosis.demo import argument_parser as demo_parser
-from pytest_osmosis.plugin import given, options
+from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.demo.server import argument_parser as demo_parser
+from pytest_osmosis.plugin.command import options, read_options
 
 HEAD = """\
 # Command line
@@ -97,7 +97,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     table, key = OPTIONS.get(name, ("", ""))
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    known = (variable in given.VARIABLES and name not in TYPED) or name == options.SET.name
+    known = (variable in read_options.VARIABLES and name not in TYPED) or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
         cell(option.settings["help"]),
@@ -126,9 +126,9 @@ def command_section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]
     yield from (f"### `{name}`", "", f"`{name}{usage[usage.index(' [-h]') + len(' [-h]') :]}`", "")
     if said := DESCRIPTIONS.get(name.split()[-1]) or parser.description:
         yield from (said, "")
-    given = [action for action in parser._actions if action.dest != "help"]
-    if given:
-        yield from markdown.table(("argument", ""), (argument_row(parser, action) for action in given))
+    arguments = [action for action in parser._actions if action.dest != "help"]
+    if arguments:
+        yield from markdown.table(("argument", ""), (argument_row(parser, action) for action in arguments))
 
 
 def _helps() -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from docs.pages import markdown
-from pytest_osmosis.plugin import hookspecs
+from pytest_osmosis.plugin.hooks import specs
 
 HEAD = """\
 # Hooks
@@ -21,8 +21,8 @@ This page is made by `docs/generate.py`.
 
 def page() -> str:
     """The page as Markdown."""
-    found = [value for name, value in vars(hookspecs).items() if name.startswith("pytest_osmosis_")]
-    head = HEAD.format(said=markdown_of(hookspecs.__doc__ or ""))
+    found = [value for name, value in vars(specs).items() if name.startswith("pytest_osmosis_")]
+    head = HEAD.format(said=markdown_of(specs.__doc__ or ""))
     return markdown.page([head, *map(section, found)])
 
 

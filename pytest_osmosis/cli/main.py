@@ -49,7 +49,7 @@ def _lines(options: argparse.Namespace, folder: Path) -> Sequence[str]:
 
 
 def _demo(arguments: list[str]) -> int:
-    from pytest_osmosis.demo import main as serve
+    from pytest_osmosis.demo.server import main as serve
 
     return serve(arguments)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import runs_above, stored
 from pytest_osmosis.report.columns import aligned
-from pytest_osmosis.report.numbers import count, money, score
-from pytest_osmosis.report.text import shown
-from pytest_osmosis.runs import runs_above, stored
+from pytest_osmosis.text.numbers import count, money, score
+from pytest_osmosis.text.paths import shown as path_shown
+from pytest_osmosis.text.safe import shown
 
 
 def list_runs(folder: Path) -> list[str]:

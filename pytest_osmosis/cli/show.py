@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.workspace import shown as path_shown
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.history import is_own
-from pytest_osmosis.journal import replay
-from pytest_osmosis.outcomes import Judging, score_line
-from pytest_osmosis.records import Event, Run, RunRecord, fold, settled
-from pytest_osmosis.report.numbers import count, money, plural, seconds
-from pytest_osmosis.report.text import shown
-from pytest_osmosis.runs import StoredRun, find_run
+from pytest_osmosis.record.find_run import StoredEvalRun, find_run
+from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
+from pytest_osmosis.text.numbers import count, money, plural, seconds
+from pytest_osmosis.text.paths import shown as path_shown
+from pytest_osmosis.text.safe import shown
+from pytest_osmosis.verdicts.pass_rule import PassRule, score_line
+from pytest_osmosis.verdicts.previous_run import is_own
 
 _INDENT = "  "
 
@@ -31,8 +32,8 @@ def show_run(folder: Path, name: str, row_run: str) -> list[str]:
     return list(_described(run, _story(run, wanted)))
 
 
-def _wanted(row_run: str) -> Run:
-    run = Run.named(row_run.rpartition("[")[2].removesuffix("]"))
+def _wanted(row_run: str) -> RunId:
+    run = RunId.named(row_run.rpartition("[")[2].removesuffix("]"))
     if run is None:
         raise OsmosisError(f'"{row_run}": must be a run like row3-run1, or a node id that ends in [row3-run1]')
     return run
@@ -49,16 +50,16 @@ class _Story:
     outputs: Sequence[Mapping[str, str]]
 
 
-def _story(stored: StoredRun, wanted: Run) -> _Story:
+def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     events: list[Event] = []
-    n_runs, last = 0, Run(0, 0)
+    n_runs, last = 0, RunId(0, 0)
     for event in settled(replay(stored.journal)):
         if event["ev"] == "loaded":
             events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
-        elif event["ev"] == "decided":
+        elif event["ev"] == "rescored":
             events.append(event)
         elif "row" in event:
-            run = Run.of(event)
+            run = RunId.of(event)
             n_runs, last = n_runs + (event["ev"] == "rollout"), max(last, run)
             if run == wanted:
                 events.append(event)
@@ -73,7 +74,7 @@ def _story(stored: StoredRun, wanted: Run) -> _Story:
     return _Story(record, ledger.scorers, rollout.get("messages", ()), rollout.get("details", ""), outputs)
 
 
-def _described(stored: StoredRun, story: _Story) -> Iterator[str]:
+def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
     record = story.record
     judging = _judging(stored, story.scorers)
     yield f"{shown(stored.folder.name)} {record.run}: {_became(record, judging)}"
@@ -87,18 +88,18 @@ def _described(stored: StoredRun, story: _Story) -> Iterator[str]:
         yield from ("", f"{shown(kind)}:", *_indented(text))
 
 
-def _judging(stored: StoredRun, scorers: Sequence[str]) -> Judging | None:
+def _judging(stored: StoredEvalRun, scorers: Sequence[str]) -> PassRule | None:
     """Who decided, None where the eval was killed before it wrote its results."""
     if stored.results is None:
         return None
     try:
         config = stored.results["config"]
-        return Judging(tuple(scorers), config["pass_threshold"], config["thresholds"], config["decide"])
+        return PassRule(tuple(scorers), config["pass_threshold"], config["thresholds"], config["decide"])
     except (KeyError, TypeError) as error:
         raise OsmosisError(f"{path_shown(stored.folder)}/results.json: lacks {error} in config") from error
 
 
-def _became(record: RunRecord, judging: Judging | None) -> str:
+def _became(record: RunRecord, judging: PassRule | None) -> str:
     if record.status == "pending":
         return f"never came to its end{f' ({shown(record.skip_reason)})' if record.skip_reason else ''}"
     if record.status == "skipped":
@@ -112,12 +113,13 @@ def _became(record: RunRecord, judging: Judging | None) -> str:
     return "passed" if judging.passed(record) else "did not pass"
 
 
-def _cost(stored: StoredRun, run: Run) -> float | None:
+def _cost(stored: StoredEvalRun, run: RunId) -> float | None:
     """What the results say that the rollout cost, None where nobody knows."""
     rows = stored.results["rows"] if stored.results is not None else ()
     runs = (one for row in rows if row["row_index"] == run.row for one in row["runs"])
     return next(
-        (one.get("cost_usd") for one in runs if (one["run_index"], is_own(one)) == (run.run, not run.baseline)), None
+        (one.get("cost_usd") for one in runs if (one["run_index"], is_own(one)) == (run.index, not run.is_baseline)),
+        None,
     )
 
 
@@ -138,7 +140,7 @@ def _circumstances(record: RunRecord, cost: float | None) -> str:
     return ", ".join(said)
 
 
-def _scores(story: _Story, judging: Judging | None) -> Iterator[str]:
+def _scores(story: _Story, judging: PassRule | None) -> Iterator[str]:
     record = story.record
     for name in story.scorers:
         aside = "" if judging is None or name in judging.deciding else " (does not decide)"

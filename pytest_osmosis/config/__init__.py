@@ -7,7 +7,7 @@ key, `options` those that have a name of their own.
 from __future__ import annotations
 
 from pytest_osmosis.config.draft import Override
-from pytest_osmosis.config.eval import load_eval_config, typed_eval_config
+from pytest_osmosis.config.eval_config import load_eval_config, typed_eval_config
 from pytest_osmosis.config.secrets import resolve_secrets
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.config.workspace import workspace_of

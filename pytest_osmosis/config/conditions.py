@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import (
     Fault,
     Kind,
@@ -21,9 +20,10 @@ from pytest_osmosis.config.kinds import (
     typed_integer,
     typed_toml,
 )
-from pytest_osmosis.config.options import Setting
+from pytest_osmosis.config.named_keys import Setting
 from pytest_osmosis.config.tables import GateRule, Metric, Rule
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.text.suggest import closest
 
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"

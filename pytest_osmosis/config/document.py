@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.fields import closest
-from pytest_osmosis.config.lines import Lines
-from pytest_osmosis.config.workspace import absolute, shown
+from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.suggest import closest
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from pytest_osmosis.config.fields import (
     Field,
     Table,
     Tables,
-    closest,
     unknown_key,
     unknown_table,
     unknown_top_key,
 )
 from pytest_osmosis.config.kinds import Fault, Kind, Unfit, entry_faults, key_text, toml, type_text, typed_toml
-from pytest_osmosis.config.options import OPTIONS
+from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.suggest import closest
 
 Place = tuple[str, str]
 """A table and a key in it."""

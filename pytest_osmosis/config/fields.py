@@ -6,10 +6,11 @@ Validation runs from these declarations, and the reference in docs/ is made from
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_osmosis.config.kinds import Kind, faults_of
+from pytest_osmosis.text.suggest import closest
 
 NOT_SUPPORTED = "not supported yet; leave it out"
 
@@ -101,13 +102,6 @@ def unknown_key(tables: Tables, table: Table, name: str) -> str:
     supported = [field.name for field in table.fields if field.supported]
     valid = ", ".join([*supported, *(family.written for family in table.families)])
     return f"unknown key{f', did you mean {meant}?' if meant else ''}{f' (valid: {valid})' if valid else ''}"
-
-
-def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that a misspelt name most likely stands for, None where none is near."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(candidates), n=1)), None)
 
 
 def _home_of(tables: Tables, key: str) -> str | None:

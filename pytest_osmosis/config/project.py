@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.config.workspace import is_file
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.suggest import closest
 
 ROOT = ("tool", "pytest-osmosis")
 EVAL = "eval"

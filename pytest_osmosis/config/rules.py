@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.fields import closest
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.config.workspace import absolute, inside, is_file, is_folder, shown
+from pytest_osmosis.config.workspace import inside, is_file, is_folder
+from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.suggest import closest
 
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 GRADER_SCORE = "reward"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.paths import shown
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from pytest_osmosis.text.paths import absolute
 
 
 def workspace_of(path: Path) -> Path:
@@ -16,21 +17,6 @@ def in_training(path: Path) -> bool:
     """True for a config under `configs/training/` of its workspace."""
     parts = absolute(path).relative_to(workspace_of(path)).parts
     return parts[:2] == ("configs", "training")
-
-
-def absolute(path: Path) -> Path:
-    """The path from the root on, `..` folded, symlinks kept."""
-    return Path(os.path.abspath(path))  # noqa: PTH100 (resolve() follows symlinks)
-
-
-def shown(path: Path) -> str:
-    """The path for messages: from the current folder where that is shorter, else from the root."""
-    whole = str(absolute(path))
-    try:
-        relative = os.path.relpath(whole)
-    except ValueError:  # another drive
-        return whole
-    return min(relative, whole, key=len)
 
 
 def inside(folder: Path, path: str) -> Path | None:

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from pytest_osmosis.config.tables import EMPTY
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold
-from pytest_osmosis.datasets.extents import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.datasets.location import need_readable
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
+from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
+from pytest_osmosis.datasets.row_readers import Source, TextSource, text_at
+from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
-from pytest_osmosis.datasets.sources import Source, TextSource, text_at
-from pytest_osmosis.datasets.warnings import notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 
 _MOST_PROBLEMS = 20

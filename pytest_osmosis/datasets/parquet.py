@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from pytest_osmosis.datasets.columns import BadRow
-from pytest_osmosis.datasets.extents import Unscannable
+from pytest_osmosis.datasets.row_offsets import Unscannable
 
 _INSTALL = 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"'
 

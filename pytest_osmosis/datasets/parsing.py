@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_osmosis.datasets.columns import BadRow
-from pytest_osmosis.datasets.extents import cells_of_any_size
+from pytest_osmosis.datasets.row_offsets import cells_of_any_size
 
 
 def parse_json(text: str) -> Any:

@@ -9,8 +9,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
-from pytest_osmosis.datasets.extents import otherwise_separated
 from pytest_osmosis.datasets.parsing import parse_json, shown
+from pytest_osmosis.datasets.row_offsets import otherwise_separated
 
 ROLES = ("system", "user", "assistant", "tool")
 

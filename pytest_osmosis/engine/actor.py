@@ -16,20 +16,21 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_osmosis.engine.book import Book
 from pytest_osmosis.engine.dispatch import Dispatch
+from pytest_osmosis.engine.host_connection import Died, Heard
+from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
-from pytest_osmosis.engine.line import Died, Heard
-from pytest_osmosis.engine.log import HostLog
 from pytest_osmosis.engine.permits import Permits
+from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.stall_notice import Watchdog
 from pytest_osmosis.engine.throttle import Throttle
-from pytest_osmosis.engine.watchdog import Watchdog
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.journal import Journal
-from pytest_osmosis.outcomes import Judging, Outcome
-from pytest_osmosis.records import Ledger, Run
+from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 GATHER_S = 0.005
 """A turn begins this long after the message that it began for: one write and one refill serve many runs."""
@@ -38,7 +39,7 @@ TURN_S = 0.25
 
 
 class Submit(NamedTuple):
-    runs: Sequence[Run]
+    runs: Sequence[RunId]
 
 
 class Go(NamedTuple):
@@ -70,12 +71,12 @@ class Engine:
     `notices` are for the summary; `alerts` are those of them that a user should see at once.
     """
 
-    def __init__(self, job: Job, journal: Journal, every: Callable[[Run, Outcome], None]) -> None:
+    def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.job = job
         self.notices: list[str] = []
         self.alerts: list[str] = []
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._book = Book(job, journal, every)
+        self._book = Recorder(job, journal, every)
         self._hosts = Hosts(job, self._inbox.put, self.notices)
         self._log = HostLog(job.host_log)
         self._permits = Permits(job.limits)
@@ -83,7 +84,7 @@ class Engine:
         self._loaded = threading.Event()
         self._refused: CodeError | HostError | None = None
         self._prober: Host | None = None
-        self._to_probe: list[bool] = []
+        self._to_probe: list[ModelTag] = []
         self._dispatching = False
         self._paused = False
         self._waits_to_go = False
@@ -96,7 +97,7 @@ class Engine:
     # -- for everyone ------------------------------------------------------------------------------------
 
     @property
-    def judging(self) -> Judging:
+    def judging(self) -> PassRule:
         """Who decides whether a run passed; complete once `loaded` has returned."""
         return self._book.judging
 
@@ -154,7 +155,7 @@ class Engine:
         """Probe the model, then roll out what is submitted."""
         self._inbox.put(Go())
 
-    def submit(self, runs: Iterable[Run]) -> None:
+    def submit(self, runs: Iterable[RunId]) -> None:
         """Roll these out, in this order, each once however often it is submitted."""
         self._inbox.put(Submit(list(runs)))
 
@@ -352,11 +353,11 @@ class Engine:
             case "refused":
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
-                self._probed(event["baseline"], event["error"])
+                self._probed(ModelTag(event["model_tag"]), event["error"])
             case "throttled":
                 self._hosts.throttled(host, event["wait_s"])
             case "ask":
-                self._permits.ask(host, event, self._dispatch.flights.get(Run.of(event)))
+                self._permits.ask(host, event, self._dispatch.flights.get(RunId.of(event)))
             case "answered":
                 self._permits.answered(host, event["id"], event["usage"])
             case "unused":
@@ -419,13 +420,13 @@ class Engine:
         self._prober = host
         for _ in self._to_probe:
             self._permits.probed(time.monotonic())
-        host.hand([{"op": "probe", "baseline": baseline} for baseline in self._to_probe])
+        host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._to_probe])
 
-    def _probed(self, baseline: bool, error: str | None) -> None:
-        if baseline not in self._to_probe:
+    def _probed(self, tag: ModelTag, error: str | None) -> None:
+        if tag not in self._to_probe:
             return  # of a host that died meanwhile
-        self._to_probe.remove(baseline)
-        if error is not None and baseline:
+        self._to_probe.remove(tag)
+        if error is not None and tag is ModelTag.BASELINE:
             self._dispatch.stop_baseline(f"the probe failed: {error}")
         elif error is not None:
             self._dispatch.stop(Stop("systemic", f"the probe failed: {error}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_osmosis.engine.job import Cost, Spending, Stop, StopReason
-from pytest_osmosis.records import RunRecord
+from pytest_osmosis.record.run_record import RunRecord
 
 
 @dataclass(slots=True)

@@ -15,17 +15,18 @@ from io import BufferedReader
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.book import Book
 from pytest_osmosis.engine.budget import Budget
-from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.hosts import Host, Hosts
-from pytest_osmosis.engine.job import Again, Job, Stop, Transcript, undecided
+from pytest_osmosis.engine.job import Job, RescoreJob, Stop, Transcript, undecided
+from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.run_state import RunState
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.plan import run_seed
-from pytest_osmosis.records import ENDED_TWICE, UNINTERRUPTIBLE, Run
-from pytest_osmosis.report.numbers import plural
+from pytest_osmosis.record.plan import run_seed
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
+from pytest_osmosis.text.numbers import plural
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
@@ -40,9 +41,11 @@ class Dispatch:
     functions that block.
     """
 
-    def __init__(self, job: Job, hosts: Hosts, book: Book, notices: list[str], alert: Callable[[str], None]) -> None:
-        self.queue: deque[Run] = deque()
-        self.flights: dict[Run, Flight] = {}
+    def __init__(
+        self, job: Job, hosts: Hosts, book: Recorder, notices: list[str], alert: Callable[[str], None]
+    ) -> None:
+        self.queue: deque[RunId] = deque()
+        self.flights: dict[RunId, RunState] = {}
         self.sync: frozenset[str] = frozenset()
         self.stopped: Stop | None = None
         self.baseline_stopped: str | None = None
@@ -52,11 +55,11 @@ class Dispatch:
         self._notices = notices
         self._alert = alert
         self._n_skipped = 0
-        self._known: set[Run] = set()
-        self._suspects: deque[Flight] = deque()
-        self._unjudged: deque[Flight] = deque()
-        self._unscored: deque[Flight] = deque()
-        self._systemic = {False: Systemic(job.batch_size), True: Systemic(job.batch_size)}
+        self._known: set[RunId] = set()
+        self._suspects: deque[RunState] = deque()
+        self._unjudged: deque[RunState] = deque()
+        self._unscored: deque[RunState] = deque()
+        self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
         self._budget = Budget(job.spending, job.cost_usd)
         self._row: Row | None = None
         self._n_not_stored = 0
@@ -80,7 +83,7 @@ class Dispatch:
         return sum(flight.held > 0 and not flight.retrying for flight in self.flights.values())
 
     @property
-    def known(self) -> Set[Run]:
+    def known(self) -> Set[RunId]:
         """All that was submitted."""
         return self._known
 
@@ -90,7 +93,7 @@ class Dispatch:
         again = self._job.again
         return again is not None and again.whole and self._book.n_done + self._n_not_stored == self._job.n_runs
 
-    def submit(self, runs: Sequence[Run]) -> None:
+    def submit(self, runs: Sequence[RunId]) -> None:
         """Queue what is new."""
         new = [run for run in runs if run not in self._known]
         self._known.update(new)
@@ -102,11 +105,11 @@ class Dispatch:
             else:
                 self._skip(run, why)
 
-    def _never(self, run: Run) -> str | None:
+    def _never(self, run: RunId) -> str | None:
         """Why a run will not be begun any more, None where it will."""
         if self.stopped is not None:
             return self.stopped.text
-        return self.baseline_stopped if run.baseline else None
+        return self.baseline_stopped if run.is_baseline else None
 
     def look_at_time(self, now: float) -> None:
         """Stop where the eval has run for as long as it may; called from its first rollout on."""
@@ -139,13 +142,13 @@ class Dispatch:
     def _skip_unbegun(self, *, baseline: bool) -> None:
         """What was not begun is skipped: all of it, or the baseline's alone."""
         suspects = [flight.run for flight in self._suspects if not flight.rolled]
-        skipped = [run for run in (*suspects, *self.queue) if run.baseline or not baseline]
-        self.queue = deque(run for run in self.queue if baseline and not run.baseline)
+        skipped = [run for run in (*suspects, *self.queue) if run.is_baseline or not baseline]
+        self.queue = deque(run for run in self.queue if baseline and not run.is_baseline)
         for run in skipped:
             self._skip(run, self._never(run) or "")
         self._hosts.broadcast({"op": "drop", "baseline": baseline})
 
-    def give_up(self, reason: str, submitted: Iterable[Run] = ()) -> None:
+    def give_up(self, reason: str, submitted: Iterable[RunId] = ()) -> None:
         """The engine is broken: nothing more is done, and nobody waits for what was submitted."""
         self.stopped = self.stopped or Stop("systemic", reason)
         self._known.update(submitted)
@@ -169,7 +172,7 @@ class Dispatch:
 
     def heard(self, host: Host, event: Mapping[str, Any], raw: bytes) -> None:
         """An event that belongs to a run."""
-        flight = self.flights.get(Run.of(event))
+        flight = self.flights.get(RunId.of(event))
         if flight is None or flight.attempt != event["attempt"]:
             if event["ev"] == "stalled":
                 host.line.kill()  # a task that a run left behind holds the loop
@@ -202,14 +205,14 @@ class Dispatch:
         if flight is not None and flight.key == key and not flight.begun:
             self._skip(flight.run, self._never(flight.run) or "dropped")
 
-    def _runs(self, host: Host, flight: Flight, name: str | None) -> None:
+    def _runs(self, host: Host, flight: RunState, name: str | None) -> None:
         """Note which function scores a run now, in that host."""
         if host.part == "scorer":
             flight.running = name
         else:
             flight.judging = name
 
-    def _rolled(self, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
+    def _rolled(self, flight: RunState, event: Mapping[str, Any], raw: bytes) -> None:
         record = self._book.enter(event, raw)
         flight.rolled = True
         flight.messages = event["messages"]
@@ -219,8 +222,8 @@ class Dispatch:
         if self._hosts.throttle.pauses and record.boundary is None:
             self._hosts.throttle.finished()
             self._hosts.relimit()
-        cause = self._systemic[flight.run.baseline].saw(event)
-        if cause is not None and flight.run.baseline:
+        cause = self._systemic[flight.run.model].saw(event)
+        if cause is not None and flight.run.is_baseline:
             self.stop_baseline(cause)
         elif cause is not None:
             self.stop(Stop("systemic", cause))
@@ -234,7 +237,7 @@ class Dispatch:
         if self.sync:
             self._unscored.append(flight)
 
-    def _scored(self, flight: Flight, event: Mapping[str, Any], raw: bytes) -> None:
+    def _scored(self, flight: RunState, event: Mapping[str, Any], raw: bytes) -> None:
         record = self._book.enter(event, raw)
         flight.heard(event["output"])
         flight.details = flight.details or next((e["details"] for e in event["errors"].values()), "")
@@ -245,7 +248,7 @@ class Dispatch:
         if record.scored:
             self._done(flight)
 
-    def _stalled(self, host: Host, flight: Flight, stack: str) -> None:
+    def _stalled(self, host: Host, flight: RunState, stack: str) -> None:
         """User code that cannot be interrupted: the culprit is known, its host goes."""
         text = UNINTERRUPTIBLE
         if host.part == "scorer" or flight.rolled:
@@ -256,7 +259,7 @@ class Dispatch:
             self._no_rollout(flight, "timeout", text, stack)
         host.line.kill()
 
-    def _broken(self, host: Host, flight: Flight, boundary: str, error: str) -> None:
+    def _broken(self, host: Host, flight: RunState, boundary: str, error: str) -> None:
         """A host failed at a run by its own fault, or user code cancelled it."""
         if not flight.rolled:
             self._no_rollout(flight, boundary, error)
@@ -291,7 +294,7 @@ class Dispatch:
             elif flight.begun:
                 self._suspect(flight)
 
-    def _requeue(self, flight: Flight) -> None:
+    def _requeue(self, flight: RunState) -> None:
         del self.flights[flight.run]
         why = self._never(flight.run)
         if why is None:
@@ -299,7 +302,7 @@ class Dispatch:
         else:
             self._skip(flight.run, why)
 
-    def _suspect(self, flight: Flight) -> None:
+    def _suspect(self, flight: RunState) -> None:
         """Put a run that was begun in a host that died in line for quarantine."""
         flight.host, flight.begun, flight.retrying = None, False, 0
         if self._never(flight.run) is not None:
@@ -309,7 +312,7 @@ class Dispatch:
             self._book.count(again=1)
             self._suspects.append(flight)
 
-    def _unwatched(self, flight: Flight) -> None:
+    def _unwatched(self, flight: RunState) -> None:
         """The host died in which a run waited for its asynchronous scores, or was given one: it gets them elsewhere."""
         flight.host = None
         if flight.judging is None:
@@ -372,7 +375,7 @@ class Dispatch:
 
     # -- what only the engine can say --------------------------------------------------------------------
 
-    def _no_rollout(self, flight: Flight, boundary: str, error: str, details: str = "") -> None:
+    def _no_rollout(self, flight: RunState, boundary: str, error: str, details: str = "") -> None:
         """The `rollout` event of a run whose host can no longer write it."""
         event = {
             "ev": "rollout",
@@ -385,7 +388,7 @@ class Dispatch:
         }
         self._rolled(flight, *self._book.made(event))
 
-    def _no_scores(self, flight: Flight, names: Sequence[str], error: str, details: str = "") -> None:
+    def _no_scores(self, flight: RunState, names: Sequence[str], error: str, details: str = "") -> None:
         """The `score` event of scorers whose process can no longer write it, if any."""
         if not names:
             return
@@ -402,20 +405,20 @@ class Dispatch:
 
     # -- done --------------------------------------------------------------------------------------------
 
-    def _done(self, flight: Flight) -> None:
+    def _done(self, flight: RunState) -> None:
         self._forget(flight)
         output = tuple(flight.output.items())
         transcript = Transcript(flight.messages, flight.details, output, flight.row.line)
         record = self._book.ledger.records[flight.run]
         self._book.done(record, transcript)
-        decided = None if flight.run.baseline else self._job.decided(record, self._book.judging)
+        decided = None if flight.run.is_baseline else self._job.decided(record, self._book.judging)
         if self._book.unmeasured > self._job.max_errors:
             text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif decided is not None and self._waits:
             self.stop(Stop("decided", decided))
 
-    def _skip(self, run: Run, reason: str) -> None:
+    def _skip(self, run: RunId, reason: str) -> None:
         if self.stopped is None:  # the eval goes on without it
             self._book.count(submitted=-1)
         self._n_skipped += 1
@@ -424,13 +427,13 @@ class Dispatch:
             self._forget(flight)
         self._book.skip(run, reason)
 
-    def _forget(self, flight: Flight) -> None:
+    def _forget(self, flight: RunState) -> None:
         del self.flights[flight.run]
         for waiting in (self._unscored, self._unjudged, self._suspects):
             if flight in waiting:
                 waiting.remove(flight)
 
-    def _left(self, flight: Flight) -> list[str]:
+    def _left(self, flight: RunState) -> list[str]:
         """Names that have neither a score nor an error yet."""
         record = self._book.ledger.records[flight.run]
         if record.removed:
@@ -438,10 +441,10 @@ class Dispatch:
         scorers = self._book.judging.scorers
         return [name for name in scorers if name not in record.scores and name not in record.scorer_errors]
 
-    def _sync_left(self, flight: Flight) -> list[str]:
+    def _sync_left(self, flight: RunState) -> list[str]:
         return [name for name in self._left(flight) if name in self.sync]
 
-    def _async_left(self, flight: Flight) -> list[str]:
+    def _async_left(self, flight: RunState) -> list[str]:
         return [name for name in self._left(flight) if name not in self.sync]
 
     # -- handing out -------------------------------------------------------------------------------------
@@ -495,7 +498,7 @@ class Dispatch:
             requests.append(self._run_request(flight))
         host.hand(requests)
 
-    def _recall(self, again: Again) -> None:
+    def _recall(self, again: RescoreJob) -> None:
         """Put stored rollouts in line for the functions whose scores of them are not known."""
         gone = [run for run in self.queue if run in again.gone]
         if gone:
@@ -512,7 +515,7 @@ class Dispatch:
                 self._skip(run, f"its row cannot be read any more: {error}")
                 continue
             rollout = again.rollouts.rollout(run)
-            flight = self.flights[run] = Flight(run, self._row, rollout["attempt"], begun=True, rolled=True)
+            flight = self.flights[run] = RunState(run, self._row, rollout["attempt"], begun=True, rolled=True)
             flight.messages, flight.details = rollout["messages"], rollout.get("details", "")
             flight.heard(rollout.get("output", {}))
             codes = {} if again.rescore else self._book.codes
@@ -571,7 +574,7 @@ class Dispatch:
         host.gather_s = SCORER_AHEAD_MS / 2000
         host.hand(requests)
 
-    def _flights(self, room: int) -> Iterator[Flight]:
+    def _flights(self, room: int) -> Iterator[RunState]:
         """Up to `room` queued runs with their rows. Those whose row cannot be read any more fail, and are left out."""
         with ExitStack() as stack:
             file: BufferedReader | None = None
@@ -582,14 +585,14 @@ class Dispatch:
                         file = file or stack.enter_context(self._job.dataset.open())
                         self._row = self._job.dataset.read(file, run.row)
                 except DatasetError as error:
-                    flight = self.flights[run] = Flight(run, Row(run.row, [], None, {}, 0))
+                    flight = self.flights[run] = RunState(run, Row(run.row, [], None, {}, 0))
                     self._no_rollout(flight, "host", f"its row cannot be read any more: {error}")
                     continue
                 room -= 1
-                flight = self.flights[run] = Flight(run, self._row)
+                flight = self.flights[run] = RunState(run, self._row)
                 yield flight
 
-    def _run_request(self, flight: Flight) -> dict[str, Any]:
+    def _run_request(self, flight: RunState) -> dict[str, Any]:
         return {
             "op": "run",
             **flight.key.to_json(),
@@ -599,7 +602,7 @@ class Dispatch:
             "seed": run_seed(self._job.seed, flight.run) if self._job.seed is not None else None,
         }
 
-    def _score_request(self, flight: Flight, names: Sequence[str]) -> dict[str, Any]:
+    def _score_request(self, flight: RunState, names: Sequence[str]) -> dict[str, Any]:
         return {
             "op": "score",
             **flight.key.to_json(),

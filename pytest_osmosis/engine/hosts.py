@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pytest_osmosis.engine.host_connection import Died, Heard, Line
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.engine.line import Died, Heard, Line
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
 
-Part = Literal["host", "quarantine", "scorer"]
+HostRole = Literal["host", "quarantine", "scorer"]
 
 START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
@@ -47,7 +47,7 @@ class Host:
     never). What it says may wait for `gather_s`.
     """
 
-    part: Part
+    part: HostRole
     line: Line
     limit: int
     heard_at: float
@@ -83,7 +83,7 @@ class Hosts:
         self._post = post
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
-        self._barren = Counter[Part]()
+        self._barren = Counter[HostRole]()
         gather_s = GATHER_SOON_S if job.hosts > 1 or job.hurried else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
@@ -246,13 +246,13 @@ class Hosts:
 
     # -- processes ---------------------------------------------------------------------------------------
 
-    def _add(self, hosts: list[Host], part: Part, times: int) -> None:
+    def _add(self, hosts: list[Host], part: HostRole, times: int) -> None:
         for _ in range(times):
             host = self._respawned(part)
             if host is not None:
                 hosts.append(host)
 
-    def _respawned(self, part: Part) -> Host | None:
+    def _respawned(self, part: HostRole) -> Host | None:
         """A new host, None where no more can be had."""
         if self.closing or self.given_up is not None:
             return None
@@ -262,7 +262,7 @@ class Hosts:
             self.give_up(str(error))
             return None
 
-    def _spawn(self, part: Part) -> Host:
+    def _spawn(self, part: HostRole) -> Host:
         job = self._job
         limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
         setup = replace(job.setup, limit=limit) if part != "scorer" else _scorers(job.setup)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.datasets import Content, Dataset
-from pytest_osmosis.engine.line import PipeLine, Spawn
-from pytest_osmosis.engine.log import HOST_LOG
-from pytest_osmosis.engine.rates import Limits
+from pytest_osmosis.engine.host_connection import HostConnection, Spawn
+from pytest_osmosis.engine.host_log import HOST_LOG
+from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.outcomes import Judging, Outcome
-from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.stored import StoredRollouts
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 StopReason = Literal[
     "systemic",
@@ -44,11 +45,11 @@ def no_cost(record: RunRecord) -> None:
     """The cost of a rollout by a model whose price nobody knows."""
 
 
-Decided = Callable[[RunRecord, Judging], str | None]
+Decided = Callable[[RunRecord, PassRule], str | None]
 """Hears of each run that is done; says why no further one is needed, None while one is."""
 
 
-def undecided(record: RunRecord, judging: Judging) -> None:
+def undecided(record: RunRecord, judging: PassRule) -> None:
     """Every run is needed."""
 
 
@@ -71,11 +72,11 @@ class Transcript:
     line: int = 0
 
 
-Describe = Callable[[RunRecord, Judging, Transcript], Outcome]
+Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RescoreJob:
     """Stored rollouts that are scored again, while nothing is rolled out.
 
     A score is kept where it would be made by the same code of the same row; with `rescore` every function is called.
@@ -83,7 +84,7 @@ class Again:
     """
 
     rollouts: StoredRollouts
-    gone: Mapping[Run, str]
+    gone: Mapping[RunId, str]
     rescore: bool
     whole: bool
 
@@ -105,7 +106,7 @@ class Job:
 
     setup: Setup
     dataset: Dataset
-    judging: Judging
+    judging: PassRule
     describe: Describe
     environ: Mapping[str, str]
     run_dir: Path
@@ -119,13 +120,13 @@ class Job:
     decided: Decided = undecided
     hurried: bool = False
     seed: int | None = None
-    probes: Sequence[bool] = (False,)
+    probes: Sequence[ModelTag] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
-    spawn: Spawn = PipeLine
+    spawn: Spawn = HostConnection
     contents: Mapping[int, Content] = field(default_factory=dict)
     circumstances: str = ""
-    again: Again | None = None
+    again: RescoreJob | None = None
 
     @property
     def host_log(self) -> Path:

@@ -5,11 +5,11 @@ owns a run directory: `manifest.json` (what was asked for), `journal.jsonl` (wha
 put out beside a run), `results.json` and `artifacts/`.
 """
 
+from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.engine.job import StopReason
-from pytest_osmosis.engine.line import Spawn
-from pytest_osmosis.evals.hosting import host_setup
+from pytest_osmosis.evals.engine_job import host_setup
+from pytest_osmosis.evals.prepare import SecretsFile, output_problems, prepare, stored_baseline, update_problems
 from pytest_osmosis.evals.prepared import Prepared, Source, baseline_path, differs, identity, limits_said, sampling_text
-from pytest_osmosis.evals.preparing import SecretsFile, output_problems, prepare, stored_baseline, update_problems
 from pytest_osmosis.evals.run import EvalRun
 
 __all__ = [

@@ -8,25 +8,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis import curtailment, results
-from pytest_osmosis.baseline import BaselineModel, StoredResults
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.rules import GRADER_SCORE
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import Content, Dataset
-from pytest_osmosis.engine.rates import Limits as Rates
-from pytest_osmosis.engine.rates import least_s
-from pytest_osmosis.history import LastRun
-from pytest_osmosis.host.redaction import MIN_CHARS
+from pytest_osmosis.engine.limits import Limits as Rates
+from pytest_osmosis.engine.limits import least_s
+from pytest_osmosis.evals import early_stop
+from pytest_osmosis.evals.baseline import BaselineModel, StoredResults
+from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.outcomes import Judging
-from pytest_osmosis.plan import Plan
-from pytest_osmosis.prices import Price
-from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.report.numbers import plural, seconds
-from pytest_osmosis.results import Subject
-from pytest_osmosis.runs import StoredRun
-from pytest_osmosis.stored import StoredRollouts
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.results import results
+from pytest_osmosis.results.results import Subject
+from pytest_osmosis.text.numbers import plural, seconds
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import MIN_CHARS
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.previous_run import LastRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,10 @@ class Source:
     function is called again, also those whose code has not changed.
     """
 
-    run: StoredRun
+    run: StoredEvalRun
     rollouts: StoredRollouts
     subject: Subject
-    gone: Mapping[Run, str]
+    gone: Mapping[RunId, str]
     rescore: bool = False
 
     @property
@@ -91,13 +93,16 @@ class Prepared:
         return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
 
     @property
-    def prices(self) -> Mapping[bool, Price | None]:
+    def prices(self) -> Mapping[ModelTag, Price | None]:
         """What the models cost, by whether they are the baseline's."""
-        return {False: self.price, **({True: self.beside.price} if self.beside is not None else {})}
+        return {
+            ModelTag.PRIMARY: self.price,
+            **({ModelTag.BASELINE: self.beside.price} if self.beside is not None else {}),
+        }
 
     def cost_usd(self, record: RunRecord) -> float | None:
         """What a run's rollout cost, None where nobody knows."""
-        price = self.prices[record.run.baseline]
+        price = self.prices[record.run.model]
         return None if price is None else price.cost_usd(record.usage)
 
     @property
@@ -110,7 +115,7 @@ class Prepared:
         """Why the gates cannot be decided before the last run, None where they can."""
         config = self.config
         may_grade = config.scoring.grader is not None or config.experiment.entrypoint is not None
-        return curtailment.obstacle(config.gates, removable=may_grade)
+        return early_stop.obstacle(config.gates, removable=may_grade)
 
 
 def baseline_path(config: EvalConfig) -> Path | None:
@@ -152,8 +157,8 @@ def differs(prepared: Prepared) -> tuple[str, ...]:
     return prepared.baseline.differs(here)
 
 
-def judging_of(config: EvalConfig, scorers: tuple[str, ...] = ()) -> Judging:
-    return Judging(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
+def judging_of(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
+    return PassRule(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
 
 
 def subject_of(prepared: Prepared) -> Subject:

@@ -11,26 +11,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis import results
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.engine.actor import Engine
+from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.engine.job import StopReason, Transcript
-from pytest_osmosis.engine.line import Spawn
-from pytest_osmosis.evals.concluding import Conclusion, is_loss
-from pytest_osmosis.evals.folder import new_run_dir, provenance_of, redact_log, redacted_log
-from pytest_osmosis.evals.hosting import job_of, unlimited
+from pytest_osmosis.evals.conclude import Conclusion, is_loss
+from pytest_osmosis.evals.engine_job import job_of, unlimited
 from pytest_osmosis.evals.prepared import Prepared, baseline_path, results_path
+from pytest_osmosis.evals.run_directory import new_run_dir, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selection import Selection
-from pytest_osmosis.gates import Verdict
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.journal import Journal, replay
-from pytest_osmosis.outcomes import Judging, Outcome, judged_by_no_score
-from pytest_osmosis.plan import shuffled
-from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.report.block import outcome_of
-from pytest_osmosis.report.numbers import plural, score
+from pytest_osmosis.record.journal import Journal, replay
+from pytest_osmosis.record.plan import shuffled
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.failure_text import outcome_of
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
-from pytest_osmosis.results import Results
+from pytest_osmosis.results import results
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.numbers import plural, score
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score
 
 
 class EvalRun:
@@ -48,11 +49,11 @@ class EvalRun:
     def __init__(
         self,
         prepared: Prepared,
-        selected: Sequence[Run],
+        selected: Sequence[RunId],
         *,
         environ: Mapping[str, str],
-        rerun: Callable[[Run], str],
-        every: Callable[[Run, Outcome], None],
+        rerun: Callable[[RunId], str],
+        every: Callable[[RunId, Outcome], None],
         pythonpath: Sequence[str] = (),
         probe: bool = True,
         hosts: int = 1,
@@ -66,7 +67,7 @@ class EvalRun:
     ) -> None:
         self.prepared = prepared
         self.selection = Selection.of(prepared, selected, partial=partial)
-        self.conversations: dict[Run, Sequence[Mapping[str, Any]]] = {}
+        self.conversations: dict[RunId, Sequence[Mapping[str, Any]]] = {}
         self.results: Results | None = None
         self.written: list[Path] = []
         self.unwritten: list[str] = []
@@ -102,7 +103,7 @@ class EvalRun:
         self._conclusion = Conclusion(prepared, self.selection, self.engine, updates_baseline=self.updates_baseline)
 
     @property
-    def selected(self) -> Sequence[Run]:
+    def selected(self) -> Sequence[RunId]:
         """All that was selected, in plan order."""
         return self.selection.runs
 
@@ -125,7 +126,7 @@ class EvalRun:
         """True for a smoke test."""
         return self.selection.smoke
 
-    def go(self, first: Sequence[Run] | None = None) -> None:
+    def go(self, first: Sequence[RunId] | None = None) -> None:
         """Let the model be probed and the selected runs be rolled out; only `first` as yet where that is given."""
         self.gone = True
         self._began = time.monotonic()
@@ -137,10 +138,10 @@ class EvalRun:
         """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
         self.engine.stop(reason, text)
 
-    def recorded(self, run: Run) -> dict[str, Any]:
+    def recorded(self, run: RunId) -> dict[str, Any]:
         """What a scorer is asked with to score `run` again: its recorded conversation and its row."""
         events = replay(self.run_dir / "journal.jsonl")
-        rollouts = (event for event in events if event["ev"] == "rollout" and Run.of(event) == run)
+        rollouts = (event for event in events if event["ev"] == "rollout" and RunId.of(event) == run)
         last = max(rollouts, key=lambda event: event["attempt"])
         row = self.prepared.dataset.row(run.row)
         return {
@@ -156,11 +157,11 @@ class EvalRun:
         if self.prepared.source is None:
             shutil.rmtree(self.run_dir, ignore_errors=True)
 
-    def never_ran(self, runs: Iterable[Run]) -> list[Run]:
+    def never_ran(self, runs: Iterable[RunId]) -> list[RunId]:
         """Which of these runs, all of which are done, are pending."""
         return [record.run for record in self._records(runs) if record.status == "pending"]
 
-    def properties(self, runs: Iterable[Run]) -> list[Property]:
+    def properties(self, runs: Iterable[RunId]) -> list[Property]:
         """What other tools read of a run that is done, or of those of a row that one test reports of."""
         records = self._records(runs)
         costs = [self.prepared.cost_usd(record) for record in records]
@@ -168,7 +169,7 @@ class EvalRun:
             return properties_of(records[0], self.engine.judging, costs[0])
         return properties_of_row(records, self.engine.judging, costs)
 
-    def _records(self, runs: Iterable[Run]) -> list[RunRecord]:
+    def _records(self, runs: Iterable[RunId]) -> list[RunRecord]:
         return results.records_of(runs, self.engine.ledger.records)
 
     def finish(self, grace_s: float = 0.0) -> Results:
@@ -263,7 +264,7 @@ class EvalRun:
         replaces = self.prepared.source is None or self.engine.decided
         return self.run_dir / ("results.json" if replaces else "results.partial.json")
 
-    def _describe(self, record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+    def _describe(self, record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
         if self._keep_conversations:
             self.conversations[record.run] = transcript.messages
         outcome = outcome_of(

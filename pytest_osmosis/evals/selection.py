@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.plan import Plan
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.run_id import RunId, plan_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +19,20 @@ class Selection:
 
     plan: Plan
     smoke: bool
-    runs: Sequence[Run]
-    own: Sequence[Run]
-    of_baseline: Sequence[Run]
+    runs: Sequence[RunId]
+    own: Sequence[RunId]
+    of_baseline: Sequence[RunId]
     partial: bool
     lacks_baseline: bool
 
     @classmethod
-    def of(cls, prepared: Prepared, selected: Sequence[Run], *, partial: bool | None = None) -> Selection:
+    def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> Selection:
         """Those of a prepared eval; `partial` where others know that better than the plan."""
-        runs, plan, smoke = sorted(selected), prepared.plan, prepared.smoke is not None
-        own, of_baseline = ([run for run in runs if run.baseline == baseline] for baseline in (False, True))
+        runs, plan, smoke = sorted(selected, key=plan_order), prepared.plan, prepared.smoke is not None
+        own, of_baseline = ([run for run in runs if run.is_baseline == baseline] for baseline in (False, True))
 
-        def lacks(chosen: Sequence[Run], *, baseline: bool) -> bool:
-            return not {*chosen}.issuperset(run for run in plan.runs() if run.baseline == baseline)
+        def lacks(chosen: Sequence[RunId], *, baseline: bool) -> bool:
+            return not {*chosen}.issuperset(run for run in plan.runs() if run.is_baseline == baseline)
 
         if partial is None:
             partial = smoke or lacks(own, baseline=False)

@@ -10,24 +10,25 @@ from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import Model
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.record.run_id import ModelTag
 
-Clients = Mapping[bool, Model]
-"""By whether the baseline's runs ask them; none where nothing is rolled out."""
+Clients = Mapping[ModelTag, Model]
+"""The clients that a host needs: none if nothing is rolled out."""
 
 
 def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """The clients of all models that a host may be asked for; `environ` holds their keys."""
     if setup.role != "roll":
         return {}
-    targets = {baseline: ModelTarget.from_json(target) for baseline, target in setup.targets.items()}
-    return {baseline: create(target, environ, setup.limit) for baseline, target in targets.items()}
+    targets = {tag: ModelTarget.from_json(target) for tag, target in setup.targets.items()}
+    return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
 
 
-async def probed(clients: Clients, baseline: bool) -> dict[str, Any]:
+async def probed(clients: Clients, tag: ModelTag) -> dict[str, Any]:
     """The answer to `probe`: what would stop every request to that model, None where nothing would."""
     try:
-        error = await probe(clients[baseline])
+        error = await probe(clients[tag])
         said = None if error is None else str(error)
     except BaseException as error:
         said = "".join(traceback.format_exception(error))
-    return {"ev": "probed", "baseline": baseline, "error": said}
+    return {"ev": "probed", "model_tag": str(tag), "error": said}

@@ -25,19 +25,20 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
+from pytest_osmosis.host.interrupt import Interrupted, Watch, Watched
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
+from pytest_osmosis.host.no_debugger import NO_TERMINAL
 from pytest_osmosis.host.permits import Permits, size_of
-from pytest_osmosis.host.prompts import NO_TERMINAL
-from pytest_osmosis.host.protocol import Key, Setup, dumps
-from pytest_osmosis.host.refusals import Refusals
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.rate_limited import Refusals
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
-from pytest_osmosis.host.watch import Interrupted, Watch, Watched
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied
-from pytest_osmosis.records import Boundary
+from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import NotAConversation
+from pytest_osmosis.text.json_line import dumps
 
 Emit = Callable[[Mapping[str, Any]], None]
 Raised = Callable[[Key, BaseException], None]
@@ -267,8 +268,8 @@ class HostCore:
             prompt=request["prompt"],
             metadata=request["record"],
             row_index=key.run.row,
-            run_index=key.run.run,
-            model_tag="baseline" if key.run.baseline else "primary",
+            run_index=key.run.index,
+            model_tag="baseline" if key.run.is_baseline else "primary",
             max_turns=self._setup.max_turns,
             artifacts=self._artifacts(key),
             chat=chat,
@@ -305,7 +306,7 @@ class HostCore:
                     talk.retries += 1
 
                 answered = await retry.chat(
-                    self._clients[key.run.baseline],
+                    self._clients[key.run.model],
                     ask,
                     timeout_s=self._setup.target["timeout_s"],
                     policy=self._policy,

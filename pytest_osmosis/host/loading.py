@@ -20,8 +20,8 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.host.sources import source_digest
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent

@@ -24,16 +24,18 @@ from io import BufferedReader
 from typing import Any
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host import output, prompts
+from pytest_osmosis.host import no_debugger, output
 from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore, broken
 from pytest_osmosis.host.deadline import Stalls
-from pytest_osmosis.host.ending import leave
+from pytest_osmosis.host.fast_exit import leave
+from pytest_osmosis.host.interrupt import Watch
 from pytest_osmosis.host.loading import Code, load
 from pytest_osmosis.host.protocol import Key, Setup, lines
-from pytest_osmosis.host.redaction import Redaction, secrets_of
+from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.slots import Slots
-from pytest_osmosis.host.watch import Watch
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.text.redaction import Redaction
 
 READ_BYTES = 1 << 18
 COLLECT_AFTER = 10_000
@@ -53,7 +55,7 @@ def main() -> None:
     redaction = Redaction(secrets_of(setup, os.environ))
     inbox = Inbox(requests)
     output.install(redaction.text)
-    prompts.refuse()
+    no_debugger.refuse()
     clients = _clients(setup)
     gc.set_threshold(COLLECT_AFTER_LOADING)
     try:
@@ -201,7 +203,7 @@ class Host:
                 case "drop":
                     self._drop(message["baseline"])
                 case "probe":
-                    self._spawn(self._probe(message["baseline"]))
+                    self._spawn(self._probe(ModelTag(message["model_tag"])))
                 case "close" if not self._closing:  # the engine may say it twice
                     self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
@@ -232,8 +234,8 @@ class Host:
     def _drop(self, baseline: bool) -> None:
         """Give back what was not begun: all of it, or the baseline's alone."""
         waiting = [(Key.of(request), request) for request in self._waiting]
-        kept = [request for key, request in waiting if baseline and not key.run.baseline]
-        dropped = [key.to_json() for key, _ in waiting if key.run.baseline or not baseline]
+        kept = [request for key, request in waiting if baseline and not key.run.is_baseline]
+        dropped = [key.to_json() for key, _ in waiting if key.run.is_baseline or not baseline]
         self._waiting = deque(kept)
         self._emit({"ev": "dropped", "runs": dropped})
 
@@ -249,8 +251,8 @@ class Host:
         if (error is not None or task.cancelled()) and key is not None and not self._closing:
             self._emit(broken(key, error))
 
-    async def _probe(self, baseline: bool) -> None:
-        self._emit(await probed(self._clients, baseline))
+    async def _probe(self, tag: ModelTag) -> None:
+        self._emit(await probed(self._clients, tag))
 
     async def _close(self) -> None:
         for task in self._tasks:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from pytest_osmosis.host.protocol import Key, Size, dumps
+from pytest_osmosis.host.protocol import Key, Size
 from pytest_osmosis.models.base import ChatRequest, Usage
+from pytest_osmosis.text.json_line import dumps
 
 Emit = Callable[[Mapping[str, Any]], None]
 

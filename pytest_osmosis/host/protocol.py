@@ -8,12 +8,12 @@ From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`),
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.text.json_line import dumps
 
 Role = Literal["roll", "score"]
 
@@ -21,13 +21,13 @@ Role = Literal["roll", "score"]
 class Key(NamedTuple):
     """One attempt at one run: what requests and events are matched by."""
 
-    run: Run
+    run: RunId
     attempt: int
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Key:
         """The key that a request or an event carries."""
-        return cls(Run.of(message), message["attempt"])
+        return cls(RunId.of(message), message["attempt"])
 
     def to_json(self) -> dict[str, int]:
         """What requests and events carry."""
@@ -71,9 +71,12 @@ class Setup:
     grader_timeout_s: float = 150.0
 
     @property
-    def targets(self) -> dict[bool, Mapping[str, Any]]:
-        """Who is asked: under False the model, under True the baseline's."""
-        return {False: self.target, **({True: self.baseline} if self.baseline is not None else {})}
+    def targets(self) -> dict[ModelTag, Mapping[str, Any]]:
+        """The models that are asked."""
+        return {
+            ModelTag.PRIMARY: self.target,
+            **({ModelTag.BASELINE: self.baseline} if self.baseline is not None else {}),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The `setup` request."""
@@ -102,25 +105,3 @@ def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
 def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
     """Messages as lines. Values that JSON has no shape for become their text; NaN and infinities are refused."""
     return b"".join(dumps(message).encode("ascii") + b"\n" for message in messages)
-
-
-def dumps(message: Mapping[str, Any]) -> str:
-    """One message as ASCII JSON."""
-    try:
-        return ENCODER.encode(message)
-    except (ValueError, TypeError):
-        return ENCODER.encode(_finite(message))
-
-
-ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
-
-
-def _finite(value: Any) -> Any:
-    """`value` with NaN and infinities as text, and keys as text: a conversation may hold any of them."""
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

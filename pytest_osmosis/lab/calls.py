@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import GIVEN, Target
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.report.text import shortened, shown
 from pytest_osmosis.rewards.functions import NotAScore, score_of
+from pytest_osmosis.text.safe import shortened, shown
 
 PROMPT: Final = "What is asked?"
 

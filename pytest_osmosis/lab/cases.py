@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config.fields import closest
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.lab.calls import MISSING, Input, Outcome
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.suggest import closest
 
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
 ROWS_KEYS = ("dataset", "threshold")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_osmosis.report.text import shortened, shown
+from pytest_osmosis.text.safe import shortened, shown
 
 Level = Literal["failure", "note"]
 WIDEST = 160

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.datasets import SOLUTION, Row, open_dataset
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.lab.calls import Input, Scored, call
 from pytest_osmosis.lab.cases import References
 from pytest_osmosis.lab.findings import Finding, Verdict
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.text.paths import shown
 
 MOST_FINDINGS = 5
 

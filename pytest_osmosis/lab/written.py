@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.fields import closest
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.lab.cases import Case, Entry, References, cases_of, references_of
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.suggest import closest
 
 HEADER = re.compile(r"^\s*\[\[\s*(?P<name>[\w.\"'-]+?)\s*\]\]", re.MULTILINE)
 TABLE = re.compile(r"^\s*\[", re.MULTILINE)

@@ -22,7 +22,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
     api_key = None if target.api_key_env is None else environ[target.api_key_env].strip()
     match target.client:
         case "embedded":
-            from pytest_osmosis.models.arithmetic import ArithmeticModel
+            from pytest_osmosis.models.embedded import ArithmeticModel
 
             return ArithmeticModel()
         case "openai":

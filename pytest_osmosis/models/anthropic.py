@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from anthropic import APIStatusError, AsyncAnthropic, DefaultAioHttpClient, Omit, omit
 
-from pytest_osmosis.models import official
+from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.messages import read_reply, write_request
@@ -34,7 +34,7 @@ class AnthropicModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, api_key)
-        self._transport = official.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
+        self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without one the client looks for others; `_headers` keeps it from being sent
             base_url=_root(target.base_url),
@@ -42,7 +42,7 @@ class AnthropicModel:
             http_client=self._transport.connections(max_in_flight),
         )
         self._headers = _headers(target, _key_headers(target.base_url, api_key, self._client.auth_headers))
-        self._sampled_headers = official.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
+        self._sampled_headers = official_clients.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """One request, one reply. Messages that the API cannot hold raise `TypeError` or `ValueError`, unsent."""
@@ -78,5 +78,7 @@ def _headers(target: ModelTarget, key: Mapping[str, str | Omit]) -> dict[str, st
     """The headers of every request beside the client's own; the config's win, ambient ones are taken out."""
     ours: dict[str, str | Omit] = {}
     if target.provider != "anthropic":
-        ours.update(dict.fromkeys(official.ambient_headers(os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")), omit))
-    return official.merged({**ours, **key, "Content-Type": "application/json"}, target.headers)
+        ours.update(
+            dict.fromkeys(official_clients.ambient_headers(os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")), omit)
+        )
+    return official_clients.merged({**ours, **key, "Content-Type": "application/json"}, target.headers)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
-from pytest_osmosis.models.bodies import count, count_in, encoded, json_object, shape, string
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, shape, string
 from pytest_osmosis.models.targets import ModelTarget
 
 

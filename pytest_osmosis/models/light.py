@@ -18,7 +18,7 @@ from pytest_osmosis import __version__
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, write_request
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.official import CONNECT_TIMEOUT_S, check_ascii, merged
+from pytest_osmosis.models.official_clients import CONNECT_TIMEOUT_S, check_ascii, merged
 from pytest_osmosis.models.targets import ModelTarget
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.bodies import count, count_in, encoded, json_object, shape, string
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, shape, string
 from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]

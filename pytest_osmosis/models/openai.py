@@ -10,7 +10,7 @@ import os
 
 from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, Omit, omit
 
-from pytest_osmosis.models import official
+from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply, write_request
 from pytest_osmosis.models.failures import Failures
@@ -24,7 +24,7 @@ class OpenAIModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, api_key)
-        self._transport = official.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
+        self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client wants one; `_headers` keeps it from being sent
             base_url=target.base_url,
@@ -51,7 +51,7 @@ def _headers(target: ModelTarget, api_key: str | None) -> dict[str, str | Omit]:
     """The headers of every request beside the client's own; the config's win, ambient ones are taken out."""
     ours: dict[str, str | Omit] = {}
     if target.provider != "openai":
-        ours.update(dict.fromkeys(official.ambient_headers(os.environ.get("OPENAI_CUSTOM_HEADERS", "")), omit))
+        ours.update(dict.fromkeys(official_clients.ambient_headers(os.environ.get("OPENAI_CUSTOM_HEADERS", "")), omit))
     ours["Authorization"] = omit if api_key is None else f"Bearer {api_key}"
     ours["Content-Type"] = "application/json"
-    return official.merged(ours, target.headers)
+    return official_clients.merged(ours, target.headers)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.plugin import options, reward_options
+from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.reward_tests import reward_options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.warm import Warm
-    from pytest_osmosis.plugin.naming import Naming
-    from pytest_osmosis.testing.rollout import Rollout
+    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.plugin.command.named_evals import Naming
+    from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 """Modules without which no function can have been decorated."""
@@ -27,9 +28,9 @@ DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the hooks that other plugins may implement."""
-    from pytest_osmosis.plugin import hookspecs
+    from pytest_osmosis.plugin.hooks import specs
 
-    pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.add_hookspecs(specs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.EVAL_MARKER)
     config.addinivalue_line("markers", reward_options.MARKER)
     if reward_options.names_files(config):
-        from pytest_osmosis.plugin.rewards import RewardFiles
+        from pytest_osmosis.plugin.reward_tests.items import RewardFiles
 
         config.pluginmanager.register(RewardFiles(config), "osmosis-reward-files")
     if hasattr(config, "workerinput"):
@@ -57,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
-    from pytest_osmosis.plugin.plainly import imported_plainly
+    from pytest_osmosis.plugin.compat.no_assert_rewrite import imported_plainly
 
     with imported_plainly():
         begin(config)
@@ -65,7 +66,7 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 def _serve(config: pytest.Config) -> None:
     """Be a worker of xdist."""
-    from pytest_osmosis.plugin.xdist import WorkerPlugin
+    from pytest_osmosis.plugin.xdist.server import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 
@@ -73,7 +74,7 @@ def _serve(config: pytest.Config) -> None:
 def _control(config: pytest.Config) -> None:
     """Start the session's part where evals are named."""
     warm = _started(config) if options.seems_to_run(config) else None
-    from pytest_osmosis.plugin.naming import SetAside, named_evals
+    from pytest_osmosis.plugin.command.named_evals import SetAside, named_evals
 
     named = named_evals(config)
     if named.evals or named.source == "model":
@@ -82,19 +83,19 @@ def _control(config: pytest.Config) -> None:
         config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
 
 
-def _started(config: pytest.Config) -> Warm:
+def _started(config: pytest.Config) -> PrestartedHost:
     """The first host. It starts before anything else that an eval needs is imported, as it takes longer than that."""
-    from pytest_osmosis.engine.warm import Warm
+    from pytest_osmosis.engine.prestart import PrestartedHost
 
-    warm = Warm()
+    warm = PrestartedHost()
     config.add_cleanup(warm.close)
     return warm
 
 
-def _start(config: pytest.Config, named: Naming, warm: Warm | None) -> None:
-    from pytest_osmosis.plugin import given
+def _start(config: pytest.Config, named: Naming, warm: PrestartedHost | None) -> None:
+    from pytest_osmosis.plugin.command import read_options
 
-    asked = given.read(config, os.environ)
+    asked = read_options.read(config, os.environ)
     if not named.runs_evals or config.option.collectonly or asked.dry_run or asked.inline:
         warm = None
     elif warm is None:
@@ -113,7 +114,7 @@ def pytest_pycollect_makeitem(
         return None
     if not isinstance(collector, pytest.Module):
         return None
-    from pytest_osmosis.plugin.rewards import items_of
+    from pytest_osmosis.plugin.reward_tests.items import items_of
 
     return items_of(collector, name)
 
@@ -122,7 +123,7 @@ def pytest_pycollect_makeitem(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test marked `osmosis_eval` is one for each row and run."""
     if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
-        from pytest_osmosis.plugin.marked import parametrize
+        from pytest_osmosis.plugin.rollout_tests.marker import parametrize
 
         parametrize(metafunc)
 
@@ -131,6 +132,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def rollout(request: pytest.FixtureRequest) -> Rollout:
     """A rollout of the eval in @pytest.mark.osmosis_eval("configs/eval/x.toml"): its solution_str, messages,
     ground_truth, row, usage and scores."""
-    from pytest_osmosis.plugin.marked import rollout_of
+    from pytest_osmosis.plugin.rollout_tests.marker import rollout_of
 
     return rollout_of(request)

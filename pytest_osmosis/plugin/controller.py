@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin import github
-from pytest_osmosis.plugin.asking import ModelSource
-from pytest_osmosis.plugin.collect import EvalFile, eval_file, eval_of, named_by, ungrouped
-from pytest_osmosis.plugin.companions import Companions
-from pytest_osmosis.plugin.debugging import Debugging
-from pytest_osmosis.plugin.garbage import seldom_collected
-from pytest_osmosis.plugin.items import EvalItem, amend
+from pytest_osmosis.plugin.command.named_evals import Naming, aside_lines
+from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
+from pytest_osmosis.plugin.compat.other_plugins import Companions
+from pytest_osmosis.plugin.compat.sigterm import terminated_as_interrupted
+from pytest_osmosis.plugin.debug.debugger import Debugging
+from pytest_osmosis.plugin.items.collect import EvalFile, eval_file, eval_of, named_by, ungrouped
+from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
-from pytest_osmosis.plugin.marked import SOURCE, Ahead
-from pytest_osmosis.plugin.naming import Naming, aside_lines
+from pytest_osmosis.plugin.output import github_annotations
+from pytest_osmosis.plugin.output.terminal import Progress, asked_lines, header, say, source_lines, summary
+from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
+from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.signals import terminated_as_interrupted
-from pytest_osmosis.plugin.terminal import Progress, asked_lines, header, say, source_lines, summary
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.warm import Warm
-    from pytest_osmosis.plugin.given import Options
-    from pytest_osmosis.plugin.ticks import Ticks
-    from pytest_osmosis.plugin.unreported import Unreported
-    from pytest_osmosis.plugin.xdist import OutcomeServer
+    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.plugin.command.read_options import Options
+    from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
+    from pytest_osmosis.plugin.xdist.crashed_workers import Unreported
+    from pytest_osmosis.plugin.xdist.server import OutcomeServer
 
 
 class ControllerPlugin:
     """Hooks; each delegates."""
 
-    def __init__(self, config: pytest.Config, naming: Naming, options: Options, warm: Warm | None) -> None:
+    def __init__(self, config: pytest.Config, naming: Naming, options: Options, warm: PrestartedHost | None) -> None:
         self.config = config
         self.naming = naming
         self.evals = EvalSession(config, naming, options, warm)
@@ -112,7 +112,7 @@ class ControllerPlugin:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker the plans, and where to ask for outcomes."""
-        from pytest_osmosis.plugin.xdist import OutcomeServer
+        from pytest_osmosis.plugin.xdist.server import OutcomeServer
 
         self.distributed = True
         if self.server is None:
@@ -134,8 +134,8 @@ class ControllerPlugin:
 
     def _expect(self, ids: Sequence[str]) -> None:
         """Tests run in workers, which may die; in the loop that waits for them time passes all the same."""
-        from pytest_osmosis.plugin.ticks import Ticks
-        from pytest_osmosis.plugin.unreported import Unreported
+        from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
+        from pytest_osmosis.plugin.xdist.crashed_workers import Unreported
 
         self.unreported = Unreported(self.evals, self.progress)
         self.unreported.expect(ids)
@@ -220,7 +220,7 @@ class ControllerPlugin:
         """The table of each eval; under GitHub Actions also what failed, on the lines of files."""
         summary(terminalreporter, self.evals)
         reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
-        for line in github.lines(self.config, reports, self.evals):
+        for line in github_annotations.lines(self.config, reports, self.evals):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

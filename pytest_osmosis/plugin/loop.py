@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.plugin.garbage import seldom_collected
-from pytest_osmosis.plugin.items import EvalItem, Sentinel
-from pytest_osmosis.plugin.options import plans_setup
+from pytest_osmosis.plugin.command.options import plans_setup
+from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
+from pytest_osmosis.plugin.items.item import EvalItem, Sentinel
+from pytest_osmosis.plugin.output.terminal import Progress
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.terminal import Progress
-from pytest_osmosis.records import Part
+from pytest_osmosis.record.run_id import Unit
 
 IDLE_S = 0.2
 
@@ -85,7 +85,7 @@ class CompletionLoop:
         For `--stepwise`, which takes all before a failure for passed, and inline, where an item makes its own outcome.
         """
         ours = [item for item in session.items if isinstance(item, EvalItem)]
-        done: set[tuple[str, Part]] = set()
+        done: set[tuple[str, Unit]] = set()
         for item in ours:
             while self._evals.inline is None and (item.eval_id, item.part) not in done:
                 try:
@@ -96,7 +96,7 @@ class CompletionLoop:
 
     def _completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""
-        waiting: dict[tuple[str, Part], EvalItem] = {
+        waiting: dict[tuple[str, Unit], EvalItem] = {
             (item.eval_id, item.part): item for item in session.items if isinstance(item, EvalItem)
         }
         while waiting:

@@ -16,23 +16,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.config.workspace import shown
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
-from pytest_osmosis.outcomes import Outcome, kind_of
-from pytest_osmosis.plan import Plan
-from pytest_osmosis.plugin import asking, cache, confirm, given, naming, pages, preparing, verdicts
-from pytest_osmosis.plugin.asking import AskedEvals
-from pytest_osmosis.plugin.collect import Named, by_file, named_by, node_id
-from pytest_osmosis.plugin.items import Answer, EvalItem
-from pytest_osmosis.plugin.listeners import Listeners
-from pytest_osmosis.records import AllRuns, Part, Run
-from pytest_osmosis.report.rows import outcome_of_row
+from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, read_options
+from pytest_osmosis.plugin.hooks.call import Listeners
+from pytest_osmosis.plugin.items import gate_reports, last_failed
+from pytest_osmosis.plugin.items.collect import Named, by_file, named_by, node_id
+from pytest_osmosis.plugin.items.item import Answer, EvalItem
+from pytest_osmosis.plugin.output import markdown_page
+from pytest_osmosis.plugin.rollout_tests import model_source
+from pytest_osmosis.plugin.rollout_tests.model_source import AskedEvals
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.report.row_outcome import outcome_of_row
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.pass_rule import Outcome, kind_of
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.warm import Warm
-    from pytest_osmosis.inline import InlineHost
-    from pytest_osmosis.plugin.inline import Inline
+    from pytest_osmosis.engine.inline_host import InlineHost
+    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.plugin.debug.inline import Inline
 
 INTERRUPT_GRACE_S = 2.0
 
@@ -44,7 +47,13 @@ class EvalSession:
     that an eval needs is `warm`, where there is one.
     """
 
-    def __init__(self, config: pytest.Config, named: naming.Naming, options: given.Options, warm: Warm | None) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        named: named_evals.Naming,
+        options: read_options.Options,
+        warm: PrestartedHost | None,
+    ) -> None:
         self.config = config
         self.options = options
         self.prepared: dict[str, Prepared] = {}
@@ -54,7 +63,7 @@ class EvalSession:
         self.asked = AskedEvals(config, named, options)
         self.inline = self._inline() if options.inline else None
         self._warm = warm
-        self.completed: queue.SimpleQueue[tuple[str, Part]] = queue.SimpleQueue()
+        self.completed: queue.SimpleQueue[tuple[str, Unit]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
         self.listeners = Listeners(config)
@@ -66,12 +75,12 @@ class EvalSession:
         self._paused = False
         self._begun: set[str] = set()
         self._left: dict[str, int] = {}
-        self._rows: dict[str, dict[AllRuns, dict[Run, Outcome]]] = {}
-        self._outcomes: dict[tuple[str, Part], Outcome] = {}
+        self._rows: dict[str, dict[RowId, dict[RunId, Outcome]]] = {}
+        self._outcomes: dict[tuple[str, Unit], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
 
     def _inline(self) -> Inline:
-        from pytest_osmosis.plugin.inline import Inline
+        from pytest_osmosis.plugin.debug.inline import Inline
 
         return Inline(trace=self.config.option.trace)
 
@@ -85,14 +94,14 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval. `pytest.UsageError` with all their problems."""
-        self.prepared, self.not_listed = preparing.prepared_evals(self.config, self._named, self.options)
+        self.prepared, self.not_listed = prepare_evals.prepared_evals(self.config, self._named, self.options)
         self.plans = by_file(prepared.collected for prepared in self.prepared.values())
 
     # -- selection and start -----------------------------------------------------------------------------
 
     def recall_failed(self, items: Sequence[pytest.Item]) -> None:
         """Let `--lf` and `--sw` know tests by what failed under the other granularity."""
-        self.recalled = cache.recall(self.config, items)
+        self.recalled = last_failed.recall(self.config, items)
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Make a run for every eval of which something was selected, or which tests ask for."""
@@ -102,9 +111,9 @@ class EvalSession:
         """As `select_items`, by node id."""
         self._select(named for named in map(named_by, ids) if named and named.eval_id in self.prepared)
 
-    def _select(self, selected: Iterable[tuple[str, Part]]) -> None:
+    def _select(self, selected: Iterable[tuple[str, Unit]]) -> None:
         self.prepared = {**self.asked.prepare(), **self.prepared}  # tests wait, so theirs go first
-        parts: dict[str, dict[Part, None]] = {}
+        parts: dict[str, dict[Unit, None]] = {}
         for key, part in selected:
             parts.setdefault(key, {})[part] = None
         self.n_selected = sum(map(len, parts.values()))
@@ -116,7 +125,7 @@ class EvalSession:
             if self._may_stop_early(key) and self.runs[key].partial:
                 self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
 
-    def _run(self, key: str, selected: list[Run]) -> EvalRun:
+    def _run(self, key: str, selected: list[RunId]) -> EvalRun:
         """A run of an eval.
 
         `pytest.UsageError` where it cannot be kept, or another process is at the rollouts that it is to decide.
@@ -128,9 +137,9 @@ class EvalSession:
                 environ=os.environ,
                 rerun=self.asked.rerun(key) if key in self.asked else self._rerun(self.prepared[key]),
                 every=self._completion(key),
-                pythonpath=given.pythonpath(self.config),
+                pythonpath=read_options.pythonpath(self.config),
                 probe=self.options.probe,
-                hosts=given.workers(self.config),
+                hosts=read_options.workers(self.config),
                 spawn=self._spawn(key),
                 inline=self.inline is not None,
                 keep_conversations=self.listeners.want_rollouts or key in self.asked,
@@ -143,7 +152,7 @@ class EvalSession:
             self._discard()
             raise pytest.UsageError(str(error)) from None
 
-    def _runs(self, key: str, parts: Iterable[Part]) -> list[Run]:
+    def _runs(self, key: str, parts: Iterable[Unit]) -> list[RunId]:
         return [run for part in parts for run in self.prepared[key].collected.runs_of(part)]
 
     def _may_stop_early(self, key: str) -> bool:
@@ -201,23 +210,23 @@ class EvalSession:
             run.discard()
         self.runs.clear()
 
-    def _rerun(self, prepared: Prepared) -> Callable[[Run], str]:
+    def _rerun(self, prepared: Prepared) -> Callable[[RunId], str]:
         """The command that repeats the test of a run, from the folder that this one was called in."""
         plan, source = prepared.plan, prepared.source
         path = os.path.relpath(plan.path, self.config.invocation_params.dir)
-        typed = [*given.typed(self.config), *([f"--osmosis-from={shown(source.run.folder)}"] if source else [])]
+        typed = [*read_options.typed(self.config), *([f"--osmosis-from={shown(source.run.folder)}"] if source else [])]
 
-        def command(run: Run) -> str:
+        def command(run: RunId) -> str:
             return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.part_of(run)), *typed])
 
         return command
 
     # -- while it runs -----------------------------------------------------------------------------------
 
-    def _completion(self, key: str) -> Callable[[Run, Outcome], None]:
+    def _completion(self, key: str) -> Callable[[RunId, Outcome], None]:
         """Hears of each run that is done, in the engine's thread; after an eval's last one the next eval goes."""
 
-        def completed(run: Run, outcome: Outcome) -> None:
+        def completed(run: RunId, outcome: Outcome) -> None:
             if key in self.asked:
                 self.asked.keep(key, run, self.runs[key].conversations.get(run))
             if self.listeners.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
@@ -233,11 +242,11 @@ class EvalSession:
 
         return completed
 
-    def _report(self, key: str, run: Run, outcome: Outcome) -> None:
+    def _report(self, key: str, run: RunId, outcome: Outcome) -> None:
         """Let the test of a run have its outcome; that of a row once the last of its runs is done."""
         plan = self.prepared[key].collected
         part = plan.part_of(run)
-        if isinstance(part, AllRuns):
+        if isinstance(part, RowId):
             done = self._rows.setdefault(key, {}).setdefault(part, {})
             done[run] = outcome
             if len(done) < plan.n:
@@ -261,13 +270,13 @@ class EvalSession:
         """Wait for an item's outcome; inline, make it."""
         return self.done(item.eval_id, item.part)
 
-    def done(self, eval_id: str, part: Part) -> Answer:
+    def done(self, eval_id: str, part: Unit) -> Answer:
         """As `answer`; inline, have the run rolled out here."""
         if self.inline is not None:
             self._perform(self.inline.host(eval_id), eval_id, part)
         return self.answer(eval_id, part)
 
-    def _perform(self, host: InlineHost, eval_id: str, part: Part) -> None:
+    def _perform(self, host: InlineHost, eval_id: str, part: Unit) -> None:
         """Have a run, or those of a row, rolled out and scored in this thread."""
         runs = self._runs(eval_id, [part])
         if eval_id in self._begun:
@@ -277,7 +286,7 @@ class EvalSession:
             self.runs[eval_id].go(runs)
         host.serve(lambda: (eval_id, part) in self._outcomes)
 
-    def answer(self, eval_id: str, part: Part) -> Answer:
+    def answer(self, eval_id: str, part: Unit) -> Answer:
         """Wait until a test has its outcome. What runs put out is given once, as pytest's reports keep it then."""
         key = (eval_id, part)
         with self._done:
@@ -286,9 +295,9 @@ class EvalSession:
             outcome = self._outcomes[key]
             if outcome.sections:
                 self._outcomes[key] = replace(outcome, sections=())
-        return Answer(outcome, part.baseline or self.gated(eval_id))
+        return Answer(outcome, part.is_baseline or self.gated(eval_id))
 
-    def is_done(self, eval_id: str, part: Part) -> bool:
+    def is_done(self, eval_id: str, part: Unit) -> bool:
         """True where `answer` has nothing to wait for."""
         with self._done:
             return (eval_id, part) in self._outcomes
@@ -301,7 +310,7 @@ class EvalSession:
         """True where gates are decided, if there are any."""
         return not self.config.option.runxfail and not self.runs[eval_id].partial
 
-    def tell(self, report: pytest.TestReport, named: tuple[str, Part] | None) -> None:
+    def tell(self, report: pytest.TestReport, named: tuple[str, Unit] | None) -> None:
         """Put a test's properties into its last report, which is where JUnit XML and json-report take them from."""
         if report.when != "teardown" or named is None:
             return
@@ -357,7 +366,7 @@ class EvalSession:
     def _finish_runs(self, grace_s: float) -> None:
         for run in self.runs.values():
             run.finish(grace_s)
-        verdicts.compare_together(self.runs.values())
+        gate_reports.compare_together(self.runs.values())
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report stops, limits and gates as tests of their own, then write results; others are asked and told."""
@@ -368,8 +377,8 @@ class EvalSession:
                 run.add_verdicts(self.listeners.verdicts(key, run.results))
         self._write_results()
         for key, run in self.runs.items():
-            verdicts.report(session, key, run, gated=self._decides(key))
-        verdicts.report_hook_errors(session, self.listeners.take_errors())
+            gate_reports.report(session, key, run, gated=self._decides(key))
+        gate_reports.report_hook_errors(session, self.listeners.take_errors())
 
     def _write_results(self) -> None:
         for key, run in self.runs.items():
@@ -385,20 +394,20 @@ class EvalSession:
             self._discard()
         self._finish_runs(0.0)
         if self.options.smoke is not None:
-            self._known_failed = cache.failed(self.config)
+            self._known_failed = last_failed.failed(self.config)
         self.listeners.tell(self.runs)
         self._write_results()
-        failure = pages.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
+        failure = markdown_page.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
         for run in list(self.runs.values())[-1:]:
             run.engine.notices.extend(failure)
         unmeasured = any(self._not_measured(key) for key in self.runs)
-        if unmeasured and verdicts.may_replace(session.exitstatus):
+        if unmeasured and gate_reports.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
 
     def _not_measured(self, key: str) -> bool:
         run = self.runs[key]
-        measured = asking.measured_any(run) if key in self.asked else None
-        return verdicts.not_measured(run, gated=self._decides(key), measured=measured)
+        measured = model_source.measured_any(run) if key in self.asked else None
+        return gate_reports.not_measured(run, gated=self._decides(key), measured=measured)
 
     def close(self) -> None:
         """Close what runs in this process."""
@@ -425,14 +434,14 @@ class EvalSession:
                 if kind == "error" or not run.smoke or nodeid in self._known_failed:
                     failed[nodeid] = None
         recalled = self.recalled - failed.keys()
-        cache.mend(self.config, list(failed), self.prepared.keys(), lambda named: self._outdated(named, recalled))
+        last_failed.mend(self.config, list(failed), self.prepared.keys(), lambda named: self._outdated(named, recalled))
 
     def _outdated(self, named: Named, recalled: Collection[str]) -> bool:
         """True for what a test of the other granularity once said of a row, and tests of this one say anew."""
         run = self.runs.get(named.eval_id)
         if node_id(*named) in recalled:
             return True
-        if run is None or isinstance(named.part, Run) == (run.prepared.collected.granularity == "run"):
+        if run is None or isinstance(named.part, RunId) == (run.prepared.collected.granularity == "run"):
             return False
-        rows_runs = [Run(named.part.row, index, named.part.baseline) for index in range(run.prepared.collected.n)]
+        rows_runs = [RunId(named.part.row, index, named.part.model) for index in range(run.prepared.collected.n)]
         return len(run.never_ran(rows_runs)) < len(rows_runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from pytest_osmosis.report.text import width
+from pytest_osmosis.text.safe import width
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from pytest_osmosis.outcomes import kind_of, reason_of
-from pytest_osmosis.report.lines import account_lines
-from pytest_osmosis.report.numbers import plural
 from pytest_osmosis.report.statistics import statistics_rows
-from pytest_osmosis.report.text import shortened, shown
-from pytest_osmosis.results import Results
+from pytest_osmosis.report.summary import account_lines
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
 MOST_LISTED = 50
 REASON_CHARS = 300

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_osmosis.outcomes import Judging, kind_of
-from pytest_osmosis.records import RunRecord
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
 Property = tuple[str, str | float]
 
 
-def properties_of(record: RunRecord, judging: Judging, cost_usd: float | None) -> list[Property]:
+def properties_of(record: RunRecord, judging: PassRule, cost_usd: float | None) -> list[Property]:
     """Name and value of each; what is not known is left out.
 
     `osmosis.outcome` is what became of the run whatever a gate makes of its test: passed, failed, skipped, pending, or
@@ -38,7 +38,7 @@ def properties_of(record: RunRecord, judging: Judging, cost_usd: float | None) -
 
 
 def properties_of_row(
-    records: Sequence[RunRecord], judging: Judging, costs_usd: Sequence[float | None]
+    records: Sequence[RunRecord], judging: PassRule, costs_usd: Sequence[float | None]
 ) -> list[Property]:
     """The same of a row whose runs are reported together.
 
@@ -68,7 +68,7 @@ def properties_of_row(
     return found
 
 
-def _outcome_of_row(records: Sequence[RunRecord], judging: Judging) -> str:
+def _outcome_of_row(records: Sequence[RunRecord], judging: PassRule) -> str:
     outcomes = [_outcome(record, judging) for record in records]
     broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
     candidates = ("failed", *broken, "pending", "passed", "skipped")
@@ -76,12 +76,12 @@ def _outcome_of_row(records: Sequence[RunRecord], judging: Judging) -> str:
 
 
 def _tag(record: RunRecord) -> list[Property]:
-    return [("osmosis.model_tag", "baseline")] if record.run.baseline else []
+    return [("osmosis.model_tag", "baseline")] if record.run.is_baseline else []
 
 
 def _mean(records: Sequence[RunRecord], name: str) -> float:
     return math.fsum(record.scores.get(name, 0.0) for record in records if record.status == "finished") / len(records)
 
 
-def _outcome(record: RunRecord, judging: Judging) -> str:
+def _outcome(record: RunRecord, judging: PassRule) -> str:
     return "pending" if record.status == "pending" else judging.boundary(record) or kind_of(record, judging)

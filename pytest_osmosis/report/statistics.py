@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytest_osmosis.report.columns import fitted_tables
-from pytest_osmosis.report.numbers import count, score
-from pytest_osmosis.report.text import width
-from pytest_osmosis.results import Results
+from pytest_osmosis.results.results import Results
 from pytest_osmosis.stats import Interval, Summary
+from pytest_osmosis.text.numbers import count, score
+from pytest_osmosis.text.safe import width
 
 NAME_COLUMNS = 60
 

@@ -16,7 +16,7 @@ import pytest
 from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.journal import encode
+from pytest_osmosis.record.journal import encode
 
 Cli = Callable[..., Any]
 

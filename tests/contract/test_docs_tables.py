@@ -10,8 +10,8 @@ import pytest
 
 from docs.pages.command_line import recorded
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.outcomes import Judging, kind_of
-from pytest_osmosis.records import INFRASTRUCTURE, Boundary, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
+from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 from tests.unit import made
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -80,7 +80,7 @@ def test_a_flag_stands_in_its_table_once() -> None:
 
 # -- outcomes ---------------------------------------------------------------------------------------------
 
-JUDGING = Judging((made.A,))
+JUDGING = PassRule((made.A,))
 
 
 class Happened(NamedTuple):

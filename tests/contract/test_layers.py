@@ -1,151 +1,91 @@
-"""Who may import whom: the package's modules form a DAG, and only `plugin` knows pytest."""
+"""The rooms of ARCHITECTURE.md: the imports of the package keep to its table, which has no cycle."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import pytest_osmosis
 
-ROOT = Path(pytest_osmosis.__file__).parent
-PACKAGE = "pytest_osmosis"
+PACKAGE = Path(pytest_osmosis.__file__).parent
+NAME = PACKAGE.name
+ARCHITECTURE = PACKAGE.parent / "ARCHITECTURE.md"
+ENTRANCES = {"", "__main__"}
+"""The package's own `__init__`, whose public names live in rooms, and its `__main__`."""
 
-WORDS = {"report.numbers", "report.text"}
-"""Leaves that say how numbers and strange text are written: there is one place for that, so every layer may ask."""
-CORE = {
-    "baseline",
-    "comparison",
-    "config",
-    "datasets",
-    "errors",
-    "history",
-    "models",
-    "plan",
-    "prices",
-    "records",
-    "stats",
-    *WORDS,
-}
 
-LAYERS: dict[str, set[str]] = {
-    "errors": set(),
-    "records": {"errors"},
-    "stats": set(),
-    "report.numbers": set(),
-    "report.text": set(),
-    "config": {"errors"},
-    "history": {"stats"},
-    "datasets": {"config", "errors"},
-    "models": {"config", "errors"},
-    "plan": {"config", "datasets", "errors", "records", "stats"},
-    "prices": {"config", "models"},
-    "rewards": {"errors", "models"},
-    "lab": {"config", "datasets", "errors", "models", "rewards", *WORDS},
-    "rollouts": {"errors", "models"},
-    "host": {"errors", "models", "records", "rewards", "rollouts"},
-    "journal": {"errors", "records"},
-    "stored": {"datasets", "errors", "journal", "records"},
-    "runs": {"config", "errors", *WORDS},
-    "outcomes": {"records", *WORDS},
-    "engine": {"datasets", "errors", "host", "journal", "outcomes", "plan", "records", "stored", *WORDS},
-    "engine.warm": {"engine", "host"},
-    "gates": {"config", "stats", *WORDS},
-    "comparison": {"config", "gates", "history", "stats", *WORDS},
-    "baseline": {"comparison", "config", "errors", "history", "models", "prices", "results"},
-    "results": {"comparison", "config", "gates", "history", "outcomes", "prices", "records", "stats"},
-    "curtailment": {"config", "gates", "outcomes", "records", "results", *WORDS},
-    "report": {"comparison", "gates", "history", "models", "outcomes", "prices", "records", "results", "stats", *WORDS},
-    "evals": {
-        *(*CORE, "curtailment", "engine", "gates", "host", "journal", "outcomes", "report"),
-        *("results", "runs", "stored"),
-    },
-    "again": {*CORE, "evals", "journal", "results", "runs", "stored"},
-    "inline": {"engine", "errors", "host", "models"},
-    "testing": {*CORE, "evals", "host", "inline", "lab", "rewards"},
-    "plugin": {
-        *(
-            *CORE,
-            "again",
-            "engine.warm",
-            "evals",
-            "gates",
-            "inline",
-            "lab",
-            "outcomes",
-            "report",
-            "results",
-            "rewards",
-            "runs",
-        ),
-        "testing",
-    },
-    "demo_messages": {"errors", "models"},
-    "demo": {"demo_messages", "errors", "models"},
-    "cli": {"config", "demo", "errors", "history", "journal", "outcomes", "records", "report", "runs", *WORDS},
-    "__main__": {"cli"},
-    "": {"gates", "models", "records", "results", "rewards", "rollouts", "testing"},
-}
-"""What each part may import beside itself. "" is the package's own `__init__`, which only type checkers see import."""
+def table_of_rooms() -> dict[str, set[str]]:
+    """Read from ARCHITECTURE.md which rooms each room may import."""
+    rows = re.findall(r"^\| `(\w+)/?` \|.*\|([^|]*)\|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {room: set(re.findall(r"`(\w+)`", allowed)) for room, allowed in rows}
 
-FILES = sorted(ROOT.rglob("*.py"))
+
+ROOMS = table_of_rooms()
 
 
 def module_of(path: Path) -> str:
-    """A file's module, without the package's name: "config.tables", "plugin" for plugin/__init__.py."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+    """The module of a file, without the package's name: "config.tables", "plugin" for plugin/__init__.py."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").rstrip(".")
 
 
-MODULES = {module_of(path) for path in FILES}
+MODULES = {module_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
 
 
-def part_of(module: str) -> str:
-    """The part that a module belongs to: the longest name in LAYERS that leads to it."""
-    leading = [part for part in LAYERS if module == part or (part and module.startswith(f"{part}."))]
-    assert leading, f"{module} is in no layer: say in LAYERS what it may import"
-    return max(leading, key=len)
-
-
-def imported(path: Path) -> Iterator[str]:
-    """The full names of all modules that a file imports, at its top or in a function."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imported_by(module: str) -> Iterator[str]:
+    """The modules that a module imports, at its top or inside a function."""
+    for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            source = node.module or ""
-            inner = [f"{source}.{alias.name}" for alias in node.names]
-            found = [name for name in inner if name.removeprefix(f"{PACKAGE}.") in MODULES]
-            yield from found or [source]
+            assert node.level == 0, f"{module}:{node.lineno}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_the_layers_have_no_cycle() -> None:
-    order = list(TopologicalSorter(LAYERS).static_order())
-
-    assert {*order} == {*LAYERS}
-    assert order.index("results") < order.index("report") < order.index("evals") < order.index("plugin")
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_go_down_the_layers(path: Path) -> None:
-    module = module_of(path)
-    part = part_of(module)
+def rooms_imported_by(module: str) -> Iterator[tuple[str, str]]:
+    """Each name of ours that a module imports, with its room. Public names of the package itself belong to none."""
+    for name in imported_by(module):
+        room = room_of(name.removeprefix(f"{NAME}."))
+        if name.startswith(f"{NAME}.") and room in ROOMS:
+            yield name, room
 
+
+def test_every_folder_is_a_room_of_the_table() -> None:
+    assert {room_of(module) for module in MODULES} - ENTRANCES == ROOMS.keys()
+
+
+def test_rooms_import_only_what_the_table_allows() -> None:
     violations = [
-        f"{module or PACKAGE} imports {name}"
-        for name in imported(path)
-        if name.startswith(f"{PACKAGE}.") and part_of(name.removeprefix(f"{PACKAGE}.")) not in {part, *LAYERS[part]}
+        f"{module} imports {name}"
+        for module in MODULES
+        if (importer := room_of(module)) not in ENTRANCES
+        for name, room in rooms_imported_by(module)
+        if room != importer and room not in ROOMS[importer]
     ]
 
     assert violations == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_only_the_plugin_knows_pytest(path: Path) -> None:
-    module = module_of(path)
-    names = {name.partition(".")[0] for name in imported(path)}
+def test_the_table_of_rooms_has_no_cycle_and_allows_nothing_that_nobody_needs() -> None:
+    order = list(TopologicalSorter(ROOMS).static_order())
+    needed = {(room_of(module), room) for module in MODULES for _, room in rooms_imported_by(module)}
 
-    assert part_of(module) == "plugin" or not names & {"pytest", "_pytest", "xdist"}, f"{module} imports pytest"
+    assert order.index("results") < order.index("report") < order.index("evals") < order.index("plugin")
+    assert {(room, allowed) for room, many in ROOMS.items() for allowed in many} - needed == set()
+
+
+def test_only_the_plugin_imports_pytest() -> None:
+    importers = {
+        room_of(module)
+        for module in MODULES
+        for name in imported_by(module)
+        if name.partition(".")[0] in ("pytest", "_pytest", "xdist")
+    }
+
+    assert importers == {"plugin"}

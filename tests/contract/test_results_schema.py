@@ -14,10 +14,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.again import prepare_again
 from pytest_osmosis.evals import EvalRun, prepare
-from pytest_osmosis.records import Run
-from pytest_osmosis.runs import find_run
+from pytest_osmosis.evals.rescore import prepare_again
+from pytest_osmosis.record.find_run import find_run
+from pytest_osmosis.record.run_id import RunId
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 DEADLINE_S = 60.0
@@ -71,7 +71,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
 
     def evaluate(
-        config: str = CONFIG, runs: Sequence[Run] | None = None, *, interrupt: bool = False, again: bool = False
+        config: str = CONFIG, runs: Sequence[RunId] | None = None, *, interrupt: bool = False, again: bool = False
     ) -> Any:
         (tmp_path / "x.toml").write_text(config)
         if again:
@@ -79,7 +79,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             prepared = prepare_again(run, None, (), environ=os.environ, read_stdin=lambda: "")
         else:
             prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
-        done: queue.SimpleQueue[Run] = queue.SimpleQueue()
+        done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
         eval_run = EvalRun(
             prepared,
             list(prepared.plan.runs()) if runs is None else runs,
@@ -130,7 +130,7 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
     whole = evaluate()
     again = evaluate()
     redecided = evaluate(again=True)
-    partial = evaluate(runs=[Run(0, 0)])
+    partial = evaluate(runs=[RunId(0, 0)])
     interrupted = evaluate(interrupt=True)
     stopped = evaluate(unreachable(CONFIG))
     removed = evaluate(removing(CONFIG))
@@ -241,6 +241,6 @@ def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...
     ids=["a table lacks", "a key lacks", "a rate above 1", "stopped without a reason"],
 )
 def test_what_breaks_the_format_is_refused(evaluate: Evaluate, change: Callable[[Any], None], place: str) -> None:
-    results = evaluate(runs=[Run(0, 0)])
+    results = evaluate(runs=[RunId(0, 0)])
     change(results)
     assert place in "".join(faults(results))

@@ -21,7 +21,7 @@ import yaml
 from aiohttp import web
 
 from pytest_osmosis.config import load_eval_config
-from pytest_osmosis.demo import application
+from pytest_osmosis.demo.server import application
 from pytest_osmosis.models.providers import SERVICES
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
 from tests.docs.commands import OURS, commands, problem, without_environment

@@ -19,12 +19,13 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from pytest_osmosis.engine.line import PipeLine, Spawn
+from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.evals import EvalRun, prepare
-from pytest_osmosis.journal import replay
-from pytest_osmosis.outcomes import Outcome
-from pytest_osmosis.records import Run, RunRecord, fold
-from pytest_osmosis.results import Results
+from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.servers import ChatServer
 
 DEADLINE_S = 60.0
@@ -93,7 +94,7 @@ class Live:
     """An eval that runs: what was told of it so far, and its hosts."""
 
     def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn | None) -> None:
-        self.told: list[tuple[Run, Outcome]] = []
+        self.told: list[tuple[RunId, Outcome]] = []
         self.mark = uuid.uuid4().hex
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
@@ -120,13 +121,13 @@ class Live:
         self.wait_for(lambda: len(self.told) >= len(self.run.selected), "for every run")
         return self
 
-    def host(self, name: str) -> PipeLine:
+    def host(self, name: str) -> HostConnection:
         """The host of that name, when it is ready: "host", "scorer", "quarantine"."""
-        found: list[PipeLine] = []
+        found: list[HostConnection] = []
 
         def there() -> bool:
             lines = [host.line for host in self.run.engine._hosts if host.part == name and host.ready]
-            found[:] = [line for line in lines if isinstance(line, PipeLine)]
+            found[:] = [line for line in lines if isinstance(line, HostConnection)]
             return bool(found)
 
         self.wait_for(there, f"for {name}")
@@ -134,11 +135,11 @@ class Live:
 
     def record(self, row: int, run: int = 0) -> RunRecord:
         """What is known of a run."""
-        return self.run.engine.ledger.records[Run(row, run)]
+        return self.run.engine.ledger.records[RunId(row, run)]
 
     def outcome(self, row: int, run: int = 0) -> Outcome:
         """What was told of a run."""
-        return dict(self.told)[Run(row, run)]
+        return dict(self.told)[RunId(row, run)]
 
     def kinds(self) -> list[str]:
         """The outcome of each run, in order."""

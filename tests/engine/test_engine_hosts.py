@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 
@@ -153,7 +153,7 @@ def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
     book, runs = live.run.engine._book, set(live.run.selected)
     assert book.discrepancy(runs) is None
-    assert "1 run never told (row9-run0 is one)" in str(book.discrepancy(runs | {Run(9, 0)}))
-    assert "1 run not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {Run(0, 0)}))
-    book._n_told[Run(1, 0)] += 1
+    assert "1 run never told (row9-run0 is one)" in str(book.discrepancy(runs | {RunId(9, 0)}))
+    assert "1 run not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {RunId(0, 0)}))
+    book._n_told[RunId(1, 0)] += 1
     assert "1 run told twice (row1-run0 is one)" in str(book.discrepancy(runs))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.demo import application
+from pytest_osmosis.demo.server import application
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.engine.rates import BURST_S, WINDOW_S
+from pytest_osmosis.engine.limits import BURST_S, WINDOW_S
 from tests.engine.evaluating import Workspace, evaluated, running
 from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.engine import pipe as pipes
-from pytest_osmosis.engine.line import Died, Heard, PipeLine
+from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
 from pytest_osmosis.host.protocol import Setup
 
 DEADLINE_S = 60.0
@@ -34,12 +34,12 @@ for line in sys.stdin:
 
 
 @contextmanager
-def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[PipeLine]:
+def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
     """The line to a host that says three megabytes once it is told to."""
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
     host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     setup = Setup("roll", str(tmp_path), (), {})
-    line = PipeLine("host", setup, environ={}, log=tmp_path / "log", post=heard.put, warm=host)
+    line = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, warm=host)
     try:
         yield line
     finally:

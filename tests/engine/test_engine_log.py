@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine import log
-from pytest_osmosis.engine.log import HEAD_BYTES, MOST_BYTES, TAIL_BYTES, HostLog
+from pytest_osmosis.engine import host_log
+from pytest_osmosis.engine.host_log import HEAD_BYTES, MOST_BYTES, TAIL_BYTES, HostLog
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
@@ -64,9 +64,9 @@ def test_a_host_that_breaks_down_after_its_log_was_cut_still_has_its_last_words(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The quarantine begins far behind the end of what is left of the log."""
-    monkeypatch.setattr(log, "MOST_BYTES", 100_000)
-    monkeypatch.setattr(log, "HEAD_BYTES", 1_000)
-    monkeypatch.setattr(log, "TAIL_BYTES", 9_000)
+    monkeypatch.setattr(host_log, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(host_log, "HEAD_BYTES", 1_000)
+    monkeypatch.setattr(host_log, "TAIL_BYTES", 9_000)
     workspace.agent(
         """
         import ctypes

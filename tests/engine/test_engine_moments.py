@@ -15,14 +15,15 @@ import pytest
 
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.actor import Close, Engine
+from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.engine.job import Job, Transcript
-from pytest_osmosis.engine.line import Died, Heard, Post
-from pytest_osmosis.engine.rates import Limits
+from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.journal import Journal, in_use, replay
-from pytest_osmosis.outcomes import Judging, Outcome, kind_of
-from pytest_osmosis.records import Run, RunRecord
+from pytest_osmosis.record.journal import Journal, in_use, replay
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import Rows
 
 DEADLINE_S = 60.0
@@ -53,12 +54,12 @@ class Host:
     def last_words(self) -> str:
         return ""
 
-    def say(self, ev: str, run: Run | None = None, attempt: int = 1, **fields: Any) -> None:
+    def say(self, ev: str, run: RunId | None = None, attempt: int = 1, **fields: Any) -> None:
         key = {} if run is None else {**run.to_json(), "attempt": attempt}
         event = {"ev": ev, **key, **fields}
         self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n")]))
 
-    def rolls(self, run: Run, attempt: int = 1) -> None:
+    def rolls(self, run: RunId, attempt: int = 1) -> None:
         self.say("rollout", run, attempt, ms=1.0, messages=[], usage=USAGE)
 
     def die(self) -> None:
@@ -67,8 +68,8 @@ class Host:
     def asked(self, op: str) -> list[Mapping[str, Any]]:
         return [message for message in self.told if message["op"] == op]
 
-    def runs(self) -> list[Run]:
-        return [Run.of(message) for message in self.asked("run")]
+    def runs(self) -> list[RunId]:
+        return [RunId.of(message) for message in self.asked("run")]
 
 
 class Stage:
@@ -84,16 +85,16 @@ class Stage:
         **job: Any,
     ) -> None:
         self.hosts: list[Host] = []
-        self.told: list[tuple[Run, Outcome]] = []
+        self.told: list[tuple[RunId, Outcome]] = []
         self.spawns = True
-        self.runs = [Run(row, 0) for row in range(n_runs)]
+        self.runs = [RunId(row, 0) for row in range(n_runs)]
         self.path = folder / "journal.jsonl"
         self.scorers = scorers or {"exact": True}
         setup = Setup("roll", str(folder), (), {"api_key_env": None, "headers": {}})
         made = Job(
             setup=setup,
             dataset=cast(Dataset, Rows(frozenset(bad))),
-            judging=Judging(()),
+            judging=PassRule(()),
             describe=lambda record, judging, transcript: Outcome(kind_of(record, judging)),
             environ={},
             run_dir=folder,
@@ -148,8 +149,8 @@ class Stage:
 def rolls_and_dies(stage: Stage) -> None:
     """The host rolls out the first run and dies, and no other can be had."""
     host = stage.host("host")
-    host.say("start", Run(0, 0))
-    host.rolls(Run(0, 0))
+    host.say("start", RunId(0, 0))
+    host.rolls(RunId(0, 0))
     stage.turn()
     stage.spawns = False
     host.die()
@@ -166,7 +167,7 @@ def test_rows_that_are_gone_and_end_the_eval_end_it_for_what_was_read_with_them(
 def test_what_a_quarantine_had_not_begun_when_it_died_is_not_begun_after_a_stop(tmp_path: Path) -> None:
     stage = Stage(tmp_path, 1)
     stage.begin()
-    stage.host("host").say("start", Run(0, 0))
+    stage.host("host").say("start", RunId(0, 0))
     stage.host("host").die()
     stage.turn()
     quarantine = stage.host("quarantine")
@@ -199,7 +200,7 @@ def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, hur
     host, rolling = stage.host("host"), stage.engine._hosts.rolling[0]
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 
-    def go_on(runs: Sequence[Run], after_s: float) -> float:
+    def go_on(runs: Sequence[RunId], after_s: float) -> float:
         rolling.handed_at -= after_s
         for run in runs:
             host.say("start", run)
@@ -241,7 +242,7 @@ def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
 def test_a_host_that_comes_in_a_servers_pause_keeps_it(tmp_path: Path, name: str) -> None:
     stage = Stage(tmp_path)
     stage.begin()
-    stage.hosts[0].say("start", Run(0, 0))
+    stage.hosts[0].say("start", RunId(0, 0))
     stage.hosts[0].say("throttled", wait_s=300.0)
     stage.hosts[0].die()
     stage.turn()
@@ -254,8 +255,8 @@ def test_a_host_that_comes_in_a_servers_pause_keeps_it(tmp_path: Path, name: str
     stage.end()
 
 
-@pytest.mark.parametrize("probes", [(), (False,)], ids=["runs", "probe"])
-def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, probes: tuple[bool, ...]) -> None:
+@pytest.mark.parametrize("probes", [(), (ModelTag.PRIMARY,)], ids=["runs", "probe"])
+def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, probes: tuple[ModelTag, ...]) -> None:
     """Code that holds the interpreter from its import on lets it say nothing at all."""
     stage = Stage(tmp_path, probes=probes)
     stage.begin()
@@ -299,7 +300,7 @@ def test_a_function_without_a_host_is_given_up_once(tmp_path: Path) -> None:
     rolls_and_dies(stage)
     for _ in range(3):
         stage.turn()
-    stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stage.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
     stage.turn()
     assert [[*event["scores"], *event["errors"]] for event in stage.events("score")] == [["judge"], ["exact"]]
     stage.end()
@@ -311,7 +312,7 @@ def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path:
     stage.is_ready(stage.host("scorer"))
     rolls_and_dies(stage)
     stage.turn()
-    stage.host("scorer").say("score", Run(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stage.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
     stage.turn()
     assert stage.engine.stopped is None
     stage.end()
@@ -320,19 +321,19 @@ def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path:
 def test_quarantines_that_never_begin_anything_are_given_up_though_others_begin(tmp_path: Path) -> None:
     stage = Stage(tmp_path, 12)
     stage.begin()
-    stage.host("host").say("start", Run(0, 0))
+    stage.host("host").say("start", RunId(0, 0))
     stage.host("host").die()
     for row in range(1, 4):
         stage.turn()
         stage.is_ready(stage.host("host"))
-        stage.host("host").say("start", Run(row, 0))
+        stage.host("host").say("start", RunId(row, 0))
         stage.is_ready(stage.host("quarantine"))
-        assert stage.host("quarantine").runs() == [Run(0, 0)]
+        assert stage.host("quarantine").runs() == [RunId(0, 0)]
         stage.host("quarantine").die()
     stage.turn()
     assert Counter(outcome.kind for _, outcome in stage.told)["error"] == 1
     assert "before they had begun anything" in str(stage.engine.stopped)
-    assert stage.engine.ledger.records[Run(0, 0)].boundary == "host"
+    assert stage.engine.ledger.records[RunId(0, 0)].boundary == "host"
     assert [host.name for host in stage.hosts].count("quarantine") == 3
     stage.end()
 
@@ -341,8 +342,8 @@ def test_a_host_killed_now_and_then_between_its_runs_is_replaced(tmp_path: Path)
     stage = Stage(tmp_path, 12)
     stage.begin()
     for row in range(6):
-        stage.host("host").say("start", Run(row, 0))
-        stage.host("host").rolls(Run(row, 0))
+        stage.host("host").say("start", RunId(row, 0))
+        stage.host("host").rolls(RunId(row, 0))
         stage.turn()
         for _ in range(2):
             stage.host("host").die()
@@ -368,7 +369,7 @@ def test_the_quarantine_takes_its_place_from_the_newest_host(tmp_path: Path) -> 
 
 
 def test_a_probe_that_its_host_took_along_is_repeated_after_the_pause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, probes=(False,))
+    stage = Stage(tmp_path, probes=(ModelTag.PRIMARY,))
     stage.begin()
     stage.engine.pause()
     stage.host("host").die()
@@ -385,15 +386,15 @@ def test_what_a_host_says_while_it_closes_is_kept(tmp_path: Path) -> None:
     stage = Stage(tmp_path, 1)
     stage.begin()
     host = stage.host("host")
-    host.say("start", Run(0, 0))
+    host.say("start", RunId(0, 0))
     stage.turn()
-    host.last = lambda: host.rolls(Run(0, 0))
+    host.last = lambda: host.rolls(RunId(0, 0))
     stage.end()
     assert stage.events("rollout")
 
 
 def test_a_broken_engine_tells_everyone_also_of_what_is_submitted_later(tmp_path: Path) -> None:
-    def described(record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+    def described(record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
         raise ZeroDivisionError
 
     stage = Stage(tmp_path, 3, describe=described, max_errors=0, bad=[0])

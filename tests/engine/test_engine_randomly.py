@@ -22,12 +22,13 @@ from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine import actor, dispatch, hosts
 from pytest_osmosis.engine.actor import Engine
 from pytest_osmosis.engine.job import Job, Spending, Transcript
-from pytest_osmosis.engine.rates import Limits
+from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Key, Setup
-from pytest_osmosis.journal import Journal, replay
-from pytest_osmosis.outcomes import Judging, Outcome, kind_of
-from pytest_osmosis.records import Run, RunRecord, fold
-from pytest_osmosis.results import records_of
+from pytest_osmosis.record.journal import Journal, replay
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.results.results import records_of
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import USAGE, Climate, Rows, World
 
 DEADLINE_S = 60.0
@@ -71,10 +72,10 @@ class History:
         batch_size = chance.randint(n_hosts, n_hosts + 4)
         n_rows, n, beside = chance.randint(1, 12), chance.choice((1, 2)), chance.random() < 0.2
         self.runs = [
-            Run(row, run, baseline)
+            RunId(row, index, model)
             for row in range(n_rows)
-            for run in range(n)
-            for baseline in ((False, True) if beside else (False,))
+            for index in range(n)
+            for model in (ModelTag if beside else (ModelTag.PRIMARY,))
         ]
         self.climate = climate
         self.world = World(seed, climate, batch_size)
@@ -86,7 +87,7 @@ class History:
         job = Job(
             setup=setup(folder, batch_size, climate),
             dataset=cast(Dataset, Rows(climate.bad_rows)),
-            judging=Judging(()),
+            judging=PassRule(()),
             describe=described,
             environ={},
             run_dir=folder,
@@ -96,7 +97,7 @@ class History:
             spending=Spending(max_tokens=chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
             n_runs=len(self.runs),
-            probes=(False, True) if beside else chance.choice(((), (False,))),
+            probes=tuple(ModelTag) if beside else chance.choice(((), (ModelTag.PRIMARY,))),
             hosts=n_hosts,
             watchdog_s=math.inf,
             spawn=self.world.spawn,
@@ -107,7 +108,7 @@ class History:
         self.engine = self.world.engine = Engine(job, Journal(self.path), self._told)
         self.disturbed = self._plan(chance)
 
-    def _told(self, run: Run, outcome: Outcome) -> None:
+    def _told(self, run: RunId, outcome: Outcome) -> None:
         self.world.told[run] += 1
 
     def _plan(self, chance: random.Random) -> bool:
@@ -133,7 +134,7 @@ class History:
             return True
         return False
 
-    def _submit(self, runs: list[Run]) -> Callable[[], None]:
+    def _submit(self, runs: list[RunId]) -> Callable[[], None]:
         def submit() -> None:
             self.world.submitted.update(runs)
             self.engine.submit(runs)
@@ -154,14 +155,14 @@ def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
     )
 
 
-def described(record: RunRecord, judging: Judging, transcript: Transcript) -> Outcome:
+def described(record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
     return Outcome(kind_of(record, judging))
 
 
-def decided_after(enough: int) -> Callable[[RunRecord, Judging], str | None]:
+def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:
     done = Counter[str]()
 
-    def decided(record: RunRecord, judging: Judging) -> str | None:
+    def decided(record: RunRecord, judging: PassRule) -> str | None:
         done["runs"] += 1
         return "decided" if done["runs"] >= enough else None
 
@@ -187,7 +188,7 @@ def wrong(history: History) -> list[str]:
         found.append(f"{engine.progress.done} are done, and they are {statuses}")
     never = [run for run, record in records.items() if record.status == "pending"]
     if engine.baseline_stopped is not None:
-        never = [run for run in never if not run.baseline]
+        never = [run for run in never if not run.is_baseline]
     if engine.stopped is not None and engine.stopped.reason == "closed" and not history.disturbed and never:
         found.append(f"nobody stopped it, and {never} never ran")
     for key in world.written:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_osmosis.journal import replay
-from pytest_osmosis.records import fold
+from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.run_record import fold
 from tests.engine.evaluating import Workspace, evaluated
 from tests.engine.test_engine_retries import by_row
 from tests.servers import ChatServer, reply, status

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.engine.line import PipeLine
-from pytest_osmosis.journal import replay
+from pytest_osmosis.engine.host_connection import HostConnection
+from pytest_osmosis.record.journal import replay
 from tests.engine.evaluating import Live, Workspace, running
 from tests.servers import ChatServer, reply, slow
 from tests.weather import Weather, check_requests, starts
@@ -44,7 +44,7 @@ def journal(live: Live) -> list[Mapping[str, Any]]:
 def kill_one(live: Live, chance: random.Random) -> None:
     """End one of the hosts, and all that it started; not the quarantine, as the run in there would be accused."""
     lines = [host.line for host in live.run.engine._hosts if host.ready and host.part != "quarantine"]
-    line = chance.choice([line for line in lines if isinstance(line, PipeLine)] or [None])
+    line = chance.choice([line for line in lines if isinstance(line, HostConnection)] or [None])
     if line is not None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(line.pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ def test_what_is_stopped_in_the_middle_is_pending_and_was_not_asked_for(workspac
         check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
     begun = starts(journal(live))
     for record in live.results.records:
-        key = record.run.row, record.run.run
+        key = record.run.row, record.run.index
         assert record.status != "pending" or kills or not begun[key]
         assert (key in weather.asked) <= (key in begun)
     assert any(record.status == "pending" for record in live.results.records)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine.warm import Warm
+from pytest_osmosis.engine.prestart import PrestartedHost
 from tests.engine.evaluating import Workspace, evaluated
 
 TELLS = """
@@ -20,22 +20,22 @@ async def rollout(ctx):
 
 
 @pytest.fixture
-def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
+def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
     """Started with a variable that is not there any more when the eval begins."""
     monkeypatch.setenv("GONE", "still there")
-    warm = Warm()
+    warm = PrestartedHost()
     monkeypatch.delenv("GONE")
     yield warm
     warm.close()
 
 
-def pid_of(warm: Warm) -> int:
+def pid_of(warm: PrestartedHost) -> int:
     """Of the process that waits."""
     assert warm._process is not None
     return warm._process.pid
 
 
-def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: Warm) -> None:
+def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: PrestartedHost) -> None:
     workspace.agent(TELLS)
     pid = pid_of(warm)
     config = workspace.config(None, env={"COLOUR": "green"})
@@ -45,7 +45,9 @@ def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm:
     assert "said beside every run" in (live.run.run_dir / "host.log").read_text()
 
 
-def test_it_is_not_taken_where_a_process_must_start_with_other_variables(workspace: Workspace, warm: Warm) -> None:
+def test_it_is_not_taken_where_a_process_must_start_with_other_variables(
+    workspace: Workspace, warm: PrestartedHost
+) -> None:
     workspace.agent(TELLS)
     pid = pid_of(warm)
     live = evaluated(workspace.config(None, env={"PYTHONHASHSEED": "7"}), spawn=warm.spawn)
@@ -53,7 +55,7 @@ def test_it_is_not_taken_where_a_process_must_start_with_other_variables(workspa
     assert Path(f"/proc/{pid}").exists()
 
 
-def test_one_that_died_is_not_taken(workspace: Workspace, warm: Warm) -> None:
+def test_one_that_died_is_not_taken(workspace: Workspace, warm: PrestartedHost) -> None:
     assert warm._process is not None
     warm._process.kill()
     warm._process.wait()
@@ -61,7 +63,7 @@ def test_one_that_died_is_not_taken(workspace: Workspace, warm: Warm) -> None:
     assert [record.status for record in live.results.records] == ["finished"] * 4
 
 
-def test_nobody_wanted_it(warm: Warm) -> None:
+def test_nobody_wanted_it(warm: PrestartedHost) -> None:
     pid = pid_of(warm)
     warm.close()
     warm.close()

@@ -21,10 +21,10 @@ from typing import Any
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, Engine, Message
-from pytest_osmosis.engine.line import Died, Heard, Post
+from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Setup
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.run_id import RunId
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 IDLE_S = 1.0
@@ -105,10 +105,10 @@ class World:
         self.hosts: list[FakeHost] = []
         self.plan: deque[Move] = deque()
         self.violations: list[str] = []
-        self.begun: dict[Run, list[FakeHost]] = {}
+        self.begun: dict[RunId, list[FakeHost]] = {}
         self.written: dict[Key, Mapping[str, Any]] = {}
-        self.told = Counter[Run]()
-        self.submitted: set[Run] = set()
+        self.told = Counter[RunId]()
+        self.submitted: set[RunId] = set()
         self.deaths_left = climate.deaths
         self.ended = False
         self.hung = False
@@ -205,7 +205,7 @@ class World:
         record = self.engine.ledger.records.get(key.run)
         begun = self.begun.get(key.run, [])
         elsewhere = [other for other in self.hosts if other is not host and not other.dead and other.has(key.run)]
-        stopped = self.engine.stopped or (key.run.baseline and self.engine.baseline_stopped)
+        stopped = self.engine.stopped or (key.run.is_baseline and self.engine.baseline_stopped)
         found = {
             "its rollout is in the journal": record is not None and record.rolled,
             "nothing new is begun": stopped,
@@ -227,7 +227,7 @@ class World:
         if self.engine.stopped and not host.is_told("drop"):
             self.violations.append(f"{key} begins after a stop that {host.name} was not told of")
 
-    def truth(self, run: Run, name: str) -> tuple[str, float]:
+    def truth(self, run: RunId, name: str) -> tuple[str, float]:
         """What a function makes of a run: "score" and its value, "error", or "removed"."""
         chance = random.Random(f"{run} {name}")
         if chance.random() < self.climate.removes:
@@ -253,7 +253,7 @@ class FakeHost:
         self._unwritten: list[Mapping[str, Any]] = []
         self._waiting: deque[Key] = deque()
         self._scorings: list[Scoring] = []
-        self._probes: list[bool] = []
+        self._probes: list[str] = []
         self._held_until = 0.0
         self._numbers = 0
 
@@ -282,7 +282,7 @@ class FakeHost:
     def last_words(self) -> str:
         return ""
 
-    def has(self, run: Run) -> bool:
+    def has(self, run: RunId) -> bool:
         """True where it was told to roll the run out, and has not yet."""
         keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._told if each["op"] == "run")]
         return any(key.run == run for key in keys)
@@ -394,18 +394,18 @@ class FakeHost:
                 case "pause" | "resume" as op:
                     self.paused = op == "pause"
                 case "drop":
-                    dropped = [key for key in self._waiting if key.run.baseline or not message["baseline"]]
+                    dropped = [key for key in self._waiting if key.run.is_baseline or not message["baseline"]]
                     self._waiting = deque(key for key in self._waiting if key not in dropped)
                     self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
                 case "probe":
-                    self._probes.append(message["baseline"])
+                    self._probes.append(message["model_tag"])
                 case "close":
                     self.closing = True
 
     def _probed(self) -> None:
-        baseline = self._probes.pop(0)
+        tag = self._probes.pop(0)
         error = "401" if self._chance.random() < self._world.climate.fails / 4 else None
-        self._emit({"ev": "probed", "baseline": baseline, "error": error})
+        self._emit({"ev": "probed", "model_tag": tag, "error": error})
 
     # -- rolling out ---------------------------------------------------------------------------------------
 

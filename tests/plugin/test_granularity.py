@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.plan import Plan, Span
-from pytest_osmosis.plugin.terminal import MANY_TESTS, number_of_tests
+from pytest_osmosis.plugin.output.terminal import MANY_TESTS, number_of_tests
+from pytest_osmosis.record.plan import Plan, Span
 from tests.plugin.workspaces import Row, Workspace, junit_cases
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"

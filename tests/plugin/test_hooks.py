@@ -8,7 +8,7 @@ from collections.abc import Callable
 from textwrap import dedent
 from typing import Any
 
-from pytest_osmosis.plugin import hookspecs
+from pytest_osmosis.plugin.hooks import specs
 from tests.plugin.workspaces import Workspace, wait_until
 from tests.servers import ChatServer, held, reply
 
@@ -29,7 +29,7 @@ def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
 
 
 def test_each_finished_rollout_is_told_of_once(workspace: Workspace) -> None:
-    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_rollout_finished))
+    workspace.write("conftest.py", example(specs.pytest_osmosis_rollout_finished))
     workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})
     workspace.eval("y", rows=[{"score": 0.0}])
 
@@ -48,7 +48,7 @@ def test_each_finished_rollout_is_told_of_once(workspace: Workspace) -> None:
 
 
 def test_a_gate_of_ones_own_is_a_test_and_decides_the_exit_status(workspace: Workspace) -> None:
-    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_gate))
+    workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
 
@@ -72,7 +72,7 @@ def read_gates(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def test_results_are_handed_on_once_for_each_eval(workspace: Workspace) -> None:
-    workspace.write("conftest.py", example(hookspecs.pytest_osmosis_results))
+    workspace.write("conftest.py", example(specs.pytest_osmosis_results))
     workspace.eval("x", rows=[{}, {"score": 0.0}])
     workspace.eval("y", rows=1)
 

@@ -9,7 +9,7 @@ import re
 import select
 import subprocess
 
-from pytest_osmosis.report.text import width
+from pytest_osmosis.text.safe import width
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
 from tests.servers import ChatServer, held, reply
 

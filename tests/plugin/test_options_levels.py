@@ -11,8 +11,8 @@ import termios
 
 import pytest
 
-from pytest_osmosis.config.options import OPTIONS
-from pytest_osmosis.plugin import options
+from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
 from tests.servers import ChatServer, reply, slow
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_osmosis.outcomes import Outcome
-from pytest_osmosis.plugin.items import Answer
+from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.xdist import OutcomeServer
+from pytest_osmosis.plugin.xdist.server import OutcomeServer
+from pytest_osmosis.verdicts.pass_rule import Outcome
 
 
 class Evals:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.journal import replay
+from pytest_osmosis.record.journal import replay
 from tests.plugin.workspaces import Session, Workspace, hosts_under, junit_cases, read_json, wait_until
 from tests.servers import ChatServer
 from tests.weather import AGENT, Weather, check_requests

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_osmosis import gates, results
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.history import Flips
-from pytest_osmosis.outcomes import Judging
-from pytest_osmosis.prices import Price
-from pytest_osmosis.records import Boundary, Run, RunRecord, ScorerError
-from pytest_osmosis.results import Results, Side, Subject
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
+from pytest_osmosis.results import results
+from pytest_osmosis.results.results import Results, Side, Subject
+from pytest_osmosis.verdicts import gates
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.previous_run import Flips
 
 A, B = "rewards:a", "rewards:b"
-BROKE = ScorerError("ValueError: no", "Traceback ...")
+BROKE = RewardError("ValueError: no", "Traceback ...")
 USAGE = {"input_tokens": 11, "output_tokens": 7}
 
 
 def rolled(row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
     """A run whose rollout is done and not scored yet."""
-    record = RunRecord(Run(row, run), attempt=1, started=True, rolled=True, duration_ms=450.5, usage=USAGE)
+    record = RunRecord(RunId(row, run), attempt=1, started=True, rolled=True, duration_ms=450.5, usage=USAGE)
     return record._replace(**fields)
 
 
@@ -29,7 +31,7 @@ def finished(
     row: int = 0,
     run: int = 0,
     *,
-    errors: Mapping[str, ScorerError] | None = None,
+    errors: Mapping[str, RewardError] | None = None,
     **fields: Any,
 ) -> RunRecord:
     """A run that was scored."""
@@ -48,7 +50,7 @@ def removed(row: int = 0, run: int = 0) -> RunRecord:
 
 def pending(row: int = 0, run: int = 0, reason: str | None = None) -> RunRecord:
     """A run that never ran."""
-    return RunRecord(Run(row, run), skip_reason=reason)
+    return RunRecord(RunId(row, run), skip_reason=reason)
 
 
 def results_of(
@@ -69,7 +71,7 @@ def results_of(
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
     `beside` are the records of a baseline's model."""
-    judging = Judging(tuple(scorers), 1.0, thresholds or {}, decide)
+    judging = PassRule(tuple(scorers), 1.0, thresholds or {}, decide)
     by_function, overall = results.summarize(records, judging, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
     return Results(
@@ -92,4 +94,4 @@ def results_of(
 
 def of_baseline(record: RunRecord) -> RunRecord:
     """The same of the baseline's model."""
-    return record._replace(run=record.run._replace(baseline=True))
+    return record._replace(run=record.run._replace(model=ModelTag.BASELINE))

@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.arithmetic import (
+from pytest_osmosis.models.base import ChatRequest, Message
+from pytest_osmosis.models.embedded import (
     DIVISION_BY_ZERO,
     MAX_OPERATIONS,
     NOTHING_TO_SOLVE,
@@ -20,7 +21,6 @@ from pytest_osmosis.models.arithmetic import (
     format_number,
     reply_to,
 )
-from pytest_osmosis.models.base import ChatRequest, Message
 
 
 def user(text: str) -> list[Message]:

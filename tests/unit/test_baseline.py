@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.baseline import read_results
-from pytest_osmosis.comparison import RowRuns
 from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.evals.baseline import read_results
+from pytest_osmosis.verdicts.comparison import RowRuns
 from tests.unit.made import BROKE, A, failed, finished, removed, results_of
 
 SAMPLING = {"temperature": 0.5, "seed": None}

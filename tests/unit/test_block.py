@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.outcomes import Judging, Outcome
-from pytest_osmosis.records import Run, RunRecord, ScorerError
-from pytest_osmosis.report.block import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
-from pytest_osmosis.report.text import LINE_CHARS
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RewardError, RunRecord
+from pytest_osmosis.report.failure_text import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
+from pytest_osmosis.text.safe import LINE_CHARS
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
-ONE = Judging((A,))
+ONE = PassRule((A,))
 PROMPT = {"role": "user", "content": "2 * 3?"}
 
 
-def outcome(record: RunRecord, judging: Judging = ONE, **shown: Any) -> Outcome:
-    def rerun(run: Run) -> str:
+def outcome(record: RunRecord, judging: PassRule = ONE, **shown: Any) -> Outcome:
+    def rerun(run: RunId) -> str:
         return f"pytest 'configs/eval/x.toml::x[{run}]'"
 
     return outcome_of(record, judging, where="data/x.jsonl:7", rerun=rerun, **shown)
@@ -48,8 +49,8 @@ def test_a_failed_run_says_why_and_how_to_repeat_it() -> None:
 
 
 def test_with_several_functions_every_score_has_a_line() -> None:
-    record = finished({A: 0.25, B: 0.5}, errors={"rewards:c": ScorerError("ValueError: no\nreally")})
-    judging = Judging((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
+    record = finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")})
+    judging = PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
 
     assert outcome(record, judging).text.splitlines()[:4] == [
         "score 0.25 < 1",
@@ -81,7 +82,7 @@ def test_a_traceback_of_several_lines_stands_as_it_is() -> None:
 
 
 def test_the_reason_is_one_line_of_bounded_length() -> None:
-    record = finished({}, errors={A: ScorerError("ValueError: first\n  second\x1b[2J " + "long " * 500)})
+    record = finished({}, errors={A: RewardError("ValueError: first\n  second\x1b[2J " + "long " * 500)})
 
     reason = outcome(record).reason
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.comparison import Comparison, Matched, Pair, RowRuns, compare, decide, matched
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.stats import holm
+from pytest_osmosis.verdicts.comparison import Comparison, Matched, Pair, RowRuns, compare, decide, matched
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]

@@ -10,30 +10,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis import curtailment
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.curtailment import Curtailment, obstacle
-from pytest_osmosis.gates import Runs, Short, decide, needs_all, short_of
-from pytest_osmosis.outcomes import Judging
-from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.results import runs_for
+from pytest_osmosis.evals import early_stop
+from pytest_osmosis.evals.early_stop import Curtailment, obstacle
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.results import runs_for
+from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of
+from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, removed
 
-JUDGING = Judging((A, B), decide=A)
+JUDGING = PassRule((A, B), decide=A)
 ENDINGS = ("passes", "fails", "breaks", "outage", "unscored")
 PASS_RATE = GateRule("pass_rate", 0.7)
 
 
-def record(run: Run, ending: str) -> RunRecord:
+def record(run: RunId, ending: str) -> RunRecord:
     """A run that came to this; B gives the opposite of A."""
     match ending:
         case "passes" | "fails":
-            return finished({A: float(ending == "passes"), B: float(ending == "fails")}, run.row, run.run)
+            return finished({A: float(ending == "passes"), B: float(ending == "fails")}, run.row, run.index)
         case "unscored":
-            return finished({}, run.row, run.run, errors={A: BROKE, B: BROKE})
+            return finished({}, run.row, run.index, errors={A: BROKE, B: BROKE})
         case "removed":
-            return removed(run.row, run.run)
-    return failed("agent" if ending == "breaks" else "provider", run.row, run.run)
+            return removed(run.row, run.index)
+    return failed("agent" if ending == "breaks" else "provider", run.row, run.index)
 
 
 def state_of(rules: Sequence[GateRule], records: Sequence[RunRecord]) -> list[str]:
@@ -63,7 +64,7 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
     possible = ("passes", "fails", "outage", *(["removed"] if shares else []))
     endings = (*ENDINGS, *possible[3:])
     n_rows, n = data.draw(st.sampled_from([(1, 1), (4, 1), (1, 4), (2, 2)] if shares else [(1, 2), (2, 2), (1, 4)]))
-    order = data.draw(st.permutations([Run(row, run) for row in range(n_rows) for run in range(n)]))
+    order = data.draw(st.permutations([RunId(row, run) for row in range(n_rows) for run in range(n)]))
     curtailed = Curtailment(rules, order)
     done: list[RunRecord] = []
 
@@ -77,7 +78,7 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
 @pytest.mark.parametrize("minimum", [0.0, 0.5, 0.6, 2 / 3, 1.0])
 @pytest.mark.parametrize("endings", list(itertools.product(["passes", "fails", "removed"], repeat=3)), ids="-".join)
 def test_runs_that_are_taken_out_bring_a_share_nearer_to_its_verdict(minimum: float, endings: Sequence[str]) -> None:
-    rules, order = [GateRule("pass_rate", minimum)], [Run(row, 0) for row in range(3)]
+    rules, order = [GateRule("pass_rate", minimum)], [RunId(row, 0) for row in range(3)]
     curtailed = Curtailment(rules, order)
     done = list(map(record, order, endings))
 
@@ -88,7 +89,9 @@ def test_runs_that_are_taken_out_bring_a_share_nearer_to_its_verdict(minimum: fl
         assert (said is not None) == certain(rules, done[:n_done], order[n_done:], possible)
 
 
-def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[Run], endings: Sequence[str]) -> bool:
+def certain(
+    rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Sequence[str]
+) -> bool:
     """True where the gates' verdicts are the same, however the runs that are left end."""
     ways = itertools.product(endings, repeat=len(left))
     states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}
@@ -97,7 +100,7 @@ def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence
 
 def test_it_says_what_is_decided_and_how_many_runs_are_not_done() -> None:
     rules = [GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)]
-    order = [Run(row, 0) for row in range(10)]
+    order = [RunId(row, 0) for row in range(10)]
     curtailed = Curtailment(rules, order)
 
     said = [curtailed.done(record(run, "passes"), JUDGING) for run in order[:5]]
@@ -110,7 +113,7 @@ def test_it_says_what_is_decided_and_how_many_runs_are_not_done() -> None:
 
 @pytest.mark.parametrize("ending", ["outage", "unscored"])
 def test_runs_that_were_not_measured_decide_nothing(ending: str) -> None:
-    order = [Run(row, 0) for row in range(10)]
+    order = [RunId(row, 0) for row in range(10)]
     curtailed = Curtailment([PASS_RATE], order)
 
     assert [curtailed.done(record(run, ending), JUDGING) for run in order] == [None] * 10
@@ -123,8 +126,8 @@ def test_the_bounds_of_a_large_eval_are_looked_at_a_few_times(monkeypatch: pytes
         looks.append(rule)
         return short_of(rule, runs)
 
-    monkeypatch.setattr(curtailment, "short_of", look)
-    order = [Run(row, run) for row in range(1000) for run in range(2)]
+    monkeypatch.setattr(early_stop, "short_of", look)
+    order = [RunId(row, run) for row in range(1000) for run in range(2)]
     curtailed = Curtailment([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
 
     for index, run in enumerate(order):
@@ -158,7 +161,7 @@ def test_a_regression_needs_every_run() -> None:
 
 def test_a_run_that_is_taken_out_can_turn_a_pass_at_k_that_seemed_decided() -> None:
     rule = GateRule("pass_at", 0.5, k=2)
-    done = [record(Run(0, 0), "passes"), record(Run(1, 0), "fails"), record(Run(1, 1), "fails")]
+    done = [record(RunId(0, 0), "passes"), record(RunId(1, 0), "fails"), record(RunId(1, 1), "fails")]
 
-    assert state_of([rule], [*done, record(Run(0, 1), "fails")]) == ["holds"]
-    assert state_of([rule], [*done, record(Run(0, 1), "removed")]) == ["fails"]
+    assert state_of([rule], [*done, record(RunId(0, 1), "fails")]) == ["holds"]
+    assert state_of([rule], [*done, record(RunId(0, 1), "removed")]) == ["fails"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
-from pytest_osmosis.datasets.warnings import notes_of
+from pytest_osmosis.datasets.row_warnings import notes_of
 
 TOLD = "a model can copy the answer; take it out of the prompt"
 REPEATED = "it counts more than once; keep one, and raise n for more"

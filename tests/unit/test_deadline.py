@@ -12,9 +12,9 @@ import pytest
 
 from pytest_osmosis.host import deadline as module
 from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
+from pytest_osmosis.host.interrupt import Watch, Watched
 from pytest_osmosis.host.protocol import Key
-from pytest_osmosis.host.watch import Watch, Watched
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.run_id import RunId
 
 SOON_S = 0.02
 
@@ -143,7 +143,7 @@ def test_nothing_is_kept_of_a_task_whose_time_was_watched() -> None:
     async def under_a_deadline() -> None:
         within = deadline(60.0)
         async with within:
-            with watch.over(Watched(Key(Run(0, 0), 1), within)):
+            with watch.over(Watched(Key(RunId(0, 0), 1), within)):
                 await asyncio.sleep(0)
 
     async def ended() -> weakref.ref[asyncio.Task[None]]:

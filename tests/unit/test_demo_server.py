@@ -19,9 +19,9 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
-from pytest_osmosis.demo import application, main
-from pytest_osmosis.models.arithmetic import ArithmeticModel
+from pytest_osmosis.demo.server import application, main
 from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.embedded import ArithmeticModel
 
 CHAT = "/v1/chat/completions"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]

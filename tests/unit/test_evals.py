@@ -14,12 +14,13 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare, sampling_text
-from pytest_osmosis.journal import replay
-from pytest_osmosis.outcomes import Outcome
-from pytest_osmosis.records import Run, fold
+from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import fold
+from pytest_osmosis.verdicts.pass_rule import Outcome
 
 DEADLINE_S = 60
-Done = queue.SimpleQueue[Run]
+Done = queue.SimpleQueue[RunId]
 Begun = Callable[..., tuple[EvalRun, Done]]
 Ran = Callable[..., EvalRun]
 SECRET = "hunter2-and-more"
@@ -88,10 +89,10 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def begun() -> Begun:
     """Start an eval's host; gives the eval run and the queue of runs that are done."""
 
-    def begun(prepared: Prepared, selected: Sequence[Run] | None = None) -> tuple[EvalRun, Done]:
+    def begun(prepared: Prepared, selected: Sequence[RunId] | None = None) -> tuple[EvalRun, Done]:
         done: Done = queue.SimpleQueue()
 
-        def every(run: Run, _outcome: Outcome) -> None:
+        def every(run: RunId, _outcome: Outcome) -> None:
             done.put(run)
 
         chosen = list(prepared.plan.runs()) if selected is None else selected
@@ -107,7 +108,7 @@ def begun() -> Begun:
 def ran(begun: Begun) -> Ran:
     """Run an eval to its end and write its results."""
 
-    def ran(prepared: Prepared, selected: Sequence[Run] | None = None) -> EvalRun:
+    def ran(prepared: Prepared, selected: Sequence[RunId] | None = None) -> EvalRun:
         run, done = begun(prepared, selected)
         run.go()
         for _ in run.selected:
@@ -164,7 +165,7 @@ def test_a_named_row_is_planned_beside_the_selection_and_one_beyond_the_end_is_n
     plan = workspace.prepare(named_rows=[2, 99]).plan
 
     assert [row for row, _ in plan.rows()] == [0, 2]
-    assert list(plan.runs()) == [Run(0, 0)]
+    assert list(plan.runs()) == [RunId(0, 0)]
 
 
 def test_sampling_in_words(workspace: Workspace) -> None:
@@ -251,7 +252,7 @@ def test_a_part_of_the_plan_never_replaces_results_of_the_whole(workspace: Works
     whole = ran(workspace.prepare())
     before = read(workspace.root / "out/results.json")
 
-    part = ran(workspace.prepare(), [Run(1, 0)])
+    part = ran(workspace.prepare(), [RunId(1, 0)])
 
     assert (whole.partial, part.partial) == (False, True)
     assert read(workspace.root / "out/results.json") == before

@@ -11,7 +11,7 @@ import pytest
 from examples.multiply.rewards import compute_reward, efficiency
 from examples.multiply.rollouts.multiply.main import MultiplyGrader, MultiplyWorkflow, tool_message
 from pytest_osmosis import AgentWorkflowContext, ChatReply, GraderContext, RolloutSample
-from pytest_osmosis.models.arithmetic import answer
+from pytest_osmosis.models.embedded import answer
 
 CALL: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1"}]}
 RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "call_1", "content": "391"}

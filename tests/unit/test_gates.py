@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.gates import Runs, State, decide, partial, title_of
+from pytest_osmosis.verdicts.gates import Runs, State, decide, partial, title_of
 
 
 def rule(minimum: float) -> GateRule:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.report.github import SHOWN, Finding, commands
+from pytest_osmosis.report.github_annotations import SHOWN, Finding, commands
 
 ROOT = Path("/checkout")
 FINDING = Finding("x[row3-run1]", "score 0.2 < 0.5", ROOT / "data/x.jsonl", 4)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis import history, results
-from pytest_osmosis.history import LastRun, Share, flips, last_run, plan_digest, turned
+from pytest_osmosis.results import results
+from pytest_osmosis.verdicts import previous_run
+from pytest_osmosis.verdicts.previous_run import LastRun, Share, flips, last_run, plan_digest, turned
 
 PLAN, OTHER = plan_digest({"n": 1}), plan_digest({"n": 2})
 WHOLE: Mapping[str, Any] = {
@@ -92,7 +93,7 @@ def test_rows_are_not_read_to_find_it(tmp_path: Path, stored: Stored) -> None:
     """Where the rows start, nothing is parsed any more."""
     results_path = stored("x") / "results.json"
     whole = results_path.read_text()
-    results_path.write_text(whole[: whole.index(history.ROWS) + len(history.ROWS)] + "no JSON")
+    results_path.write_text(whole[: whole.index(previous_run.ROWS) + len(previous_run.ROWS)] + "no JSON")
 
     assert last_run(tmp_path, PLAN) is not None
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import Stalls
+from pytest_osmosis.host.interrupt import Watch
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.slots import Slots
-from pytest_osmosis.host.watch import Watch
 
 SOON_S = 0.01
 LONG_S = 600.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.journal import Journal, encode, event_at, in_use, replay, replay_with_places
+from pytest_osmosis.record.journal import Journal, encode, event_at, in_use, replay, replay_with_places
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.engine.job import Progress
-from pytest_osmosis.report.live import Pace, live_line
-from pytest_osmosis.report.text import fitted, width
+from pytest_osmosis.report.live_line import Pace, live_line
+from pytest_osmosis.text.safe import fitted, width
 
 
 def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_osmosis.gates import Verdict
 from pytest_osmosis.report.markdown import MOST_LISTED, markdown
+from pytest_osmosis.verdicts.gates import Verdict
 from tests.unit.made import A, failed, finished, pending, results_of
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.report.numbers import beside, count, plural, score, seconds
-from pytest_osmosis.report.text import shortened, shown
+from pytest_osmosis.text.numbers import beside, count, plural, score, seconds
+from pytest_osmosis.text.safe import shortened, shown
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

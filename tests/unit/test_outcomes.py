@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.outcomes import Judging, Kind, Outcome, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
 
 
-def judging(decide: str = "all", scorers: tuple[str, ...] = (A, B), **thresholds: float) -> Judging:
-    return Judging(scorers, 1.0, {f"rewards:{name}": value for name, value in thresholds.items()}, decide)
+def judging(decide: str = "all", scorers: tuple[str, ...] = (A, B), **thresholds: float) -> PassRule:
+    return PassRule(scorers, 1.0, {f"rewards:{name}": value for name, value in thresholds.items()}, decide)
 
 
 class Expected(NamedTuple):
@@ -104,7 +104,7 @@ def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
 
 
 def test_thresholds_of_functions_stand_before_the_common_one() -> None:
-    judge = Judging((A, B), 0.5, {B: -2.0})
+    judge = PassRule((A, B), 0.5, {B: -2.0})
 
     assert (judge.threshold(A), judge.threshold(B)) == (0.5, -2.0)
     assert judge.passed(finished({A: 0.5, B: -2.0}))

@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
-from pytest_osmosis.outcomes import Kind, Outcome
-from pytest_osmosis.records import Run
-from pytest_osmosis.report.rows import outcome_of_row
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.report.row_outcome import outcome_of_row
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome
 
 What = Literal["passed", "failed", "error", "removed", "pending"]
 REASONS: Mapping[What, str] = {
@@ -31,8 +31,8 @@ def outcome(what: What, run: int = 0) -> Outcome:
 
 def row_of(*runs: What) -> Outcome:
     """The outcome of the row with these runs, which were done in the other order."""
-    done = {Run(3, index): outcome(what, index) for index, what in reversed(list(enumerate(runs)))}
-    return outcome_of_row(done, [Run(3, index) for index, what in enumerate(runs) if what == "pending"])
+    done = {RunId(3, index): outcome(what, index) for index, what in reversed(list(enumerate(runs)))}
+    return outcome_of_row(done, [RunId(3, index) for index, what in enumerate(runs) if what == "pending"])
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_a_skipped_row_says_why(runs: list[What], reason: str) -> None:
 def test_what_runs_put_out_is_told_apart() -> None:
     passed = Outcome("passed", sections=(("stdout", "hello"),))
 
-    row = outcome_of_row({Run(0, 1): passed, Run(0, 0): passed})
+    row = outcome_of_row({RunId(0, 1): passed, RunId(0, 0): passed})
 
     assert row.sections == (("stdout (run0)", "hello"), ("stdout (run1)", "hello"))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.flight import Flight
 from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.permits import Permits
-from pytest_osmosis.engine.rates import Limits
-from pytest_osmosis.records import Run
+from pytest_osmosis.engine.run_state import RunState
+from pytest_osmosis.record.run_id import RunId
 
 
 class Line:
@@ -44,8 +44,8 @@ class House:
         self.lines = [Line(), Line()]
         self.hosts = [Host("host", line, 8, 0.0) for line in self.lines]
 
-    def ask(self, host: int, number: int, chars: int = 40) -> Flight:
-        flight = Flight(Run(number, 0), Row(number, [], None, {}, 0))
+    def ask(self, host: int, number: int, chars: int = 40) -> RunState:
+        flight = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
         self.permits.ask(self.hosts[host], {"id": number, "chars": chars, "max_tokens": 10}, flight)
         return flight
 

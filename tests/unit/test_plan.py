@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.plan import Plan, Span, run_seed, shuffled, spans_of
-from pytest_osmosis.records import Run
+from pytest_osmosis.record.plan import Plan, Span, run_seed, shuffled, spans_of
+from pytest_osmosis.record.run_id import ModelTag, RunId
 
 
 def plan(spans: Sequence[Span], n: int = 1, named: Sequence[Span] = ()) -> Plan:
@@ -45,7 +45,7 @@ def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> No
     assert [str(run) for run in both.runs()] == ["row7-run0", "row7-run0-baseline", "row7-run1", "row7-run1-baseline"]
     assert [str(part) for part, _ in of_rows.parts()] == ["row7", "row7-baseline"]
     assert [run for part, _ in of_rows.parts() for run in of_rows.runs_of(part)] == sorted(
-        both.runs(), key=lambda run: run.baseline
+        both.runs(), key=lambda run: run.is_baseline
     )
     assert (both.n_runs, both.n_rollouts) == (2, 4)
     assert Plan.from_json(json.loads(json.dumps(both.to_json()))) == both
@@ -55,8 +55,8 @@ def test_a_baselines_run_has_the_seed_and_the_turn_of_its_own() -> None:
     both = replace(plan([Span(0, 9, 1)], n=2), baseline=True)
     order = shuffled(both.runs(), seed=3)
 
-    assert [run._replace(baseline=True) for run in order[::2]] == order[1::2]
-    assert all(run_seed(5, run) == run_seed(5, run._replace(baseline=True)) for run in order)
+    assert [run._replace(model=ModelTag.BASELINE) for run in order[::2]] == order[1::2]
+    assert all(run_seed(5, run) == run_seed(5, run._replace(model=ModelTag.BASELINE)) for run in order)
 
 
 def test_rows_that_a_node_id_names_are_collected_but_not_planned() -> None:
@@ -117,19 +117,19 @@ def test_spans_hold_exactly_the_rows_and_lines_that_they_are_made_of(rows: set[i
 @pytest.mark.parametrize(
     ("seed", "run", "expected"),
     [
-        (0, Run(0, 0), 1346006995),
-        (0, Run(0, 1), 1453980333),
-        (0, Run(1, 0), 160609755),
-        (1, Run(0, 0), 1695223042),
-        (42, Run(999, 4), 1515936938),
+        (0, RunId(0, 0), 1346006995),
+        (0, RunId(0, 1), 1453980333),
+        (0, RunId(1, 0), 160609755),
+        (1, RunId(0, 0), 1695223042),
+        (42, RunId(999, 4), 1515936938),
     ],
 )
-def test_seeds_stay_what_they_were(seed: int, run: Run, expected: int) -> None:
+def test_seeds_stay_what_they_were(seed: int, run: RunId, expected: int) -> None:
     assert run_seed(seed, run) == expected
 
 
 def test_a_shuffled_order_holds_every_run_once_and_depends_on_the_seed_alone() -> None:
-    runs = [Run(row, run) for row in range(50) for run in range(2)]
+    runs = [RunId(row, run) for row in range(50) for run in range(2)]
     order = shuffled(runs, 0)
 
     assert order != runs
@@ -140,7 +140,7 @@ def test_a_shuffled_order_holds_every_run_once_and_depends_on_the_seed_alone() -
 
 
 def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:
-    runs = [Run(row, run) for row in range(100) for run in range(10)]
+    runs = [RunId(row, run) for row in range(100) for run in range(10)]
     seeds = {run_seed(base, run) for base in (0, 1) for run in runs}
 
     assert len(seeds) == 2 * len(runs)
@@ -148,4 +148,4 @@ def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:
 
 @given(st.integers(), st.integers(0, 10**6), st.integers(0, 1000))
 def test_seeds_fit_what_servers_take(seed: int, row: int, run: int) -> None:
-    assert 0 <= run_seed(seed, Run(row, run)) < 2**31
+    assert 0 <= run_seed(seed, RunId(row, run)) < 2**31

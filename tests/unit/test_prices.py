@@ -11,8 +11,8 @@ import genai_prices
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable, Rates
+from pytest_osmosis.models.prices import FREE, Price, price_of
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.prices import FREE, Price, price_of
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 OWN = Rates(1.0, 4.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.outcomes import Judging
-from pytest_osmosis.records import RunRecord
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.properties import properties_of, properties_of_row
+from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, B, failed, finished, pending, removed
 
 
 def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
-    found = properties_of(finished({A: 0.25}), Judging((A,)), 0.5)
+    found = properties_of(finished({A: 0.25}), PassRule((A,)), 0.5)
 
     assert found == [
         ("osmosis.outcome", "failed"),
@@ -24,23 +24,23 @@ def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
 
 
 def test_each_function_has_its_score_where_there_are_several() -> None:
-    found = dict(properties_of(finished({A: 1.0, B: 0.5}), Judging((A, B), decide=A), None))
+    found = dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B), decide=A), None))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
 
 
 def test_no_score_is_said_to_be_the_one_where_several_decide() -> None:
-    assert "osmosis.score" not in dict(properties_of(finished({A: 1.0, B: 0.5}), Judging((A, B)), None))
+    assert "osmosis.score" not in dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B)), None))
 
 
 def test_what_was_not_scored_says_where_it_broke_and_has_no_score() -> None:
-    found = dict(properties_of(failed("provider"), Judging((A,)), None))
+    found = dict(properties_of(failed("provider"), PassRule((A,)), None))
 
     assert found == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
 
 
 def test_what_never_ran_or_was_taken_out_says_so() -> None:
-    judging = Judging((A,))
+    judging = PassRule((A,))
 
     assert dict(properties_of(pending(), judging, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
     assert dict(properties_of(removed(), judging, None))["osmosis.outcome"] == "skipped"
@@ -49,7 +49,7 @@ def test_what_never_ran_or_was_taken_out_says_so() -> None:
 def test_a_row_has_means_and_sums_of_its_runs() -> None:
     records = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
 
-    found = properties_of_row(records, Judging((A,)), [0.5, 0.25, None, None])
+    found = properties_of_row(records, PassRule((A,)), [0.5, 0.25, None, None])
 
     assert found == [
         ("osmosis.outcome", "failed"),
@@ -74,7 +74,7 @@ def test_a_row_has_means_and_sums_of_its_runs() -> None:
     ],
 )
 def test_a_row_says_what_its_test_is(records: list[RunRecord], outcome: str) -> None:
-    found = dict(properties_of_row(records, Judging((A,)), [None] * len(records)))
+    found = dict(properties_of_row(records, PassRule((A,)), [None] * len(records)))
 
     assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
 
@@ -82,6 +82,6 @@ def test_a_row_says_what_its_test_is(records: list[RunRecord], outcome: str) -> 
 def test_each_function_has_its_mean_where_there_are_several() -> None:
     records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
 
-    found = dict(properties_of_row(records, Judging((A, B), decide=A), [None, None]))
+    found = dict(properties_of_row(records, PassRule((A, B), decide=A), [None, None]))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)

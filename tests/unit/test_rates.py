@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Rate, least_s
 from pytest_osmosis.engine.permits import Estimate
-from pytest_osmosis.engine.rates import BURST_S, WINDOW_S, Rate, least_s
 from pytest_osmosis.host.protocol import Size
 
 

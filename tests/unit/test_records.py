@@ -8,26 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.records import Event, Run, RunRecord, ScorerError, fold
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import Event, RewardError, RunRecord, fold
 
 LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest": "0"}
-RUN = Run(3, 1)
+RUN = RunId(3, 1)
 
 
-def start(attempt: int = 1, run: Run = RUN) -> Event:
-    return {"ev": "start", "row": run.row, "run": run.run, "attempt": attempt, "at": "2026-01-01T00:00:00+00:00"}
+def start(attempt: int = 1, run: RunId = RUN) -> Event:
+    return {"ev": "start", "row": run.row, "run": run.index, "attempt": attempt, "at": "2026-01-01T00:00:00+00:00"}
 
 
-def rollout(attempt: int = 1, run: Run = RUN, **fields: Any) -> Event:
-    return {"ev": "rollout", "row": run.row, "run": run.run, "attempt": attempt, "ms": 12.5, "messages": [], **fields}
+def rollout(attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event:
+    return {"ev": "rollout", "row": run.row, "run": run.index, "attempt": attempt, "ms": 12.5, "messages": [], **fields}
 
 
-def score(attempt: int = 1, run: Run = RUN, **fields: Any) -> Event:
-    return {"ev": "score", "row": run.row, "run": run.run, "attempt": attempt, "ms": 2.0, **fields}
+def score(attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event:
+    return {"ev": "score", "row": run.row, "run": run.index, "attempt": attempt, "ms": 2.0, **fields}
 
 
-def skip(reason: str, run: Run = RUN) -> Event:
-    return {"ev": "skip", "row": run.row, "run": run.run, "reason": reason}
+def skip(reason: str, run: RunId = RUN) -> Event:
+    return {"ev": "skip", "row": run.row, "run": run.index, "reason": reason}
 
 
 def record_of(*events: Event) -> RunRecord:
@@ -56,7 +57,7 @@ def test_a_scorer_error_answers_for_its_function() -> None:
 
     assert record.status == "finished"
     assert dict(record.scores) == {"rewards:a": 1.0}
-    assert dict(record.scorer_errors) == {"rewards:b": ScorerError("ValueError: no", "Traceback ...")}
+    assert dict(record.scorer_errors) == {"rewards:b": RewardError("ValueError: no", "Traceback ...")}
 
 
 @pytest.mark.parametrize("last", ["score", "error"])
@@ -143,7 +144,7 @@ def test_events_of_other_kinds_belong_to_no_run() -> None:
 
 
 def test_runs_are_ordered_by_row_and_then_by_run() -> None:
-    assert sorted([Run(10, 0), Run(2, 1), Run(2, 0)]) == [Run(2, 0), Run(2, 1), Run(10, 0)]
+    assert sorted([RunId(10, 0), RunId(2, 1), RunId(2, 0)]) == [RunId(2, 0), RunId(2, 1), RunId(10, 0)]
 
 
 @st.composite
@@ -151,7 +152,7 @@ def histories(draw: st.DrawFn) -> list[list[Event]]:
     """What may happen to some runs, a list of events for each."""
     found = []
     for index in range(draw(st.integers(1, 4))):
-        run = Run(draw(st.integers(0, 2)), index)
+        run = RunId(draw(st.integers(0, 2)), index)
         events: list[Event] = []
         for attempt in range(1, draw(st.integers(1, 3)) + 1):
             events.append(start(attempt, run))
@@ -195,7 +196,7 @@ def assistant(content: object, call_id: str | None = None, arguments: str = "{}"
 
 def answer(*messages: object) -> str | None:
     event = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": list(messages)}
-    return fold([event]).records[Run(0, 0)].answer
+    return fold([event]).records[RunId(0, 0)].answer
 
 
 def test_the_answer_is_what_the_last_assistant_message_says() -> None:
@@ -215,7 +216,7 @@ def test_without_an_assistant_message_there_is_no_answer() -> None:
 def test_a_run_of_the_baseline_is_a_run_of_its_own() -> None:
     lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
-    ledger = fold([LOADED, *lines, *({**line, "baseline": True} for line in lines[:2])])
+    ledger = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])])
 
     assert {str(run): record.status for run, record in ledger.records.items()} == {
         str(RUN): "finished",
@@ -223,12 +224,12 @@ def test_a_run_of_the_baseline_is_a_run_of_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize("run", [Run(0, 0), Run(12, 3), Run(12, 3, baseline=True)])
-def test_a_run_is_known_by_its_name_and_by_its_events(run: Run) -> None:
-    assert Run.named(str(run)) == run
-    assert Run.of({"ev": "start", **run.to_json()}) == run
+@pytest.mark.parametrize("run", [RunId(0, 0), RunId(12, 3), RunId(12, 3, ModelTag.BASELINE)])
+def test_a_run_is_known_by_its_name_and_by_its_events(run: RunId) -> None:
+    assert RunId.named(str(run)) == run
+    assert RunId.of({"ev": "start", **run.to_json()}) == run
 
 
 @pytest.mark.parametrize("name", ["", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"])
 def test_what_is_no_name_of_a_run_names_none(name: str) -> None:
-    assert Run.named(name) is None
+    assert RunId.named(name) is None

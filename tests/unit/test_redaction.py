@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.host.redaction import Redaction, secret_headers
+from pytest_osmosis.host.secret_values import secret_headers
+from pytest_osmosis.text.redaction import Redaction
 
 
 def test_values_are_replaced_longest_first_and_short_ones_are_not() -> None:

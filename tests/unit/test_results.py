@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule, Rates
-from pytest_osmosis.prices import Price
-from pytest_osmosis.records import Run, RunRecord
-from pytest_osmosis.results import Results, obstacle, records_of, runs_for, text_of, write
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.results import Results, obstacle, records_of, runs_for, text_of, write
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -254,7 +255,7 @@ def test_without_any_run_there_are_nulls_and_no_numbers() -> None:
 def test_a_run_that_no_event_speaks_of_is_pending() -> None:
     done = finished({A: 1.0}, 0)
 
-    assert records_of([Run(0, 0), Run(7, 2)], {done.run: done}) == [done, RunRecord(Run(7, 2))]
+    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 @given(st.lists(st.sampled_from([1.0, 0.0, None, "agent", "provider", "pending", "removed"]), max_size=12), st.data())

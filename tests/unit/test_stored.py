@@ -10,9 +10,10 @@ import pytest
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.journal import Journal, encode
-from pytest_osmosis.records import Run, fold
-from pytest_osmosis.stored import Made, StoredRollouts
+from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import fold
+from pytest_osmosis.record.stored_rollouts import Made, StoredRollouts
 
 F, G = "rewards:f", "rewards:g"
 
@@ -54,8 +55,8 @@ def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
 def test_a_rollout_is_read_from_its_place(tmp_path: Path) -> None:
     found = stored(tmp_path, loaded(f="a"), rows("p w", "q v"), rollout(), rollout(1, said="there"))
 
-    assert found.rollout(Run(1, 0))["messages"][0]["content"] == "there"
-    assert (Run(0, 0) in found, Run(2, 0) in found, found.n_rolled) == (True, False, 2)
+    assert found.rollout(RunId(1, 0))["messages"][0]["content"] == "there"
+    assert (RunId(0, 0) in found, RunId(2, 0) in found, found.n_rolled) == (True, False, 2)
     assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
 
 
@@ -63,24 +64,24 @@ def test_the_last_attempt_holds_and_scores_of_another_do_not(tmp_path: Path) -> 
     late = score(F, 0.5)
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
 
-    assert found.rollout(Run(0, 0))["messages"][0]["content"] == "no"
-    assert found.scores(Run(0, 0), {F: "a"}, "w") == {}
+    assert found.rollout(RunId(0, 0))["messages"][0]["content"] == "no"
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {}
 
 
 def test_an_attempt_that_began_and_did_not_end_is_no_rollout(tmp_path: Path) -> None:
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
-    assert Run(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
+    assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
 
 
 def test_a_score_is_known_for_the_code_and_the_row_that_it_came_of(tmp_path: Path) -> None:
     decided_later = (loaded(f="b", g="c"), rows("p changed"), score(F, 0.7), score(G, 0.1))
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), *decided_later)
 
-    assert found.scores(Run(0, 0), {F: "a"}, "w") == {F: Made(0.5, 2.0)}
-    assert found.scores(Run(0, 0), {F: "b", G: "c"}, "changed") == {F: Made(0.7, 2.0), G: Made(0.1, 2.0)}
-    assert found.scores(Run(0, 0), {F: "b"}, "w") == {}
-    assert found.scores(Run(0, 0), {F: "c"}, "changed") == {}
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: Made(0.5, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "b", G: "c"}, "changed") == {F: Made(0.7, 2.0), G: Made(0.1, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "b"}, "w") == {}
+    assert found.scores(RunId(0, 0), {F: "c"}, "changed") == {}
     assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
 
 
@@ -88,13 +89,13 @@ def test_that_a_grader_took_a_run_out_is_known_too(tmp_path: Path) -> None:
     removed = {**score(F, 0.0), "scores": {}, "removed": True, "name": F}
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), removed)
 
-    assert found.scores(Run(0, 0), {F: "a"}, "w") == {F: Made(None, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: Made(None, 2.0)}
 
 
 def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
     failed = {**score(F, 0.0), "scores": {}, "errors": {F: {"message": "no"}}}
 
-    assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(Run(0, 0), {F: "a"}, "w") == {}
+    assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(RunId(0, 0), {F: "a"}, "w") == {}
 
 
 def test_it_took_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
@@ -131,8 +132,8 @@ def test_a_decision_that_did_not_end_never_was() -> None:
 
 
 def test_a_decision_that_came_to_its_end_takes_the_place_of_the_one_before() -> None:
-    ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "decided"}])
+    ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "rescored"}])
 
     assert ledger.scorers == (G,)
-    assert ledger.records[Run(0, 0)].scores == {G: 1.0}
-    assert ledger.records[Run(0, 0)].scoring_ms == 2.0
+    assert ledger.records[RunId(0, 0)].scores == {G: 1.0}
+    assert ledger.records[RunId(0, 0)].scoring_ms == 2.0

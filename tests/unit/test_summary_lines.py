@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.comparison import Matched, Pair, compare, decide
 from pytest_osmosis.config.tables import GateRule, Rates
-from pytest_osmosis.history import Flips, LastRun
-from pytest_osmosis.prices import FREE, Price
+from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
-from pytest_osmosis.report.lines import last_run_line, summary_lines
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
-from pytest_osmosis.report.text import width
-from pytest_osmosis.results import Results, Throttling
+from pytest_osmosis.report.summary import last_run_line, summary_lines
+from pytest_osmosis.results.results import Results, Throttling
+from pytest_osmosis.text.safe import width
+from pytest_osmosis.verdicts.comparison import Matched, Pair, compare, decide
+from pytest_osmosis.verdicts.previous_run import Flips, LastRun
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
 
 

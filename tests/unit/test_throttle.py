@@ -6,7 +6,7 @@ import random
 
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.refusals import CROWDED, Refusals
+from pytest_osmosis.host.rate_limited import CROWDED, Refusals
 
 
 def refusal(status: int = 429) -> ModelError:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.flight import Flight
-from pytest_osmosis.engine.watchdog import Watchdog, waited_for
-from pytest_osmosis.records import Run
+from pytest_osmosis.engine.run_state import RunState
+from pytest_osmosis.engine.stall_notice import Watchdog, waited_for
+from pytest_osmosis.record.run_id import RunId
 
 ROW = Row(0, [], None, {}, 1)
 
 
-def flight(row: int, since: float, **state: object) -> Flight:
-    made = Flight(Run(row, 0), ROW, begun=True, since=since)
+def flight(row: int, since: float, **state: object) -> RunState:
+    made = RunState(RunId(row, 0), ROW, begun=True, since=since)
     for name, value in state.items():
         setattr(made, name, value)
     return made

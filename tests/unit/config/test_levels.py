@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
-from pytest_osmosis.config.options import Setting, setting
+from pytest_osmosis.config.named_keys import Setting, setting
 from pytest_osmosis.config.tables import Baseline, Selection
 from pytest_osmosis.errors import ConfigError, Problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.config.lines import Lines
+from pytest_osmosis.config.key_lines import Lines
 
 TRICKY = '''\
 # [fake] header in a comment

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import workspace_of
-from pytest_osmosis.config.workspace import inside, shown
+from pytest_osmosis.config.workspace import inside
+from pytest_osmosis.text.paths import shown
 
 
 @pytest.mark.parametrize(

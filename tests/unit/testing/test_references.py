@@ -12,8 +12,8 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, ScoreError
 from pytest_osmosis.evals import prepare
-from pytest_osmosis.records import Run
-from pytest_osmosis.testing.references import References
+from pytest_osmosis.plugin.rollout_tests.references import References
+from pytest_osmosis.record.run_id import RunId
 
 CODE = """
 import os
@@ -54,7 +54,7 @@ def references(tmp_path: Path) -> Iterator[References]:
 
 
 def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: References) -> None:
-    rollout = references.rollout(Run(0, 1))
+    rollout = references.rollout(RunId(0, 1))
 
     assert rollout is not None
     assert (rollout.row_index, rollout.run_index, rollout.source, rollout.usage) == (0, 1, "reference", None)
@@ -63,12 +63,12 @@ def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: R
 
 
 def test_a_row_without_one_has_no_rollout(references: References) -> None:
-    assert [references.rollout(Run(row, 0)) is None for row in range(6)] == [False, True, True, True, False, False]
+    assert [references.rollout(RunId(row, 0)) is None for row in range(6)] == [False, True, True, True, False, False]
     assert references.holds_any
 
 
 def test_functions_and_graders_score_it_as_in_an_eval_and_leave_nothing_behind(references: References) -> None:
-    rollout = references.rollout(Run(0, 0))
+    rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     before = list(sys.path)
 
@@ -78,7 +78,7 @@ def test_functions_and_graders_score_it_as_in_an_eval_and_leave_nothing_behind(r
 
 
 async def test_in_a_coroutine_too(references: References) -> None:
-    rollout = references.rollout(Run(0, 0))
+    rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
 
     assert rollout.scores["code_of_mine:asked"] == 1.0
@@ -87,7 +87,7 @@ async def test_in_a_coroutine_too(references: References) -> None:
 
 
 def test_what_a_function_raises_is_raised_from_its_own_line_on(references: References) -> None:
-    rollout = references.rollout(Run(4, 0))
+    rollout = references.rollout(RunId(4, 0))
     assert rollout is not None
 
     with pytest.raises(ZeroDivisionError, match="it broke") as raised:
@@ -98,7 +98,7 @@ def test_what_a_function_raises_is_raised_from_its_own_line_on(references: Refer
 
 
 def test_a_grader_that_takes_it_out_gives_no_score(references: References) -> None:
-    rollout = references.rollout(Run(5, 0))
+    rollout = references.rollout(RunId(5, 0))
     assert rollout is not None
 
     with pytest.raises(ScoreError, match="reward took the reference solution out"):
@@ -107,7 +107,7 @@ def test_a_grader_that_takes_it_out_gives_no_score(references: References) -> No
 
 def test_code_that_does_not_load_says_so(references: References, tmp_path: Path) -> None:
     (tmp_path / "code_of_mine.py").write_text("import nowhere_at_all")
-    rollout = references.rollout(Run(0, 0))
+    rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
 
     with pytest.raises(CodeError, match="nowhere_at_all"):

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.testing.request import Request, request_of
+from pytest_osmosis.plugin.rollout_tests.request import Request, request_of
 
 WHERE = "tests/test_x.py:3: test_x"
 

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from pytest_osmosis.errors import ScoreError
-from pytest_osmosis.records import ScorerError
-from pytest_osmosis.testing.rollout import Recorded, Rollout, Scores
+from pytest_osmosis.plugin.rollout_tests.rollout import Recorded, Rollout, Scores
+from pytest_osmosis.record.run_record import RewardError
 
 MESSAGES = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\ud800 4"}]
 
 
 def rollout() -> Rollout:
     """Of a model; one of three functions broke, one scored, one never ran."""
-    scores = Recorded(["a", "b", "c"], {"b": 0.5}, {"a": ScorerError("ValueError: no", "Traceback ...")})
+    scores = Recorded(["a", "b", "c"], {"b": 0.5}, {"a": RewardError("ValueError: no", "Traceback ...")})
     return Rollout(3, 1, "model", MESSAGES, "4", {"ground_truth": "4"}, scores, {"output_tokens": 2}, 0.5, "stop")
 
 

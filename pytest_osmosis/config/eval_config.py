@@ -1,0 +1,140 @@
+"""The eval dialect: a TOML and what is given outside of it, or that alone, become a frozen `EvalConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.draft import Draft, Level, Override
+from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.project import read_project
+from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
+from pytest_osmosis.config.selection import SELECTING, effective_places, selection
+from pytest_osmosis.config.tables import (
+    Agent,
+    Baseline,
+    Data,
+    EvalConfig,
+    Evaluation,
+    Execution,
+    Experiment,
+    Limits,
+    ModelTable,
+    Output,
+    Sampling,
+    Scoring,
+    Selection,
+)
+from pytest_osmosis.config.workspace import in_training, workspace_of
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.paths import absolute
+
+ADVANCED_NOTE = "[advanced] is kept for the platform and unused here"
+
+
+def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
+    """The eval config at `path`: of each key what the highest level gives (`draft.LEVELS`), the TOML being one of them.
+
+    Raises ConfigError with every problem: the file's in the order of its lines, then pyproject.toml's, then the
+    overrides'. A file that cannot be read, is not TOML, or is of another dialect is one problem.
+    """
+    document = read_document(path)
+    _refuse_other_dialects(document)
+    workspace = workspace_of(document.path)
+    draft = Draft({"file": document, **_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
+    check(draft, workspace)
+    draft.raise_problems()
+    return _build(draft, document.path, workspace)
+
+
+def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
+    """The eval that is described without a TOML, named after its dataset; it takes all rows unless told otherwise.
+
+    Raises ConfigError with every problem.
+    """
+    given = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
+    name = Path(str(given[-1])).stem if given else ""
+    draft = Draft(_project(workspace, name), overrides, EVAL_TABLES)
+    if not draft.given("data", "path") and draft.given("experiment", "dataset"):
+        draft.fail("experiment", "dataset", "missing")
+    check(draft, workspace)
+    draft.raise_problems()
+    return _build(draft, absolute(workspace / draft.get("data", "path")), workspace)
+
+
+def _project(workspace: Path, name: str) -> dict[Level, Document]:
+    """The documents of pyproject.toml, by their level."""
+    project = read_project(workspace, name)
+    found: dict[Level, Document | None] = {"project": project.shared, "own": project.own}
+    return {level: document for level, document in found.items() if document is not None}
+
+
+def _refuse_other_dialects(document: Document) -> None:
+    for name in ("eval", "ablation"):
+        if isinstance(document.content.get(name), list):
+            text = "multi-eval configs are not supported yet; an eval config has [experiment] and [secrets]"
+            raise ConfigError([Problem(document.where(name), f"[[{name}]]: {text}")])
+    for name in ("training", "checkpoints"):
+        if name in document.content:
+            text = f"[{name}]: training configs are not supported yet; an eval config has no [{name}]"
+            raise ConfigError([Problem(document.where(name), text)])
+    if in_training(document.path):
+        text = "training configs are not supported yet; an eval config stands in configs/eval/"
+        raise ConfigError([Problem(document.where(), text)])
+
+
+def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
+    without = Selection(rows="all") if draft.document is None else Selection()
+    overridden, preset = draft.said(aside=frozenset(SELECTING.values()) - effective_places(draft.levels))
+    return EvalConfig(
+        path=path,
+        name=path.stem,
+        workspace=workspace,
+        experiment=Experiment(**draft.table("experiment")),
+        evaluation=Evaluation(**_without_selection(draft, "evaluation")),
+        selection=selection(draft.levels, without),
+        env=MappingProxyType(draft.table("env")),
+        secrets=draft.get("secrets", "required") or (),
+        model=ModelTable(**draft.table("model")),
+        sampling=Sampling(**draft.table("sampling")),
+        scoring=Scoring(**draft.table("scoring")),
+        agent=Agent(**_agent(draft)),
+        data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
+        execution=Execution(**draft.table("execution")),
+        gates=gates_of(draft),
+        limits=Limits(**draft.table("limits")),
+        baseline=_baseline(draft),
+        prices=MappingProxyType(draft.table("prices")),
+        output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
+        overridden=overridden,
+        preset=preset,
+        notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
+        text=draft.document.text if draft.document is not None else None,
+    )
+
+
+def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
+    return {key: value for key, value in draft.table(table).items() if (table, key) not in SELECTING.values()}
+
+
+def _agent(draft: Draft) -> dict[str, Any]:
+    values = draft.table("agent")
+    return values if has_entrypoint(draft) else {"agent": "chat"} | values
+
+
+def _baseline(draft: Draft) -> Baseline:
+    """The baseline of the first level that gives one: a model, or results."""
+    model, results = ("baseline", "model_path"), ("baseline", "results")
+    first = next((level for level in draft.levels if model in level or results in level), {})
+    values = _from_current_folder(draft, draft.table("baseline"), "baseline", "results")
+    return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
+
+
+def _from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
+    """The values with those among `paths` made absolute that were typed in the current folder."""
+    typed = [key for key in paths if key in values and draft.typed(table, key)]
+    return {**values, **{key: str(absolute(Path(values[key]))) for key in typed}}

@@ -1,0 +1,1 @@
+"""The embedded arithmetic model over HTTP, in OpenAI's and Anthropic's shapes."""

@@ -1,0 +1,271 @@
+"""A host in this process: user code runs in the thread that serves it, one request at a time, for debuggers.
+
+It is the program of the engine host, `HostCore`, without the process around it: no pipe, no deadlines, no watch, no
+routing of output. The engine cannot tell: it posts requests and hears of events, and the journal is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_osmosis.engine.host_connection import Heard, Post
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.clients import Clients, clients_of, probed
+from pytest_osmosis.host.core import HostCore, broken
+from pytest_osmosis.host.deadline import Stalls
+from pytest_osmosis.host.interrupt import Watch, Watched
+from pytest_osmosis.host.loading import Code, load
+from pytest_osmosis.host.process_state import Residence
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.secret_values import secrets_of
+from pytest_osmosis.host.slots import Slots
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.text.redaction import Redaction
+
+T = TypeVar("T")
+
+IDLE_S = 0.1
+UNWIND_S = 1.0
+"""A task that was interrupted gets this long to end."""
+
+Around = Callable[[], AbstractContextManager[None]]
+"""Entered around user code."""
+
+
+class Loop:
+    """One event loop for all inline hosts, made when it is first needed, run by whoever has something to do on it."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._made: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives or raises. What ends the loop itself, like Ctrl-C, ends `work` too, and is raised."""
+        self.interrupted = False
+        loop = self._made = self._made or asyncio.new_event_loop()
+        task = loop.create_task(work)
+        try:
+            while not task.done():
+                with contextlib.suppress(SystemExit):  # of a task that user code left behind
+                    loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                self.interrupted = True
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task], timeout=UNWIND_S))
+            raise
+        return task.result()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """From any thread: have `call` made by the loop, once it runs."""
+        if self._made is not None:
+            self._made.call_soon_threadsafe(call)
+
+    def close(self) -> None:
+        """Cancel what user code left behind, and close."""
+        loop, self._made = self._made, None
+        if loop is None:
+            return
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=UNWIND_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+class Unwatched(Watch):
+    """Watches nothing: what runs in this process may take its time. `around` is entered around user code."""
+
+    def __init__(self, around: Around) -> None:
+        super().__init__(Stalls(), lambda key, stack: None)
+        self._around = around
+
+    @contextmanager
+    def over(self, watched: Watched) -> Iterator[None]:
+        """User code runs inside."""
+        with super().over(watched), self._around():
+            yield
+
+
+class InlineLine:
+    """A line to an `InlineHost`. What belongs to processes is nothing to it: limits, pauses, ends."""
+
+    gather_s = 0.0
+
+    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, Mapping[str, Any]], None]) -> None:
+        self.name = name
+        self.post = post
+        self._give = give
+
+    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Leave requests for the thread that serves."""
+        for message in messages:
+            if message["op"] in ("run", "score", "probe", "permit"):
+                self._give(self, message)
+
+    def kill(self) -> None:
+        """Its process is ours."""
+
+    def join(self, timeout_s: float) -> bool:
+        """There is nothing to wait for."""
+        return True
+
+    def last_words(self) -> str:
+        """Whoever could ask for them is dead too."""
+        return ""
+
+
+class InlineHost:
+    """One eval's host; `spawn` and `wake` may be called from any thread, all else belongs to the thread that serves.
+
+    `around` is entered around user code. Errors of type `through` are no failures of user code: they end what runs, and
+    are raised to who serves. `error` is what the last rollout raised, with its own traceback.
+    """
+
+    def __init__(self, loop: Loop, around: Around, through: tuple[type[BaseException], ...]) -> None:
+        self.error: BaseException | None = None
+        self._loop = loop
+        self._around = around
+        self._through = through
+        self._inbox: queue.SimpleQueue[tuple[InlineLine, Mapping[str, Any]] | None] = queue.SimpleQueue()
+        self._line: InlineLine | None = None
+        self._setup: Setup | None = None
+        self._environ: Mapping[str, str] = {}
+        self._code: Code | None = None
+        self._clients: Clients = {}
+        self._residence: Residence | None = None
+
+    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineLine:
+        """A line to this host. The first one has its code loaded, once somebody serves."""
+        if self._setup is None:
+            self._setup, self._environ = setup, environ
+        line = InlineLine(name, post, self._given)
+        self._inbox.put((line, {"op": "load"}))
+        return line
+
+    def _given(self, line: InlineLine, request: Mapping[str, Any]) -> None:
+        """From any thread: requests wait for who serves; permits are waited for by what runs already."""
+        if request["op"] == "permit":
+            self._loop.soon(lambda: self._core.permitted(request["ids"]))
+        else:
+            self._inbox.put((line, request))
+
+    def load(self) -> None:
+        """Wait for the first line, and answer it: the code is loaded, or refused."""
+        asked = self._inbox.get()
+        assert asked is not None
+        self._perform(*asked)
+
+    def serve(self, until: Callable[[], bool]) -> None:
+        """Do what is asked for until the condition holds; `wake` has it looked at."""
+        while not until():
+            with contextlib.suppress(queue.Empty):
+                asked = self._inbox.get(timeout=IDLE_S)
+                if asked is not None:
+                    self._perform(*asked)
+
+    def wake(self) -> None:
+        """From any thread: what `serve` waits for may have come."""
+        self._inbox.put(None)
+
+    def borrow(self, setup: Setup, environ: Mapping[str, str]) -> Code:
+        """The eval's code, loaded here only to be replayed where it was not loaded before. Raises `CodeError`."""
+        if self._setup is None:
+            self._setup, self._environ = replace(setup, role="score"), environ
+        if self._code is None:
+            with self.inside():
+                self._load()
+        assert self._code is not None
+        return self._code
+
+    def replay(self, request: Mapping[str, Any], name: str) -> float | None:
+        """The score that the function `name` gives a recorded conversation; raises what user code raises."""
+        with self.inside():
+            return self._loop.run(self._core.replay(request, name))
+
+    def close(self) -> None:
+        """Close the models' clients."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            with self.inside():
+                self._loop.run(client.close())
+
+    def _perform(self, line: InlineLine, request: Mapping[str, Any]) -> None:
+        self._line = line
+        match request["op"]:
+            case "load":
+                self._emit(self._loaded())
+            case "probe":
+                self._emit(self._loop.run(probed(self._clients, ModelTag(request["model_tag"]))))
+            case "run":
+                self.error = None
+                self._roll(Key.of(request), request)
+            case "score":
+                self._run(Key.of(request), self._core.score(request))
+
+    def _roll(self, key: Key, request: Mapping[str, Any]) -> None:
+        if not self._slots.begin():
+            self._emit(broken(key, RuntimeError("the run before it has not ended")))
+        elif not self._run(key, self._core.perform(request)):
+            self._slots.end(holding=True)
+
+    def _run(self, key: Key, work: Coroutine[Any, Any, None]) -> bool:
+        """Do it; False where code that a run left behind cancelled it before it began."""
+        try:
+            with self.inside():
+                self._loop.run(work)
+        except asyncio.CancelledError:
+            self._emit(broken(key, None))
+            return False
+        return True
+
+    def _loaded(self) -> dict[str, Any]:
+        """The answer to `setup`."""
+        if self._code is None:
+            try:
+                with self.inside():
+                    self._load()
+            except CodeError as error:
+                return {"ev": "refused", "error": str(error), "details": error.details}
+        code = self._code
+        assert code is not None
+        return {"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests}
+
+    def _load(self) -> None:
+        setup = self._setup
+        assert setup is not None
+        self._redaction = Redaction(secrets_of(setup, os.environ))
+        self._clients = clients_of(setup, os.environ)
+        self._code = load(setup)
+        watch = Unwatched(self._around)
+        self._slots = Slots(setup.limit, lambda: None)
+        self._core = HostCore(setup, self._code, self._clients, self._slots, Stalls(), watch, self._emit, self._raised)
+
+    def inside(self) -> AbstractContextManager[None]:
+        """Folder, environment and modules of this process are the eval's inside."""
+        setup = self._setup
+        assert setup is not None
+        if self._residence is None:
+            self._residence = Residence(setup.workspace, self._environ, setup.roots)
+        return self._residence.entered()
+
+    def _raised(self, key: Key, error: BaseException) -> None:
+        if self._loop.interrupted or isinstance(error, self._through):
+            raise error
+        self.error = self.error or error
+
+    def _emit(self, event: Mapping[str, Any]) -> None:
+        assert self._line is not None
+        raw = self._redaction.event(event)
+        self._line.post(Heard(self._line, [(json.loads(raw), raw.encode("ascii") + b"\n")]))

@@ -1,0 +1,26 @@
+"""The values that must not leave a host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pytest_osmosis.host.protocol import Setup
+
+SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+
+
+def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The values of headers that carry credentials, by header name; of `Bearer x` it is `x`."""
+    return {
+        name: value.split(" ", 1)[1] if value.lower().startswith(("bearer ", "basic ")) else value
+        for name, value in headers.items()
+        if SECRET_HEADER.search(name)
+    }
+
+
+def secrets_of(setup: Setup, environ: Mapping[str, str]) -> dict[str, str]:
+    """The values that must not leave a host, by name: of its secrets, of its models' keys and headers."""
+    keys = [target["api_key_env"] for target in setup.targets.values()]
+    names = [*setup.secrets, *filter(None, keys)]
+    return {**secret_headers(setup.target["headers"]), **{name: environ.get(name, "") for name in names}}

@@ -1,0 +1,1 @@
+"""What a command line says of evals: which ones, with which options."""

@@ -1,0 +1,1 @@
+"""Adjustments to pytest and to other plugins."""

@@ -1,0 +1,1 @@
+"""Debuggers in user code: `--pdb`, `--trace` and `--osmosis-inline`."""

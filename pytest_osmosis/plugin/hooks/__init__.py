@@ -1,0 +1,1 @@
+"""The hooks that a conftest.py or another plugin may implement."""

@@ -1,0 +1,147 @@
+"""Calls the hooks of `hookspecs` on every plugin that implements them, so that one that raises harms no other."""
+
+from __future__ import annotations
+
+import queue
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import pluggy
+import pytest
+
+import pytest_osmosis
+from pytest_osmosis.evals import EvalRun
+from pytest_osmosis.plugin.items.collect import node_id
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.pass_rule import kind_of
+
+T = TypeVar("T")
+
+OURS = str(Path(pytest_osmosis.__file__).parent)
+FINISHED, GATE, RESULTS = "pytest_osmosis_rollout_finished", "pytest_osmosis_gate", "pytest_osmosis_results"
+STATES = ("holds", "fails", "not measured")
+
+
+class HookError(NamedTuple):
+    """What a plugin's hook raised first, in a line and with its traceback, and how often it raised for that eval."""
+
+    eval_id: str
+    hook: str
+    plugin: str
+    line: str
+    details: str
+    times: int = 1
+
+    def __str__(self) -> str:
+        often = f" ({self.times:,} times in all)" if self.times > 1 else ""
+        return f"{self.hook} of {self.plugin} raised {self.line}{often}\n{self.details}"
+
+
+class Listeners:
+    """Those who hear of one session's evals, and what they raised."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.want_rollouts = bool(_implementations(config, FINISHED))
+        self._config = config
+        self._finished: queue.SimpleQueue[tuple[str, RunId]] = queue.SimpleQueue()
+        self._errors: list[HookError] = []
+
+    def finished(self, eval_id: str, run: RunId) -> None:
+        """Keep a run that is done until `tell`. May be called from any thread."""
+        self._finished.put((eval_id, run))
+
+    def tell(self, runs: Mapping[str, EvalRun]) -> None:
+        """Tell of the rollouts that have finished since."""
+        while not self._finished.empty():
+            eval_id, run = self._finished.get()
+            engine = runs[eval_id].engine
+            record = engine.ledger.records[run]
+            known = {
+                "nodeid": node_id(eval_id, run),
+                "record": record,
+                "messages": runs[eval_id].conversations.pop(run),
+                "outcome": kind_of(record, engine.judging),
+            }
+            self._call(eval_id, FINISHED, known)
+
+    def verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
+        """What others decide on an eval's results; a gate that raises is not measured."""
+        known = {"eval_id": eval_id, "results": results}
+        return [verdict for found in self._call(eval_id, GATE, known, _verdicts, _unmeasured) for verdict in found]
+
+    def written(self, eval_id: str, results: Results, path: Path) -> None:
+        """Tell of results."""
+        self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
+
+    def take_errors(self) -> list[HookError]:
+        """What was raised since it was last asked."""
+        errors, self._errors = self._errors, []
+        firsts: dict[tuple[str, str, str], HookError] = {}
+        for error in errors:
+            first = firsts.setdefault(error[:3], error._replace(times=0))
+            firsts[error[:3]] = first._replace(times=first.times + 1)
+        return list(firsts.values())
+
+    def _call(
+        self,
+        eval_id: str,
+        hook: str,
+        known: Mapping[str, object],
+        take: Callable[[object], T] | None = None,
+        instead: Callable[[HookError], T] | None = None,
+    ) -> list[T]:
+        """What each plugin answers, as `take` gives it, or `instead` where it raises."""
+        answers = []
+        plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
+        for plugin in reversed(plugins):
+            call = self._config.pluginmanager.subset_hook_caller(hook, [one for one in plugins if one is not plugin])
+            try:
+                found = call(config=self._config, **known)
+                answers += [take(answer) for answer in found] if take is not None else []
+            except Exception as error:
+                failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
+                self._errors.append(failed)
+                answers += [instead(failed)] if instead is not None else []
+        return answers
+
+    def _name(self, plugin: object) -> str:
+        name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
+        return shown(Path(name)) if name.endswith(".py") else name
+
+
+def _implementations(config: pytest.Config, hook: str) -> Sequence[Any]:
+    found: Sequence[Any] = getattr(config.hook, hook).get_hookimpls()
+    return found
+
+
+def _verdicts(answer: object) -> list[Verdict]:
+    """A gate's answer, checked."""
+    several = isinstance(answer, Iterable) and not isinstance(answer, str)
+    verdicts: list[Any] = list(cast(Iterable[object], answer)) if several else [answer]
+    for verdict in verdicts:
+        if not isinstance(verdict, Verdict) or verdict.state not in STATES:
+            raise TypeError(f"must return a Verdict or several, each with a state of {STATES}, got {verdict!r:.200}")
+    return verdicts
+
+
+def _unmeasured(error: HookError) -> list[Verdict]:
+    return [Verdict(f"{GATE} of {error.plugin}", "not measured", f"raised {error.line}")]
+
+
+def _line(error: Exception) -> str:
+    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+
+
+def _users_traceback(error: Exception) -> str:
+    """The traceback of `error` without the frames between pytest and the hook."""
+    whole = traceback.TracebackException.from_exception(error)
+    between = (OURS, str(Path(pluggy.__file__).parent))
+    whole.stack = traceback.StackSummary.from_list(
+        [step for step in whole.stack if not step.filename.startswith(between)]
+    )
+    return "".join(whole.format())

@@ -1,0 +1,1 @@
+"""The tests of an eval: collected, named, reported, remembered."""

@@ -1,0 +1,1 @@
+"""What an eval shows: in the terminal, as Markdown, as annotations on GitHub."""

@@ -1,0 +1,1 @@
+"""Evals under pytest-xdist."""

@@ -1,0 +1,123 @@
+"""The eval runs of a workspace that are over, found by name: their folders, what was asked for and what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.paths import shown as path_shown
+from pytest_osmosis.text.safe import shown
+
+LATEST = "latest"
+_MOST_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvalRun:
+    """The folder of one eval run. `manifest` is what was asked for, `results` what came out (None: not written)."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    results: Mapping[str, Any] | None
+
+    @property
+    def journal(self) -> Path:
+        """What happened."""
+        return self.folder / "journal.jsonl"
+
+    @property
+    def workspace(self) -> Path:
+        """The workspace of its eval: where it was, or where the run's folder was moved to with all around it."""
+        return self._here(Path(self.manifest["workspace"]))
+
+    @property
+    def config(self) -> Path | None:
+        """Its TOML, None where it was typed without one."""
+        return self._here(Path(self.manifest["plan"]["path"])) if self.manifest["config_text"] is not None else None
+
+    def _here(self, path: Path) -> Path:
+        from_folder = os.path.relpath(path, self.manifest["folder"])
+        moved = Path(os.path.normpath(self.folder.absolute() / from_folder))
+        return moved if moved.exists() else path
+
+
+def find_run(folder: Path, name: str) -> StoredEvalRun:
+    """The run called `name`: its folder, its name or the beginning of it, a results file of it, or "latest".
+
+    Names are those in `.osmosis/runs` of `folder` or of the nearest folder above that has one. `OsmosisError` where
+    there is no such run, or several.
+    """
+    if name != LATEST and is_run(folder / name):
+        return stored(folder / name)
+    if name != LATEST and (folder / name).is_file():
+        return _run_of_results(folder / name)
+    home, runs = runs_above(folder)
+    found = [run for run in runs if name == LATEST or run.name.startswith(name)]
+    exact = [run for run in found if run.name == name]
+    if len(exact or found) == 1 or (found and name == LATEST):
+        return stored((exact or found)[0])
+    if found:
+        raise OsmosisError(f'run "{name}": stands for {len(found)} runs, {_listed(found)}; give more of the name')
+    close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
+    meant = f'did you mean "{shown(close[0])}"? ' if close else ""
+    there = f"the newest are {_listed(runs)}" if runs else "there are none"
+    raise OsmosisError(f'run "{name}": not found in {path_shown(home)}; {meant}{there}')
+
+
+def runs_above(folder: Path) -> tuple[Path, list[Path]]:
+    """The nearest `.osmosis/runs`, from `folder` upwards, and the runs in it, the newest first."""
+    homes = [above / ".osmosis" / "runs" for above in (folder, *folder.absolute().parents)]
+    home = next((home for home in homes if home.is_dir()), homes[0])
+    runs = [run for run in home.glob("*") if is_run(run)]
+    return home, sorted(runs, key=lambda run: (run / "manifest.json").stat().st_mtime_ns, reverse=True)
+
+
+def is_run(folder: Path) -> bool:
+    """True for the folder of a run."""
+    return (folder / "manifest.json").is_file()
+
+
+def stored(folder: Path) -> StoredEvalRun:
+    """The run in a folder. `OsmosisError` where it cannot be read."""
+    manifest = _read(folder / "manifest.json")
+    results = folder / "results.json"
+    return StoredEvalRun(folder, manifest, _read(results) if results.exists() else None)
+
+
+def _run_of_results(path: Path) -> StoredEvalRun:
+    """The run that a results file came of: the one that it stands in, else the one that it names."""
+    if is_run(path.parent):
+        return stored(path.parent)
+    results = _read(path)
+    try:
+        named = Path(results["provenance"]["run_dir"])
+    except (KeyError, TypeError):
+        raise OsmosisError(f"{path_shown(path)}: names no run in provenance.run_dir; give the run itself") from None
+    homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
+    places = [place for home in homes for place in (home / named, home / ".osmosis" / "runs" / named.name)]
+    folder = next((place for place in places if is_run(place)), None)
+    if folder is None:
+        raise OsmosisError(f"{path_shown(path)}: its run, {shown(str(named))}, is not there any more")
+    return stored(folder)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OsmosisError(f"{path_shown(path)}: cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise OsmosisError(f"{path_shown(path)}: cannot be read: must be a JSON object")
+    return content
+
+
+def _listed(runs: list[Path]) -> str:
+    names = ", ".join(shown(run.name) for run in runs[:_MOST_LISTED])
+    more = len(runs) - _MOST_LISTED
+    return f"{names} and {more} more" if more > 0 else names

@@ -1,0 +1,156 @@
+"""The journal: events of one eval run, one JSON object a line, append-only, one writer. It is the authority.
+
+Lines are flushed to the operating system as they are appended, so a killed process loses nothing that was appended;
+they are forced to the disk at most once a second and at the end, which only matters when the machine itself dies.
+A torn last line (a crash in the middle of an append) is left out on reading; a bad line elsewhere is corruption.
+The writer holds a lock on the file, which ends with its process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record.run_record import Event
+
+SYNC_INTERVAL_S = 1.0
+READ_BYTES = 1 << 16
+
+
+class Journal:
+    """Appends lines to `path`, which must not exist yet, or with `further` holds a journal that nobody writes to.
+
+    `JournalError` where it cannot be written, or another process does.
+    """
+
+    def __init__(self, path: Path, *, further: bool = False) -> None:
+        self.path = path
+        try:
+            self._file = path.open("r+b" if further else "xb", buffering=0)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
+        if not _locked(self._file):
+            self._file.close()
+            raise JournalError(f"{path}: {IN_USE}")
+        if further:
+            self._file.truncate(self._file.seek(_end_of_lines(self._file)))
+        self._synced = time.monotonic()
+
+    def append(self, lines: bytes) -> None:
+        """Append whole lines, each ending in a newline. `JournalError` where the disk takes no more."""
+        try:
+            view = memoryview(lines)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+        if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+            self.sync()
+
+    def sync(self) -> None:
+        """Force what was appended to the disk. `JournalError` where it does not take it."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Sync and close. Idempotent."""
+        if not self._file.closed:
+            try:
+                self.sync()
+            finally:
+                self._file.close()
+
+
+def encode(event: Event) -> bytes:
+    """One line of the journal, pure ASCII, strict JSON."""
+    return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+IN_USE = "another process writes to it, so its eval run is still in progress"
+
+
+def in_use(path: Path) -> bool:
+    """True where a process is writing to the journal."""
+    with _opened(path) as file:
+        return not _locked(file)
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; False where another process has locked it."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _end_of_lines(file: IO[bytes]) -> int:
+    """Where the last whole line ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        begin = max(0, end - READ_BYTES)
+        file.seek(begin)
+        if (at := file.read(end - begin).rfind(b"\n")) >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
+
+
+def replay(path: Path) -> Iterator[Event]:
+    """The events of a journal in order; a torn last line is left out.
+
+    `JournalError` names any other bad line, and a file that cannot be read.
+    """
+    return (event for _, event in replay_with_places(path))
+
+
+def replay_with_places(path: Path) -> Iterator[tuple[int, Event]]:
+    """As `replay`, each event with the place in the file at which `event_at` finds it again."""
+    place = 0
+    with _opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield place, _event(line, f"{path}:{number}")
+            place += len(line)
+
+
+def event_at(path: Path, place: int) -> Event:
+    """The event that begins at a place in a journal."""
+    with _opened(path) as file:
+        file.seek(place)
+        return _event(file.readline(), f"{path}, byte {place}")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _event(line: bytes, where: str) -> Event:
+    try:
+        event = json.loads(line.decode("ascii"))
+    except ValueError as error:
+        raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error
+    if not isinstance(event, dict):
+        found = f"an event is a JSON object, this is {type(event).__name__}"
+        raise JournalError(f"{where}: not a journal line: {found}; {_DAMAGED}")
+    return event
+
+
+_DAMAGED = "the file was damaged: take that line out, and the others can be read"

@@ -1,0 +1,230 @@
+"""What happened in a run: events, and `RunRecord`, the fold of a run's events.
+
+Events are JSON objects, one a line of the journal, keyed by (row, run, attempt), and `baseline` for runs of that:
+
+- `loaded`   begins a decision: the names of the functions that score, in order, and the digests of their code
+- `rows`     digests of the rows' content, (prompt, whole row) by index; after `loaded`
+- `start`    the host began the run (from here on it may have cost money)
+- `rollout`  the conversation, its usage and duration, or the error and its boundary; written when it was paid for
+- `score`    scores and scorer errors by function name, or `removed`; written when made, maybe in several parts
+- `skip`     the run will not be done in this session, with the reason
+- `rescored` every stored rollout was scored again: this completes what a later `loaded` began
+
+A later attempt replaces an earlier one; of two lines about the same score the later one counts. A `skip` belongs to the
+run and carries no attempt. A further decision scores the rollouts anew, all of them; without its `rescored` it never
+was (`settled`). Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else reads events.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pytest_osmosis.record.run_id import RunId
+
+T = TypeVar("T")
+
+Event = Mapping[str, Any]
+Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
+Status = Literal["pending", "finished", "failed", "skipped"]
+
+INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})
+"""Boundaries that are nobody's answer: a run that ended there is unmeasured."""
+
+ENDED_TWICE = "ended its process twice"
+UNINTERRUPTIBLE = "took too long and could not be interrupted"
+"""How errors of user code begin that took its process along: whoever calls it again is next."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RewardError:
+    """Why a function gave no score: one line, and the user's traceback ("" where there is none)."""
+
+    message: str
+    details: str = ""
+
+
+class RunRecord(NamedTuple):
+    """The fold of a run's events, without its transcript.
+
+    `duration_ms` is the rollout alone, `scoring_ms` the scoring alone; queue time is in neither. `usage` holds token
+    counts by name, None where the server sent none; `answer` is the digest of the last assistant message, None where
+    there is none. `error` and `boundary` say how the rollout failed.
+    """
+
+    run: RunId
+    attempt: int = 0
+    started: bool = False
+    rolled: bool = False
+    scored: bool = False
+    removed: bool = False
+    scores: Mapping[str, float] = NOTHING
+    scorer_errors: Mapping[str, RewardError] = NOTHING
+    boundary: Boundary | None = None
+    error: str | None = None
+    duration_ms: float = 0.0
+    scoring_ms: float = 0.0
+    usage: Mapping[str, int] | None = None
+    retries: int = 0
+    finish_reason: str | None = None
+    answer: str | None = None
+    model: str | None = None
+    skip_reason: str | None = None
+
+    @property
+    def status(self) -> Status:
+        """`finished` and `failed` ran to their end, `skipped` was taken out by its grader, `pending` is all else."""
+        if not self.rolled:
+            return "pending"
+        if self.boundary is not None:
+            return "failed"
+        if self.removed:
+            return "skipped"
+        return "finished" if self.scored else "pending"
+
+    @property
+    def tokens(self) -> int | None:
+        """Input and output tokens, None where the server sent no usage."""
+        if self.usage is None:
+            return None
+        return self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The records of one eval run, kept up to date event by event; replaying a journal gives the same ledger."""
+
+    scorers: tuple[str, ...] = ()
+    records: dict[RunId, RunRecord] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> RunRecord | None:
+        """Fold one event in; gives the record it changed, None for events that belong to no run."""
+        kind = event["ev"]
+        if kind == "loaded":
+            self.scorers = tuple(event["scorers"])
+            self.records = {run: unscored(record) for run, record in self.records.items()}
+            return None
+        fold = FOLDS.get(kind)
+        if fold is None:
+            return None
+        run = RunId.of(event)
+        record = self.records.get(run) or RunRecord(run)
+        if event.get("attempt", record.attempt) < record.attempt:
+            return None  # a late line of an attempt that was given up
+        record = fold(record, event)
+        if record.rolled and not record.scored and self._complete(record):
+            record = record._replace(scored=True)
+        self.records[run] = record
+        return record
+
+    def _complete(self, record: RunRecord) -> bool:
+        if record.removed:
+            return True
+        known = {*record.scores, *record.scorer_errors}
+        return bool(self.scorers) and known.issuperset(self.scorers)
+
+
+def fold(events: Iterable[Event]) -> Ledger:
+    """The ledger that all `events` of decisions that came to their end lead to."""
+    ledger = Ledger()
+    for event in settled(events):
+        ledger.apply(event)
+    return ledger
+
+
+def settled(events: Iterable[Event]) -> Iterator[Event]:
+    """`events` without those of further decisions that never came to their end. The first decision always counts."""
+    begun = False
+    further: list[Event] | None = None
+    for event in events:
+        if event["ev"] == "loaded":
+            further, begun = ([] if begun else None), True
+        if further is None:
+            yield event
+            continue
+        further.append(event)
+        if event["ev"] == "rescored":
+            yield from further
+            further = None
+
+
+def unscored(record: RunRecord) -> RunRecord:
+    """A record as it was before anything scored it."""
+    return record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
+
+
+def _start(record: RunRecord, event: Event) -> RunRecord:
+    if event["attempt"] > record.attempt:
+        return RunRecord(record.run, attempt=event["attempt"], started=True)
+    return record._replace(started=True)
+
+
+def _rollout(record: RunRecord, event: Event) -> RunRecord:
+    return RunRecord(
+        record.run,
+        attempt=event["attempt"],
+        started=True,
+        rolled=True,
+        boundary=event.get("boundary"),
+        error=event.get("error"),
+        duration_ms=event["ms"],
+        usage=_shared(tuple(usage.items())) if (usage := event.get("usage")) is not None else None,
+        retries=event.get("retries", 0),
+        finish_reason=_interned(event.get("finish_reason")),
+        answer=_answer(event.get("messages", ())),
+        model=_interned(event.get("model")),
+    )
+
+
+def _answer(messages: Sequence[object]) -> str | None:
+    """The digest of what the last assistant message says: its content and its tool calls, without their ids."""
+    for message in reversed(messages):
+        if isinstance(message, Mapping) and message.get("role") == "assistant":
+            calls = message.get("tool_calls")
+            called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
+            said = SORTED.encode([message.get("content"), called])
+            return blake2b(said.encode(), digest_size=8).hexdigest()
+    return None
+
+
+def _score(record: RunRecord, event: Event) -> RunRecord:
+    scores: Mapping[str, float] = event.get("scores", {})
+    errors = {name: RewardError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
+    known, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
+    return record._replace(
+        scores=_shared((*known.items(), *scores.items())),
+        scorer_errors={**broken, **errors} if broken or errors else NOTHING,
+        removed=record.removed or event.get("removed", False),
+        scoring_ms=record.scoring_ms + event.get("ms", 0.0),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
+    """A mapping of these items, one for all records that have the same: a large eval has few different ones."""
+    return dict(items)
+
+
+def _interned(text: str | None) -> str | None:
+    """The same text, one for all records."""
+    return None if text is None else sys.intern(text)
+
+
+def _without(known: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    return {name: value for name, value in known.items() if name not in names}
+
+
+def _skip(record: RunRecord, event: Event) -> RunRecord:
+    return record._replace(skip_reason=event["reason"])
+
+
+SORTED = json.JSONEncoder(sort_keys=True)
+FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}

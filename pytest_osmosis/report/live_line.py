@@ -1,0 +1,162 @@
+"""The live line of an eval that runs: how far it is, how well it does, how fast, and how long it will take.
+
+What is not known is left out: a rate before anything passed or failed, tokens that no server counts, the time that is
+left before the pace means something.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from pytest_osmosis.text.numbers import count, score, seconds
+from pytest_osmosis.text.safe import fitted, shown, width
+
+BAR = 10
+NAME_COLUMNS = 24
+WINDOW_S = 30.0
+ENOUGH = 10
+"""So many runs must have come to their end, and as many as are in flight at once, before their pace says anything."""
+
+
+class Counts(Protocol):
+    """What the engine counts (`engine.job.Progress`)."""
+
+    @property
+    def submitted(self) -> int: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def baseline(self) -> int: ...
+    @property
+    def passed(self) -> int: ...
+    @property
+    def unmeasured(self) -> int: ...
+    @property
+    def removed(self) -> int: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def retrying(self) -> int: ...
+    @property
+    def held(self) -> int: ...
+    @property
+    def held_by(self) -> str | None: ...
+    @property
+    def tokens(self) -> int: ...
+
+
+class _Sample(NamedTuple):
+    at: float
+    done: int
+    tokens: int
+
+
+class Pace:
+    """How fast runs end, seen over the last half minute, or the last two rounds of `batch_size` runs if that is longer.
+
+    Times are those of one monotonic clock.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        self._round = max(ENOUGH, batch_size)
+        self._samples: deque[_Sample] = deque()
+        self._now = 0.0
+
+    def saw(self, now: float, counts: Counts) -> None:
+        """Take note of where the eval is."""
+        samples = self._samples
+        self._now = now
+        if not samples or counts.done != samples[-1].done:
+            samples.append(_Sample(now, counts.done, counts.tokens))
+        while len(samples) > 2 and now - samples[1].at > WINDOW_S and counts.done - samples[1].done >= 2 * self._round:
+            samples.popleft()
+
+    def left_s(self, counts: Counts) -> float | None:
+        """Seconds until all runs are done at this pace; None before `ENOUGH` and one round have ended."""
+        if counts.done < self._round or counts.done >= counts.submitted:
+            return None
+        per_s = (self._samples[-1].done - self._samples[0].done) / self._elapsed_s
+        return (counts.submitted - counts.done) / per_s if per_s > 0 else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second, None before a run has ended."""
+        if len(self._samples) < 2:
+            return None
+        return (self._samples[-1].tokens - self._samples[0].tokens) / self._elapsed_s
+
+    @property
+    def _elapsed_s(self) -> float:
+        return max(self._now - self._samples[0].at, 1e-3)
+
+
+def live_line(name: str, counts: Counts, pace: Pace, *, mean: bool, columns: int | None = None) -> str:
+    """The line, what matters least left out until it fits into `columns`; None: a log, which has no columns.
+
+    `mean`: one function decides, so that its mean score can be told.
+    """
+    shares = _shares(counts, mean=mean)
+    per_s, left_s = pace.tokens_per_s, pace.left_s(counts)
+    head = [
+        _Part(fitted(shown(" ".join(name.split())), NAME_COLUMNS), 4),
+        *([_Part(_bar(counts), 5)] if columns is not None else []),
+        _Part(f"{count(counts.done)}/{count(counts.submitted)}", 0),
+    ]
+    tail = [
+        *shares,
+        *([_Part(f"{count(counts.unmeasured)} not measured", 2)] if counts.unmeasured else []),
+        _Part(f"{count(counts.in_flight)} in flight", 7),
+        *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
+        *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
+        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s else []),
+        *([_Part(f"{_about(left_s)} left", 3)] if left_s is not None else []),
+    ]
+    ranks = sorted({part.rank for part in (*head, *tail)}, reverse=True)
+    for least in [max(ranks) + 1, *ranks[:-1]]:
+        line = ", ".join(
+            [
+                " ".join(part.text for part in head if part.rank < least),
+                *(part.text for part in tail if part.rank < least),
+            ]
+        )
+        if columns is None or width(line) <= columns:
+            return line
+    return fitted(line, columns or 0)
+
+
+class _Part(NamedTuple):
+    """A part of the line; those of a higher rank are left out first."""
+
+    text: str
+    rank: int
+
+
+def _shares(counts: Counts, *, mean: bool) -> list[_Part]:
+    """How well it does, once something can be said."""
+    counted = counts.done - counts.baseline - counts.removed
+    if not counted:
+        return []
+    parts = [_Part(f"{_percent(counts.passed, counted)} passed", 1)]
+    return parts + ([_Part(f"mean {score(counts.score / counted)}", 8)] if mean else [])
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share, 0% and 100% only where it is exactly so."""
+    percent = round(100 * part / whole)
+    return f"{percent if part in (0, whole) else min(99, max(1, percent))}%"
+
+
+def _bar(counts: Counts) -> str:
+    filled = BAR * counts.done // counts.submitted if counts.submitted else 0
+    return f"[{'#' * filled}{'-' * (BAR - filled)}]"
+
+
+def _about(left_s: float) -> str:
+    """A time as coarse as an estimate is: steps of 5 s, of 10 s from a minute on, of a minute from ten on."""
+    step = 5 if left_s < 60 else 10 if left_s < 600 else 60
+    rounded = math.ceil(left_s / step) * step
+    return f"{rounded} s" if rounded < 60 else seconds(rounded).removesuffix(" 0 s")

@@ -1,0 +1,1 @@
+"""Records -> statistics -> the published JSON, and the same file read back."""

@@ -1,0 +1,29 @@
+"""One JSON object on one ASCII line, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def dumps(message: Mapping[str, Any]) -> str:
+    """One message as ASCII JSON."""
+    try:
+        return ENCODER.encode(message)
+    except (ValueError, TypeError):
+        return ENCODER.encode(_finite(message))
+
+
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """`value` with NaN and infinities as text, and keys as text: a conversation may hold any of them."""
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
