@@ -182,11 +182,11 @@ def test_a_reward_that_takes_its_process_along_is_not_called_again(plain_workspa
     plain_workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     plain_workspace.eval(rows=1)
 
-    done = plain_workspace.run(CONFIG, "--pdb", stdin=say("record.run"))
+    done = plain_workspace.run(CONFIG, "--pdb", stdin=say("str(record.run)"))
 
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
-    assert printed(done) == ["('say', Run(row=0, run=0, baseline=False))"]
+    assert printed(done) == ["('say', 'row0-run0')"]
 
 
 # -- nothing new while a prompt is open -----------------------------------------------------------------------

@@ -158,10 +158,9 @@ class Named(NamedTuple):
 def named_by(nodeid: str) -> Named | None:
     """What a node id names, None where that is neither run nor row.
 
-    >>> named_by("x.toml::x[row12-run3]")
-    Named(eval_id='x.toml::x', part=Run(row=12, run=3, baseline=False))
-    >>> named_by("x.toml::x[row12]")
-    Named(eval_id='x.toml::x', part=AllRuns(row=12, baseline=False))
+    >>> eval_id, unit = named_by("x.toml::x[row12-run3]")
+    >>> eval_id, str(unit)
+    ('x.toml::x', 'row12-run3')
     >>> named_by("x.toml::x[gate pass_rate >= 0.7]")
     """
     head, _, tail = ungrouped(nodeid).rpartition("[")
