@@ -35,10 +35,10 @@ They stand in `[tool.pytest.ini_options]` of pyproject.toml or in pytest.ini.
 """
 
 COMMANDS = """\
-## `python -m pytest_osmosis`
+## `pytest-osmosis`
 
-They work in a workspace or in any folder below it. Exit status: 0; 1 where it could not be done; 2 for a command that
-is none.
+The commands work in a workspace or in any folder below it; `python -m pytest_osmosis` is the same program. Exit status:
+0; 1 if the command failed; 2 for a usage error.
 """
 
 TYPED = ("update_baseline",)
@@ -87,7 +87,7 @@ def page() -> str:
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in told.ini))]
     parts.append(COMMANDS)
     for name, command in subcommands(commands_parser()).items():
-        parts.append(command_section(f"python -m pytest_osmosis {name}", command))
+        parts.append(command_section(f"pytest-osmosis {name}", command))
     return markdown.page(parts)
 
 

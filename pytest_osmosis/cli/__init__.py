@@ -1,6 +1,6 @@
-"""`python -m pytest_osmosis ...`: begin a workspace, look at runs, print schemas.
+"""`pytest-osmosis`, also `python -m pytest_osmosis`: begin a workspace, look at runs, print schemas.
 
-Reads what runs wrote, the journal and results.json, and starts none. pytest is not imported.
+The commands read what eval runs wrote, the journal and results.json. They start no eval and do not import pytest.
 """
 
 from __future__ import annotations

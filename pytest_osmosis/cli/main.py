@@ -13,7 +13,7 @@ from pytest_osmosis.errors import OsmosisError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what was asked for and give the exit status: 0, 1 where it could not be done, 2 for a wrong command."""
+    """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["demo"]:
         return _demo(list(arguments[1:]))
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OsmosisError as error:
         print(error, file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader, `head` or a pager, has seen enough
+    except BrokenPipeError:  # the reader, `head` or a pager, is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
@@ -54,20 +54,24 @@ def _demo(arguments: list[str]) -> int:
     return serve(arguments)
 
 
+def _program() -> str:
+    """The command as it was typed: `python -m` runs `__main__.py`."""
+    return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
+
+
 def argument_parser() -> argparse.ArgumentParser:
-    """What the command line may hold."""
-    parser = argparse.ArgumentParser(prog="python -m pytest_osmosis", description=_DESCRIPTION)
+    parser = argparse.ArgumentParser(prog=_program(), description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"pytest-osmosis {pytest_osmosis.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once")
-    init.add_argument("name", metavar="NAME", help="of the eval: letters, digits, - and _")
+    init.add_argument("name", metavar="NAME", help="the eval's name: letters, digits, - and _")
 
     show = commands.add_parser("show", help="print a stored conversation with its scores")
     show.add_argument("run", nargs="?", default="latest", metavar="RUN", help=_RUN_HELP)
-    show.add_argument("row_run", metavar="ROW-RUN", help="like row3-run1, or a node id that ends in [row3-run1]")
+    show.add_argument("row_run", metavar="ROW-RUN", help="a run like row3-run1, or a node id that ends in [row3-run1]")
 
-    commands.add_parser("runs", help="list the eval runs of this workspace, the newest first")
+    commands.add_parser("runs", help="list the eval runs of this workspace, newest first")
 
     schema = commands.add_parser("schema", help="print the JSON Schema of results.json or of an eval config")
     schema.add_argument("of", nargs="?", choices=["results", "config"], default="results")
@@ -78,6 +82,6 @@ def argument_parser() -> argparse.ArgumentParser:
 
 _DESCRIPTION = "Begin a workspace for pytest-osmosis, look at its eval runs, print its schemas."
 _RUN_HELP = (
-    "a run's folder, its name in .osmosis/runs or the name's beginning, or a results file of it; latest (default) is "
-    "the newest"
+    "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, or latest "
+    "(default), the newest"
 )

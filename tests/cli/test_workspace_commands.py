@@ -1,4 +1,4 @@
-"""`python -m pytest_osmosis` as it is typed: a workspace is begun, runs, and is looked at."""
+"""`pytest-osmosis` and `python -m pytest_osmosis`: begin a workspace, run it, and look at it."""
 
 from __future__ import annotations
 
@@ -294,9 +294,15 @@ def test_demo_is_the_demo_server(tmp_path: Path) -> None:
     assert "python -m pytest_osmosis.demo" in python(tmp_path, "-m", "pytest_osmosis", "demo", "--help").stdout
 
 
-def test_no_command_is_a_usage_error_that_lists_them(tmp_path: Path) -> None:
+def test_a_missing_command_is_a_usage_error(tmp_path: Path) -> None:
     done = python(tmp_path, "-m", "pytest_osmosis")
-    assert (done.returncode, "usage:" in done.stderr) == (2, True)
+    assert (done.returncode, "usage: python -m pytest_osmosis" in done.stderr) == (2, True)
+
+
+def test_the_console_script_is_the_same_program(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("pytest-osmosis")
+    done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "usage: pytest-osmosis [-h] [--version] COMMAND ...")
 
 
 @pytest.mark.parametrize("command", [["init", "x"], ["runs"], ["schema"], ["--help"], ["show", "row0-run0"]])
