@@ -21,8 +21,9 @@ from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
 from pytest_osmosis.plugin.compat.other_plugins import Companions
 from pytest_osmosis.plugin.compat.sigterm import terminated_as_interrupted
 from pytest_osmosis.plugin.debug.debugger import Debugging
-from pytest_osmosis.plugin.items.collect import EvalFile, eval_file, eval_of, named_by, ungrouped
+from pytest_osmosis.plugin.items.collect import EvalFile, eval_file
 from pytest_osmosis.plugin.items.item import EvalItem, amend
+from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.plugin.output.terminal import Progress, asked_lines, header, say, source_lines, summary
@@ -173,7 +174,7 @@ class ControllerPlugin:
         if report.failed or not ours:
             self.progress.clear()
         if self.distributed and report.when == "teardown":
-            self.evals.tell(report, named_by(report.nodeid))
+            self.evals.tell(report, unit_key(report.nodeid))
         result = yield
         if ours:
             self.progress.forget(report)
@@ -196,7 +197,7 @@ class ControllerPlugin:
         report = yield
         if isinstance(item, EvalItem):
             amend(item, report)
-            self.evals.tell(report, (item.eval_id, item.part))
+            self.evals.tell(report, (item.eval_id, item.unit))
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -204,7 +205,7 @@ class ControllerPlugin:
         return self.progress.status(report) if self._is_ours(report) else None
 
     def _is_ours(self, report: pytest.TestReport) -> bool:
-        return eval_of(report.nodeid) in self.evals.prepared
+        return eval_id_of(report.nodeid) in self.evals.prepared
 
     # -- the end -----------------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class CompletionLoop:
         ours = [item for item in session.items if isinstance(item, EvalItem)]
         done: set[tuple[str, Unit]] = set()
         for item in ours:
-            while self._evals.inline is None and (item.eval_id, item.part) not in done:
+            while self._evals.inline is None and (item.eval_id, item.unit) not in done:
                 try:
                     done.add(self._evals.completed.get(timeout=IDLE_S))
                 except queue.Empty:
@@ -97,7 +97,7 @@ class CompletionLoop:
     def _completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Our items as their runs complete, and whether each is the last."""
         waiting: dict[tuple[str, Unit], EvalItem] = {
-            (item.eval_id, item.part): item for item in session.items if isinstance(item, EvalItem)
+            (item.eval_id, item.unit): item for item in session.items if isinstance(item, EvalItem)
         }
         while waiting:
             try:

@@ -21,8 +21,9 @@ from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
 from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, read_options
 from pytest_osmosis.plugin.hooks.call import Listeners
 from pytest_osmosis.plugin.items import gate_reports, last_failed
-from pytest_osmosis.plugin.items.collect import Named, by_file, named_by, node_id
+from pytest_osmosis.plugin.items.collect import by_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem
+from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id, unit_key
 from pytest_osmosis.plugin.output import markdown_page
 from pytest_osmosis.plugin.rollout_tests import model_source
 from pytest_osmosis.plugin.rollout_tests.model_source import AskedEvals
@@ -105,20 +106,20 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Make a run for every eval of which something was selected, or which tests ask for."""
-        self._select((item.eval_id, item.part) for item in items if isinstance(item, EvalItem))
+        self._select((item.eval_id, item.unit) for item in items if isinstance(item, EvalItem))
 
     def select_ids(self, ids: Iterable[str]) -> None:
         """As `select_items`, by node id."""
-        self._select(named for named in map(named_by, ids) if named and named.eval_id in self.prepared)
+        self._select(named for named in map(unit_key, ids) if named and named.eval_id in self.prepared)
 
     def _select(self, selected: Iterable[tuple[str, Unit]]) -> None:
         self.prepared = {**self.asked.prepare(), **self.prepared}  # tests wait, so theirs go first
-        parts: dict[str, dict[Unit, None]] = {}
-        for key, part in selected:
-            parts.setdefault(key, {})[part] = None
-        self.n_selected = sum(map(len, parts.values()))
+        units: dict[str, dict[Unit, None]] = {}
+        for key, unit in selected:
+            units.setdefault(key, {})[unit] = None
+        self.n_selected = sum(map(len, units.values()))
         runs = {key: self.asked.runs(key) for key in self.asked.prepared}
-        runs |= {key: self._runs(key, of_eval) for key, of_eval in parts.items()}
+        runs |= {key: self._runs(key, of_eval) for key, of_eval in units.items()}
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
             self.runs[key] = self._run(key, list(runs[key]))
@@ -152,8 +153,8 @@ class EvalSession:
             self._discard()
             raise pytest.UsageError(str(error)) from None
 
-    def _runs(self, key: str, parts: Iterable[Unit]) -> list[RunId]:
-        return [run for part in parts for run in self.prepared[key].collected.runs_of(part)]
+    def _runs(self, key: str, units: Iterable[Unit]) -> list[RunId]:
+        return [run for unit in units for run in self.prepared[key].collected.runs_of(unit)]
 
     def _may_stop_early(self, key: str) -> bool:
         return self.options.stop_when_decided is not None and key not in self.asked
@@ -217,7 +218,7 @@ class EvalSession:
         typed = [*read_options.typed(self.config), *([f"--osmosis-from={shown(source.run.folder)}"] if source else [])]
 
         def command(run: RunId) -> str:
-            return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.part_of(run)), *typed])
+            return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.unit_of(run)), *typed])
 
         return command
 
@@ -245,19 +246,19 @@ class EvalSession:
     def _report(self, key: str, run: RunId, outcome: Outcome) -> None:
         """Let the test of a run have its outcome; that of a row once the last of its runs is done."""
         plan = self.prepared[key].collected
-        part = plan.part_of(run)
-        if isinstance(part, RowId):
-            done = self._rows.setdefault(key, {}).setdefault(part, {})
+        unit = plan.unit_of(run)
+        if isinstance(unit, RowId):
+            done = self._rows.setdefault(key, {}).setdefault(unit, {})
             done[run] = outcome
             if len(done) < plan.n:
                 return
-            del self._rows[key][part]
+            del self._rows[key][unit]
             outcome = outcome_of_row(done, self.runs[key].never_ran(done))
         with self._done:
-            self._outcomes[key, part] = outcome
+            self._outcomes[key, unit] = outcome
             self._done.notify_all()
         if key not in self.asked:
-            self.completed.put((key, part))
+            self.completed.put((key, unit))
 
     def _next_after(self, key: str) -> None:
         if self._stopped:
@@ -268,39 +269,39 @@ class EvalSession:
 
     def fetch(self, item: EvalItem) -> Answer:
         """Wait for an item's outcome; inline, make it."""
-        return self.done(item.eval_id, item.part)
+        return self.done(item.eval_id, item.unit)
 
-    def done(self, eval_id: str, part: Unit) -> Answer:
+    def done(self, eval_id: str, unit: Unit) -> Answer:
         """As `answer`; inline, have the run rolled out here."""
         if self.inline is not None:
-            self._perform(self.inline.host(eval_id), eval_id, part)
-        return self.answer(eval_id, part)
+            self._perform(self.inline.host(eval_id), eval_id, unit)
+        return self.answer(eval_id, unit)
 
-    def _perform(self, host: InlineHost, eval_id: str, part: Unit) -> None:
+    def _perform(self, host: InlineHost, eval_id: str, unit: Unit) -> None:
         """Have a run, or those of a row, rolled out and scored in this thread."""
-        runs = self._runs(eval_id, [part])
+        runs = self._runs(eval_id, [unit])
         if eval_id in self._begun:
             self.runs[eval_id].engine.submit(runs)
         else:
             self._begun.add(eval_id)
             self.runs[eval_id].go(runs)
-        host.serve(lambda: (eval_id, part) in self._outcomes)
+        host.serve(lambda: (eval_id, unit) in self._outcomes)
 
-    def answer(self, eval_id: str, part: Unit) -> Answer:
+    def answer(self, eval_id: str, unit: Unit) -> Answer:
         """Wait until a test has its outcome. What runs put out is given once, as pytest's reports keep it then."""
-        key = (eval_id, part)
+        key = (eval_id, unit)
         with self._done:
             while key not in self._outcomes:
                 self._done.wait()
             outcome = self._outcomes[key]
             if outcome.sections:
                 self._outcomes[key] = replace(outcome, sections=())
-        return Answer(outcome, part.is_baseline or self.gated(eval_id))
+        return Answer(outcome, unit.is_baseline or self.gated(eval_id))
 
-    def is_done(self, eval_id: str, part: Unit) -> bool:
+    def is_done(self, eval_id: str, unit: Unit) -> bool:
         """True where `answer` has nothing to wait for."""
         with self._done:
-            return (eval_id, part) in self._outcomes
+            return (eval_id, unit) in self._outcomes
 
     def gated(self, eval_id: str) -> bool:
         """True where a gate decides, and not the single runs."""
@@ -314,9 +315,9 @@ class EvalSession:
         """Put a test's properties into its last report, which is where JUnit XML and json-report take them from."""
         if report.when != "teardown" or named is None:
             return
-        eval_id, part = named
+        eval_id, unit = named
         if eval_id in self.runs:
-            report.user_properties.extend(self.runs[eval_id].properties(self._runs(eval_id, [part])))
+            report.user_properties.extend(self.runs[eval_id].properties(self._runs(eval_id, [unit])))
 
     def reaches_maxfail(self, report: pytest.TestReport) -> bool:
         """True for the failure at which `--maxfail` ends the session."""
@@ -430,18 +431,18 @@ class EvalSession:
                 kind = kind_of(record, judging)
                 if kind in ("passed", "skipped"):
                     continue
-                nodeid = node_id(key, plan.part_of(record.run))
+                nodeid = node_id(key, plan.unit_of(record.run))
                 if kind == "error" or not run.smoke or nodeid in self._known_failed:
                     failed[nodeid] = None
         recalled = self.recalled - failed.keys()
         last_failed.mend(self.config, list(failed), self.prepared.keys(), lambda named: self._outdated(named, recalled))
 
-    def _outdated(self, named: Named, recalled: Collection[str]) -> bool:
+    def _outdated(self, named: UnitKey, recalled: Collection[str]) -> bool:
         """True for what a test of the other granularity once said of a row, and tests of this one say anew."""
         run = self.runs.get(named.eval_id)
         if node_id(*named) in recalled:
             return True
-        if run is None or isinstance(named.part, RunId) == (run.prepared.collected.granularity == "run"):
+        if run is None or isinstance(named.unit, RunId) == (run.prepared.collected.granularity == "run"):
             return False
-        rows_runs = [RunId(named.part.row, index, named.part.model) for index in range(run.prepared.collected.n)]
+        rows_runs = [RunId(named.unit.row, index, named.unit.model) for index in range(run.prepared.collected.n)]
         return len(run.never_ran(rows_runs)) < len(rows_runs)

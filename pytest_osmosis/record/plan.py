@@ -71,26 +71,26 @@ class Plan:
             for offset in range(span.n_rows):
                 yield span.first + offset, span.line + offset
 
-    def parts(self) -> Iterator[tuple[Unit, int]]:
-        """What each test reports of, with its dataset line, in file order."""
+    def units(self) -> Iterator[tuple[Unit, int]]:
+        """Yield the unit of each test and its dataset line, in file order."""
         for row, line in self.rows():
-            for part in self._parts_of(row):
-                yield part, line
+            for unit in self._units_of(row):
+                yield unit, line
 
-    def _parts_of(self, row: int) -> Iterator[Unit]:
+    def _units_of(self, row: int) -> Iterator[Unit]:
         if self.granularity == "run":
             yield from self._runs_of_row(row)
         else:
             for model in self.models:
                 yield RowId(row, model)
 
-    def part_of(self, run: RunId) -> Unit:
-        """What the test that reports of a run reports of."""
+    def unit_of(self, run: RunId) -> Unit:
+        """Return the unit whose test reports `run`."""
         return RowId(run.row, run.model) if self.granularity == "row" else run
 
-    def runs_of(self, part: Unit) -> list[RunId]:
-        """The runs that a test reports of."""
-        return [part] if isinstance(part, RunId) else [RunId(part.row, index, part.model) for index in range(self.n)]
+    def runs_of(self, unit: Unit) -> list[RunId]:
+        """Return the runs of `unit`."""
+        return [unit] if isinstance(unit, RunId) else [RunId(unit.row, index, unit.model) for index in range(self.n)]
 
     def runs(self) -> Iterator[RunId]:
         """Every planned run, row by row, those of the baseline each beside its own."""

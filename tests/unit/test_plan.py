@@ -31,11 +31,11 @@ def test_tests_are_of_runs_or_of_rows_with_all_their_runs() -> None:
     of_runs = plan([Span(7, 2, 9)], n=2)
     of_rows = replace(of_runs, granularity="row")
 
-    assert [(str(part), line) for part, line in of_rows.parts()] == [("row7", 9), ("row8", 10)]
-    assert [str(part) for part, _ in of_runs.parts()] == ["row7-run0", "row7-run1", "row8-run0", "row8-run1"]
+    assert [(str(unit), line) for unit, line in of_rows.units()] == [("row7", 9), ("row8", 10)]
+    assert [str(unit) for unit, _ in of_runs.units()] == ["row7-run0", "row7-run1", "row8-run0", "row8-run1"]
     for each in (of_runs, of_rows):
-        assert [run for part, _ in each.parts() for run in each.runs_of(part)] == list(each.runs())
-        assert all(each.part_of(run) == part for part, _ in each.parts() for run in each.runs_of(part))
+        assert [run for unit, _ in each.units() for run in each.runs_of(unit)] == list(each.runs())
+        assert all(each.unit_of(run) == unit for unit, _ in each.units() for run in each.runs_of(unit))
 
 
 def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> None:
@@ -43,8 +43,8 @@ def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> No
     of_rows = replace(both, granularity="row")
 
     assert [str(run) for run in both.runs()] == ["row7-run0", "row7-run0-baseline", "row7-run1", "row7-run1-baseline"]
-    assert [str(part) for part, _ in of_rows.parts()] == ["row7", "row7-baseline"]
-    assert [run for part, _ in of_rows.parts() for run in of_rows.runs_of(part)] == sorted(
+    assert [str(unit) for unit, _ in of_rows.units()] == ["row7", "row7-baseline"]
+    assert [run for unit, _ in of_rows.units() for run in of_rows.runs_of(unit)] == sorted(
         both.runs(), key=lambda run: run.is_baseline
     )
     assert (both.n_runs, both.n_rollouts) == (2, 4)

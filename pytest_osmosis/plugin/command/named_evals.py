@@ -17,7 +17,7 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError, Problem
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.items.collect import eval_of, named_by, node_id
+from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.record.plan import Granularity
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
@@ -139,7 +139,7 @@ def _is_found_in(config: pytest.Config, folder: Path, path: Path) -> bool:
 def named_parts(config: pytest.Config, path: Path | None) -> dict[str, Unit]:
     """What node ids among the arguments ask for of the eval in `path`; None is the one without a TOML."""
     ids = [arg for arg in config.args if "::" in arg and _concerns(config, arg, path)]
-    return {arg: named.part for arg in ids if (named := named_by(arg))}
+    return {arg: named.unit for arg in ids if (named := unit_key(arg))}
 
 
 def misnamed(parts: Mapping[str, Unit], granularity: Granularity) -> list[Problem]:
@@ -152,14 +152,14 @@ def misnamed(parts: Mapping[str, Unit], granularity: Granularity) -> list[Proble
 
 
 def _of_a_run(arg: str, run: RunId) -> str:
-    row = shlex.quote(node_id(eval_of(arg), RowId(run.row, run.model)))
+    row = shlex.quote(node_id(eval_id_of(arg), RowId(run.row, run.model)))
     instead = f"type {row} for all of them, or add --osmosis-granularity=run for this one"
     return f'names a run, but here a test is a row with all its runs (granularity = "row"); {instead}'
 
 
 def _of_a_row(arg: str, part: RowId) -> str:
     file = shlex.quote(arg.split("::", 1)[0])
-    first = shlex.quote(node_id(eval_of(arg), RunId(part.row, 0, part.model)))
+    first = shlex.quote(node_id(eval_id_of(arg), RunId(part.row, 0, part.model)))
     instead = f"type {file} -k '{part}-' for all runs of the row, {first} for one, or add --osmosis-granularity=row"
     return f"names a row, but here a test is one run; {instead}"
 

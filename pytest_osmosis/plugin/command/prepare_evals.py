@@ -19,7 +19,7 @@ from pytest_osmosis.evals import Prepared, baseline_path, output_problems, prepa
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_again
 from pytest_osmosis.plugin.command import named_evals, read_options
 from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE
-from pytest_osmosis.plugin.items.collect import eval_id
+from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.text.paths import shown
 
@@ -106,7 +106,7 @@ class Preparing:
         return replace(prepared, config=self._capped(prepared.config))
 
     def _prepared_again(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
-        """Named by its run alone, an eval takes what was typed then."""
+        """Prepare an eval named only by its stored run, with the options that were typed then."""
         prepared = prepare_again(
             stored,
             path if self._named.by_itself else None,

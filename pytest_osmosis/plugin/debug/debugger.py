@@ -76,7 +76,7 @@ class Debugging:
 
     def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
         """The run that a test failed by; of a row the first such one."""
-        runs = item.plan.runs_of(item.part)
+        runs = item.plan.runs_of(item.unit)
         records = [record for each in runs if (record := run.engine.ledger.records.get(each)) is not None]
         assert item.answer is not None
         kind = item.answer.outcome.kind
@@ -85,7 +85,7 @@ class Debugging:
     def _failed_rollout(self, item: EvalItem, record: RunRecord, known: Mapping[str, Any]) -> Scene:
         """The error itself, where it was raised in this process."""
         if self._evals.inline is not None:
-            if record.run != item.plan.runs_of(item.part)[-1]:
+            if record.run != item.plan.runs_of(item.unit)[-1]:
                 self._say(f"other runs of the row came after {record.run}; --osmosis-granularity=run stops at each")
                 return looked_at(record, known)
             host = self._evals.inline.host(item.eval_id)

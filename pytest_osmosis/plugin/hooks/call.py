@@ -13,7 +13,7 @@ import pytest
 
 import pytest_osmosis
 from pytest_osmosis.evals import EvalRun
-from pytest_osmosis.plugin.items.collect import node_id
+from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown

@@ -8,16 +8,16 @@ brackets does not equal the one it reads back from its cache. An eval's id is wh
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from pytest_osmosis.plugin.items.item import EvalItem, Fetch
+from pytest_osmosis.plugin.items.node_ids import file_id, node_id
 from pytest_osmosis.record.plan import Plan
-from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.record.run_id import Unit
 
 NOTHING_HERE = (
     *("assertion", "capturemanager", "faulthandler", "logging-plugin", "threadexception", "tmpdir", "unittest"),
@@ -63,16 +63,16 @@ class EvalFile(pytest.File):
         """A test for every run, or row, of every eval, in file order."""
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
-            for part, line in plan.parts():
-                yield self._item(plan, eval_id, part, line)
+            for unit, line in plan.units():
+                yield self._item(plan, eval_id, unit, line)
 
-    def _item(self, plan: Plan, eval_id: str, part: Unit, line: int) -> EvalItem:
+    def _item(self, plan: Plan, eval_id: str, unit: Unit, line: int) -> EvalItem:
         item: EvalItem = EvalItem.from_parent(
             self,
-            name=f"{plan.name}[{part}]",
-            nodeid=node_id(eval_id, part),
+            name=f"{plan.name}[{unit}]",
+            nodeid=node_id(eval_id, unit),
             eval_id=eval_id,
-            part=part,
+            unit=unit,
             plan=plan,
             line=line,
             fetch=self.fetch,
@@ -108,62 +108,3 @@ def by_file(plans: Iterable[Plan]) -> dict[Path, list[Plan]]:
     for plan in plans:
         found.setdefault(Path(plan.path), []).append(plan)
     return found
-
-
-def file_id(config: pytest.Config, path: str | Path) -> str:
-    """The node id of an eval's file: its path from pytest's rootdir."""
-    return Path(os.path.relpath(path, config.rootpath)).as_posix()
-
-
-def eval_id(config: pytest.Config, plan: Plan) -> str:
-    """What the node ids of an eval's tests begin with."""
-    return f"{file_id(config, plan.path)}::{plan.name}"
-
-
-def node_id(eval_id: str, what: object) -> str:
-    """The node id of a test of an eval: of a run, of a row, or of what concerns the eval as a whole.
-
-    >>> node_id("configs/eval/multiply.toml::multiply", RunId(12, 3))
-    'configs/eval/multiply.toml::multiply[row12-run3]'
-    """
-    return f"{eval_id}[{what}]"
-
-
-def eval_of(nodeid: str) -> str:
-    """The id of the eval that a test belongs to, if it belongs to one.
-
-    >>> eval_of("configs/eval/multiply.toml::multiply[gate pass_rate >= 0.7]")
-    'configs/eval/multiply.toml::multiply'
-    """
-    return nodeid.rpartition("[")[0]
-
-
-def ungrouped(nodeid: str) -> str:
-    """A parametrized test's id as it is typed: without the group that xdist may append to it (`--dist=loadgroup`).
-
-    >>> ungrouped("test_x.py::test_x[row1-run0]@group")
-    'test_x.py::test_x[row1-run0]'
-    """
-    typed, bracket, group = nodeid.rpartition("]")
-    return typed + bracket if group.startswith("@") else nodeid
-
-
-class Named(NamedTuple):
-    """A run, or a row, as the node id of its test names it."""
-
-    eval_id: str
-    part: Unit
-
-
-def named_by(nodeid: str) -> Named | None:
-    """What a node id names, None where that is neither run nor row.
-
-    >>> eval_id, unit = named_by("x.toml::x[row12-run3]")
-    >>> eval_id, str(unit)
-    ('x.toml::x', 'row12-run3')
-    >>> named_by("x.toml::x[gate pass_rate >= 0.7]")
-    """
-    head, _, tail = ungrouped(nodeid).rpartition("[")
-    name = tail.removesuffix("]")
-    part = RunId.named(name) or RowId.named(name)
-    return Named(head, part) if part is not None else None

@@ -13,8 +13,8 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.hooks.call import HookError
-from pytest_osmosis.plugin.items.collect import eval_of, node_id
 from pytest_osmosis.plugin.items.item import Answer, skip_at
+from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.paths import shown
@@ -134,7 +134,7 @@ def report_run(
 def report_crash(session: pytest.Session, nodeid: str, text: str) -> None:
     """Report that workers died until xdist gave up on them: other tests than ours may not have run."""
     file = nodeid.partition("::")[0]
-    _send(session, node_id(eval_of(nodeid), "workers"), file, "error", f"a worker died at {nodeid}; {text}")
+    _send(session, node_id(eval_id_of(nodeid), "workers"), file, "error", f"a worker died at {nodeid}; {text}")
 
 
 def _send(session: pytest.Session, nodeid: str, path: str, kind: Kind, text: str) -> None:

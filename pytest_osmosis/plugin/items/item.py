@@ -32,10 +32,10 @@ class EvalItem(pytest.Item):
 
     parent: EvalFile
 
-    def __init__(self, *, eval_id: str, part: Unit, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
+    def __init__(self, *, eval_id: str, unit: Unit, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
         super().__init__(**options)
         self.eval_id = eval_id
-        self.part = part
+        self.unit = unit
         self.plan = plan
         self._line = line
         self.answer: Answer | None = None

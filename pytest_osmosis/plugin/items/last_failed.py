@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.plugin.items.collect import Named, eval_of, named_by
 from pytest_osmosis.plugin.items.item import EvalItem
+from pytest_osmosis.plugin.items.node_ids import UnitKey, eval_id_of, unit_key
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 
 MAX_FAILED = 2000
@@ -37,7 +37,7 @@ def recall(config: pytest.Config, items: Sequence[pytest.Item]) -> set[str]:
     plugin = config.pluginmanager.get_plugin("lfplugin")
     if plugin is None or not getattr(plugin, "active", False):
         return set()
-    failed = {_other(*named) for nodeid in plugin.lastfailed if (named := named_by(str(nodeid)))}
+    failed = {_other(*named) for nodeid in plugin.lastfailed if (named := unit_key(str(nodeid)))}
     ours = [item for item in items if failed and isinstance(item, EvalItem)]
     new = [item for item in ours if _key(item) in failed]
     plugin.lastfailed.update((getattr(item, "id", item.nodeid), True) for item in new)
@@ -49,7 +49,7 @@ def _recall_step(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     plugin = config.pluginmanager.get_plugin("stepwiseplugin")
     known: Any = getattr(plugin, "cached_info", plugin)  # pytest before 8.4 kept it in the plugin, and no count
     stopped_at = getattr(known, "last_failed", None) or getattr(known, "lastfailed", None)
-    named = named_by(str(stopped_at))
+    named = unit_key(str(stopped_at))
     if named is None:
         return
     ours = [item for item in items if isinstance(item, EvalItem)]
@@ -66,22 +66,22 @@ def _recall_step(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 def _n_other(items: Sequence[EvalItem]) -> int:
     """How many tests these were under the other granularity."""
-    rows = {(item.eval_id, item.part.row, item.part.is_baseline): item for item in items}
-    return sum(1 if isinstance(item.part, RunId) else item.plan.n for item in rows.values())
+    rows = {(item.eval_id, item.unit.row, item.unit.is_baseline): item for item in items}
+    return sum(1 if isinstance(item.unit, RunId) else item.plan.n for item in rows.values())
 
 
 def _key(item: EvalItem) -> tuple[str, int, bool, type[Unit]]:
     """Whose row it is, and what it is a test of."""
-    return item.eval_id, item.part.row, item.part.is_baseline, type(item.part)
+    return item.eval_id, item.unit.row, item.unit.is_baseline, type(item.unit)
 
 
-def _other(eval_id: str, part: Unit) -> tuple[str, int, bool, type[Unit]]:
+def _other(eval_id: str, unit: Unit) -> tuple[str, int, bool, type[Unit]]:
     """Whose row it is, and what tests are of under the other granularity."""
-    return eval_id, part.row, part.is_baseline, RowId if isinstance(part, RunId) else RunId
+    return eval_id, unit.row, unit.is_baseline, RowId if isinstance(unit, RunId) else RunId
 
 
 def mend(
-    config: pytest.Config, failed: Sequence[str], evals: Collection[str], outdated: Callable[[Named], bool]
+    config: pytest.Config, failed: Sequence[str], evals: Collection[str], outdated: Callable[[UnitKey], bool]
 ) -> None:
     """Correct both entries after pytest has written them.
 
@@ -93,14 +93,14 @@ def mend(
     known = cache.get(LAST_FAILED, {})
     kept = {}
     for nodeid in known:
-        named = named_by(nodeid)
-        if eval_of(nodeid) not in evals or (named is not None and not outdated(named)):
+        named = unit_key(nodeid)
+        if eval_id_of(nodeid) not in evals or (named is not None and not outdated(named)):
             kept[nodeid] = True
     for nodeid in failed[:MAX_FAILED]:
         kept[nodeid] = True
     if kept != known:
         cache.set(LAST_FAILED, kept)
     ids = cache.get(NODE_IDS, [])
-    others = [nodeid for nodeid in ids if eval_of(nodeid) not in evals]
+    others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in evals]
     if len(others) != len(ids):
         cache.set(NODE_IDS, others)

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.items.collect import eval_of, named_by
+from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.report.github_annotations import Finding, commands
 
@@ -28,7 +28,7 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
     """The commands that annotate failed `reports`, those about whole evals first."""
     if os.environ.get("GITHUB_ACTIONS") != "true" or any(map(config.pluginmanager.hasplugin, OTHERS)):
         return []
-    ours = [report for report in reports if eval_of(report.nodeid) in evals.prepared]
+    ours = [report for report in reports if eval_id_of(report.nodeid) in evals.prepared]
     of_runs = [_of_run(report) for report in ours]
     runs = [finding for finding in of_runs if finding is not None]
     wholes = [_of_whole(report, evals) for report, finding in zip(ours, of_runs, strict=True) if finding is None]
@@ -39,14 +39,14 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
 def _of_run(report: pytest.TestReport) -> Finding | None:
     """What a run's report says, at its dataset line; None for a report about a whole eval."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    if crash is None or named_by(report.nodeid) is None:
+    if crash is None or unit_key(report.nodeid) is None:
         return None
     return Finding(_title(report), crash.message, Path(crash.path), crash.lineno)
 
 
 def _of_whole(report: pytest.TestReport, evals: EvalSession) -> Finding:
     """What became of a gate, a limit or a probe, at its line of the config; without a TOML, at the dataset."""
-    plan = evals.prepared[eval_of(report.nodeid)].plan
+    plan = evals.prepared[eval_id_of(report.nodeid)].plan
     kind, *words = report.nodeid.rpartition("[")[2].rstrip("]").split()
     path, line = Path(plan.path), 1
     try:

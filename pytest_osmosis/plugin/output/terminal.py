@@ -14,7 +14,7 @@ from pytest_osmosis.evals import EvalRun, Prepared, baseline_path, limits_said, 
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import Naming
 from pytest_osmosis.plugin.compat import other_plugins
-from pytest_osmosis.plugin.items.collect import named_by
+from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.live_line import Pace, live_line
 from pytest_osmosis.report.summary import last_run_line, notice_lines, stored_line, summary_lines
@@ -205,7 +205,7 @@ class Progress:
 
     def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """A report's category without a letter; pytest's own words where it prints a line for each test."""
-        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and named_by(report.nodeid)):
+        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and unit_key(report.nodeid)):
             return None
         if hasattr(report, "wasxfail"):
             return "xfailed", "", self._word("XFAIL")

@@ -21,7 +21,7 @@ from pytest_osmosis.datasets import SOLUTION
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import prepare
 from pytest_osmosis.plugin.command import options, read_options
-from pytest_osmosis.plugin.items.collect import ungrouped
+from pytest_osmosis.plugin.items.node_ids import ungrouped
 from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, Request, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 from pytest_osmosis.record.plan import Plan

@@ -22,7 +22,7 @@ from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
 from pytest_osmosis.plugin.command import options, read_options
 from pytest_osmosis.plugin.command.named_evals import Naming
 from pytest_osmosis.plugin.command.prepare_evals import Preparing
-from pytest_osmosis.plugin.items.collect import eval_id
+from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import Asked, Given, all_asked, rerun
 from pytest_osmosis.plugin.rollout_tests.request import Request
 from pytest_osmosis.plugin.rollout_tests.rollout import Recorded, Rollout

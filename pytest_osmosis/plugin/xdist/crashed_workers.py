@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.plugin.items import gate_reports
-from pytest_osmosis.plugin.items.collect import named_by
+from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.output.terminal import Progress
 from pytest_osmosis.plugin.session import EvalSession
 
@@ -33,7 +33,7 @@ class Unreported:
         self._ids = {nodeid: None for nodeid in ids if self._is_ours(nodeid)}
 
     def _is_ours(self, nodeid: str) -> bool:
-        named = named_by(nodeid)
+        named = unit_key(nodeid)
         return named is not None and named.eval_id in self._evals.runs
 
     @pytest.hookimpl(tryfirst=True)
@@ -53,7 +53,7 @@ class Unreported:
     def report(self, session: pytest.Session) -> None:
         """Report what is left, as the runs are done; and that xdist gave up on its workers, if it did."""
         for nodeid in list(self._ids):
-            named = named_by(nodeid)
+            named = unit_key(nodeid)
             assert named is not None
             while not self._evals.is_done(*named):
                 self._progress.update()

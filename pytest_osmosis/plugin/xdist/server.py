@@ -20,8 +20,9 @@ import pytest
 from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
 from pytest_osmosis.plugin.compat.other_plugins import Companions
 from pytest_osmosis.plugin.items import last_failed
-from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file, named_by
+from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
+from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.rollout_tests import model_source
 from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
@@ -94,7 +95,7 @@ class OutcomeServer:
     def _reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
         match question["ask"]:
             case "outcome":
-                named = named_by(question["test"])
+                named = unit_key(question["test"])
                 assert named is not None, "workers ask for the outcomes of runs and rows alone"
                 answer = self._evals.answer(*named)
                 return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
