@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types check docs matrix clean bench
+.PHONY: help setup demo test test-all lint types check docs matrix clean bench
 
 help: ## say what the targets do
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
 
 setup: $(STAMP) ## make .venv with the package, its extras and the tools
 
@@ -31,8 +31,11 @@ types: $(STAMP)
 
 check: lint types ## lint and types
 
-test: check ## lint, types and all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: check ## lint, types and the fast tests: everything that is not marked slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: check ## lint, types and every test; print the ten slowest
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
 docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 	$(BIN)/python -m pip install --quiet --group docs

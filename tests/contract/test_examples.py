@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = "configs/eval/multiply.toml"
 DEADLINE_S = 120

@@ -144,6 +144,7 @@ def test_machine_paths_and_registries_are_recognised(line: str) -> None:
 # -- the wheel ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)

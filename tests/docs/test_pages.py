@@ -12,12 +12,20 @@ from tests.docs.walk import Page
 WITH_BLOCKS = [page for page in PAGES if blocks_of(page)]
 
 
+PROVIDERS = {"openai", "anthropic", "vllm", "sglang", "ollama", "litellm", "openai-compatible"}
+"""Pages of providers. They run the same commands on different servers, so only `make test-all` walks them."""
+
+
 def _name(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
-@pytest.mark.parametrize("path", WITH_BLOCKS, ids=_name)
-def test_what_a_page_shows_is_so(path: Path, tmp_path: Path) -> None:
+def _parameter(page: Path) -> pytest.ParameterSet:
+    return pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.stem in PROVIDERS else [])
+
+
+@pytest.mark.parametrize("path", [_parameter(page) for page in WITH_BLOCKS])
+def test_a_page_shows_what_happens(path: Path, tmp_path: Path) -> None:
     page = Page(path, tmp_path)
     page.walk()
 

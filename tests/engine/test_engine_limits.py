@@ -105,6 +105,7 @@ def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Wor
     assert not live.run.engine._permits._waiting
 
 
+@pytest.mark.slow
 def test_code_beside_a_request_that_waits_for_its_permit_comes_to_its_end(workspace: Workspace) -> None:
     """Its time stands still then: but the permit comes, and code that gives up its requests for ever has time too."""
     workspace.agent(

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
+import pytest
+
 from pytest_osmosis.host.core import CANCELLED
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import ChatServer, reply, slow
@@ -108,6 +110,7 @@ HANGS = [
 ]
 
 
+@pytest.mark.slow
 def test_hangs_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in HANGS], agent_workflow_timeout_s=1)
     check(live, server, HANGS, most=1)
@@ -208,6 +211,7 @@ HARD = [
 ]
 
 
+@pytest.mark.slow
 def test_what_takes_its_host_down_costs_the_others_one_more_rollout_at_most(
     workspace: Workspace, server: ChatServer
 ) -> None:

@@ -22,6 +22,8 @@ from tests.engine.evaluating import Live, Workspace, running
 from tests.servers import ChatServer, reply, slow
 from tests.weather import Weather, check_requests, starts
 
+pytestmark = pytest.mark.slow
+
 ROWS, N, BATCH, RETRIES = 30, 2, 6, 4
 
 AGENT = """

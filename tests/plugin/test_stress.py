@@ -22,6 +22,8 @@ from tests.plugin.workspaces import Session, Workspace, hosts_under, junit_cases
 from tests.servers import ChatServer
 from tests.weather import AGENT, Weather, check_requests
 
+pytestmark = pytest.mark.slow
+
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 ROWS, N, BATCH, RETRIES = 12, 2, 4, 6
 ALL = ROWS * N

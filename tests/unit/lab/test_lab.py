@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,15 @@ RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__
 REALISTIC = {target.name: target for target in targets_in(realistic, Path(realistic.__file__), plain=True)}
 MORE = {target.name: target for target in targets_in(planted_more, Path(planted_more.__file__))}
 PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
+
+
+SLOW = {"regex_catastrophe", "slow"}
+"""Bugs that only seconds of processor time show."""
+
+
+def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
+    marks = {name: [pytest.mark.slow] if name in SLOW else [] for name in bugs}
+    return [pytest.param(target, id=name, marks=marks[name]) for name, target in bugs.items()]
 
 
 @pytest.fixture
@@ -51,7 +60,7 @@ def test_a_probe_that_had_no_time_for_its_calls_says_so(name: str) -> None:
     assert verdict.unmeasured or "cut-short" in {finding.code for finding in verdict.notes()}, verdict
 
 
-@pytest.mark.parametrize("target", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize("target", marked(PLANTED))
 def test_a_planted_bug_is_found(bench: Bench, target: Target) -> None:
     name, code = planted.PLANTED[target.name]
 
@@ -60,7 +69,7 @@ def test_a_planted_bug_is_found(bench: Bench, target: Target) -> None:
     assert code in {finding.code for finding in verdict.failures()}, verdict
 
 
-@pytest.mark.parametrize("target", MORE.values(), ids=MORE)
+@pytest.mark.parametrize("target", marked(MORE))
 def test_rarer_bugs_are_found(bench: Bench, target: Target) -> None:
     name, code, level = planted_more.PLANTED[target.name]
 

@@ -51,6 +51,7 @@ def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatc
         create(target, {}, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("client", "others"), [("light", {"openai", "anthropic", "litellm"}), ("openai", {"anthropic", "litellm"})]
 )

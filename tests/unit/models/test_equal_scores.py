@@ -15,6 +15,8 @@ import pytest
 
 from tests.unit.models.talking import CLIENTS
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "multiply"
 
 CONFIG = """
