@@ -66,7 +66,7 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 def _serve(config: pytest.Config) -> None:
     """Be a worker of xdist."""
-    from pytest_osmosis.plugin.xdist.server import WorkerPlugin
+    from pytest_osmosis.plugin.xdist.worker import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 

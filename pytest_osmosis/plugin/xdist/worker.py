@@ -1,0 +1,90 @@
+"""A worker of pytest-xdist: it collects from the plans in its `workerinput` and requests outcomes from the controller.
+
+It opens no dataset and imports no user code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
+from pytest_osmosis.plugin.compat.other_plugins import Companions
+from pytest_osmosis.plugin.items import last_failed
+from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
+from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
+from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
+from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.verdicts.pass_rule import Outcome
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+class WorkerPlugin:
+    """The hooks of a worker."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
+        self._address, self._key = sent["address"], sent["key"]
+        self._plans = by_file(map(Plan.from_json, sent["plans"]))
+        self._connection: Connection[bytes, bytes] | None = None
+        config.pluginmanager.register(Companions(), "osmosis-companions")
+        if sent["asks_models"]:
+            source = config.stash[SOURCE] = RemoteSource(self._ask)
+            config.pluginmanager.register(source, "osmosis-needs")
+            config.pluginmanager.register(Ahead(), "osmosis-ahead")
+        self._args: list[str] = sent["args"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Collect what the controller would collect: its arguments include the named evals."""
+        session.config.args[:] = self._args
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
+        """Collect the evals of a named file."""
+        plans = self._plans.get(file_path)
+        return eval_file(parent, file_path, plans, self._fetch) if plans else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        with seldom_collected():
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Tell `--lf` and `--sw` what failed under the other granularity."""
+        last_failed.recall(config, items)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Report an eval's test with the duration, place and reason of its run."""
+        report = yield
+        if isinstance(item, EvalItem):
+            amend(item, report)
+        return report
+
+    def pytest_unconfigure(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _fetch(self, item: EvalItem) -> Answer:
+        """Request an item's outcome from the controller."""
+        reply = self._ask({"ask": "outcome", "test": item.nodeid})
+        return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
+
+    def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a question to the controller, and wait for its answer."""
+        if self._connection is None:
+            from multiprocessing.connection import Client
+
+            self._connection = Client(self._address, authkey=self._key.encode())
+        self._connection.send_bytes(json.dumps(question).encode("ascii"))
+        reply: Mapping[str, Any] = json.loads(self._connection.recv_bytes())
+        return reply
