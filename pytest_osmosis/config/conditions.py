@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 
 from pytest_osmosis.config.kinds import (
     Fault,
-    Kind,
     Unfit,
+    ValueKind,
     faults_of,
     number,
     quoted_list,
@@ -42,7 +42,7 @@ _WRITTEN_SCORE = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 class _Bound(NamedTuple):
     """What may stand on the right of a condition: its kind, in words, and as a regular expression."""
 
-    kind: Kind
+    kind: ValueKind
     text: str
     written: str
 
@@ -55,7 +55,7 @@ _SHARE = _Bound(_RATIO, "between 0 and 1", _WRITTEN_RATIO)
 _ANY_SCORE = _Bound(_SCORE, "a finite number", _WRITTEN_SCORE)
 
 
-def condition(metric: str) -> Kind:
+def condition(metric: str) -> ValueKind:
     """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), kept as a `GateRule`."""
     bound = _ANY_SCORE if metric == "mean" else _SHARE
 
@@ -73,10 +73,10 @@ def condition(metric: str) -> Kind:
         "required": ["min"],
         "additionalProperties": False,
     }
-    return Kind(bound.expects, read, typed_condition, {"anyOf": [written, table]})
+    return ValueKind(bound.expects, read, typed_condition, {"anyOf": [written, table]})
 
 
-def conditions_of_function() -> Kind:
+def conditions_of_function() -> ValueKind:
     """The conditions on one function's scores: metric to condition, kept as metric to `GateRule`."""
     expects = f"a table of conditions, each a key like {METRICS}"
 
@@ -100,7 +100,7 @@ def conditions_of_function() -> Kind:
         "patternProperties": {f"^{k.pattern}$": condition("pass_at_1").schema for k in (PASS_AT, PASS_HAT)},
         "additionalProperties": False,
     }
-    return Kind(expects, read, typed_toml, schema)
+    return ValueKind(expects, read, typed_toml, schema)
 
 
 def is_metric(key: str) -> bool:
@@ -170,7 +170,7 @@ def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
     return [Fault(f"unknown key{meant} (valid: min, rule)", (key,), "")]
 
 
-def loss() -> Kind:
+def loss() -> ValueKind:
     """The largest loss that is no regression, kept as a `GateRule`; typed as a gate it follows a "=" or "<="."""
 
     def read(value: Any) -> GateRule:
@@ -180,13 +180,13 @@ def loss() -> Kind:
     def typed(text: str) -> object:
         return _RATIO.typed(text.strip().removeprefix("<").removeprefix("=").strip())
 
-    return Kind(f"{_RATIO.expects}, like 0.02", read, typed, _RATIO.schema)
+    return ValueKind(f"{_RATIO.expects}, like 0.02", read, typed, _RATIO.schema)
 
 
 ERRORS_EXPECTED = 'a count of runs (an integer of at least 0) or a share of them like "5%"'
 
 
-def error_bound() -> Kind:
+def error_bound() -> ValueKind:
     """How many runs may stay unmeasured: an int is a count, a float a share of the runs (0..1)."""
 
     def read(value: Any) -> int | float:
@@ -198,7 +198,7 @@ def error_bound() -> Kind:
         return share
 
     share = {"type": "string", "pattern": r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)\s*%\s*$"}
-    return Kind(ERRORS_EXPECTED, read, typed_integer, {"anyOf": [{"type": "integer", "minimum": 0}, share]})
+    return ValueKind(ERRORS_EXPECTED, read, typed_integer, {"anyOf": [{"type": "integer", "minimum": 0}, share]})
 
 
 def _share(text: str) -> float | None:

@@ -21,24 +21,31 @@ from pytest_osmosis.config.fields import (
     unknown_table,
     unknown_top_key,
 )
-from pytest_osmosis.config.kinds import Fault, Kind, Unfit, entry_faults, key_text, toml, type_text, typed_toml
+from pytest_osmosis.config.kinds import Fault, Unfit, ValueKind, entry_faults, key_text, toml, type_text, typed_toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.suggest import closest
 
-Place = tuple[str, str]
+TableKey = tuple[str, str]
 """A table and a key in it."""
 
-Level = Literal["ini", "project", "own", "file", "test", "environment", "command"]
-LEVELS: tuple[Level, ...] = ("ini", "project", "own", "file", "test", "environment", "command")
+ConfigLevel = Literal["ini", "project", "own", "file", "test", "environment", "command"]
+LEVELS: tuple[ConfigLevel, ...] = ("ini", "project", "own", "file", "test", "environment", "command")
 """From the lowest on: pytest's ini, pyproject.toml for all evals and for this one, the TOML, the marker of a test that
 asks for rollouts, variables, the command."""
-_OUTSIDE: tuple[Level, ...] = ("test", "environment", "command")
-_PROJECT: tuple[Level, ...] = ("project", "own")
-_TOLD: Mapping[Level, int] = {"file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5}
-"""In which order problems are told."""
+_OUTSIDE: tuple[ConfigLevel, ...] = ("test", "environment", "command")
+_PROJECT: tuple[ConfigLevel, ...] = ("project", "own")
+_REPORT_ORDER: Mapping[ConfigLevel, int] = {
+    "file": 0,
+    "own": 1,
+    "project": 1,
+    "ini": 2,
+    "test": 3,
+    "environment": 4,
+    "command": 5,
+}
 
-_MISSING: Mapping[Place, tuple[str, str]] = {
+_MISSING: Mapping[TableKey, tuple[str, str]] = {
     ("experiment", "model_path"): ("--osmosis-model", "name the model, like --osmosis-model=openai/gpt-5-mini"),
     ("experiment", "dataset"): ("--osmosis-dataset", "name the rows, like --osmosis-dataset=rows.jsonl"),
     ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name what scores, like --osmosis-eval-fn=rewards:compute_reward"),
@@ -67,7 +74,7 @@ class Override:
 class _Giver(NamedTuple):
     """Where a key was given: under `keys` of a document, or where it was typed."""
 
-    level: Level
+    level: ConfigLevel
     source: Document | str
     keys: tuple[str, ...] = ()
 
@@ -78,13 +85,15 @@ class Draft:
     `document` is the TOML, None for an eval that was typed without one.
     """
 
-    def __init__(self, documents: Mapping[Level, Document], overrides: Sequence[Override], tables: Tables) -> None:
+    def __init__(
+        self, documents: Mapping[ConfigLevel, Document], overrides: Sequence[Override], tables: Tables
+    ) -> None:
         self.document = documents.get("file")
         self.tables = tables
-        self._levels: dict[Level, dict[Place, Any]] = {level: {} for level in LEVELS}
-        self._givers: dict[Place, _Giver] = {}
-        self._raw: dict[Place, object] = {}
-        self._said: dict[tuple[Level, Place, tuple[str, ...]], str] = {}
+        self._levels: dict[ConfigLevel, dict[TableKey, Any]] = {level: {} for level in LEVELS}
+        self._givers: dict[TableKey, _Giver] = {}
+        self._raw: dict[TableKey, object] = {}
+        self._said: dict[tuple[ConfigLevel, TableKey, tuple[str, ...]], str] = {}
         self._problems: list[tuple[tuple[int, int], Problem]] = []
         for level in LEVELS:
             if level in documents:
@@ -92,13 +101,13 @@ class Draft:
             for override in overrides:
                 if override.level == level:
                     self._read_override(override)
-        self.values: dict[Place, Any] = {}
+        self.values: dict[TableKey, Any] = {}
         for values in self._levels.values():
             self.values |= values
         self._require()
 
     @property
-    def levels(self) -> Iterator[Mapping[Place, Any]]:
+    def levels(self) -> Iterator[Mapping[TableKey, Any]]:
         """What each level gives, the highest first."""
         return (self._levels[level] for level in reversed(LEVELS))
 
@@ -119,7 +128,7 @@ class Draft:
         """The values that hold in one table."""
         return {key: value for (table, key), value in self.values.items() if table == name}
 
-    def said(self, aside: frozenset[Place] = frozenset()) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def said(self, aside: frozenset[TableKey] = frozenset()) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What holds instead of the TOML's values, and what where it is silent: "n = 5 (--osmosis-n)"."""
         above, below = [], []
         for (level, place, _), text in self._said.items():
@@ -150,17 +159,17 @@ class Draft:
         if self._problems:
             raise ConfigError(problem for _, problem in sorted(self._problems, key=lambda pair: pair[0]))
 
-    def _fail_typed(self, place: Place, text: str) -> None:
+    def _fail_typed(self, place: TableKey, text: str) -> None:
         flag, hint = _MISSING.get(place, (f"--osmosis-set {place[0]}.{place[1]}", ""))
         self._fail_at("command", flag, f"missing; {hint}" if hint else text)
 
-    def _fail_in(self, level: Level, document: Document, keys: tuple[str, ...], text: str) -> None:
-        self._problems.append(((_TOLD[level], document.line(*keys)), Problem(document.where(*keys), text)))
+    def _fail_in(self, level: ConfigLevel, document: Document, keys: tuple[str, ...], text: str) -> None:
+        self._problems.append(((_REPORT_ORDER[level], document.line(*keys)), Problem(document.where(*keys), text)))
 
-    def _fail_at(self, level: Level, origin: str, text: str) -> None:
-        self._problems.append(((_TOLD[level], 0), Problem(origin, text)))
+    def _fail_at(self, level: ConfigLevel, origin: str, text: str) -> None:
+        self._problems.append(((_REPORT_ORDER[level], 0), Problem(origin, text)))
 
-    def _read_document(self, level: Level, document: Document) -> None:
+    def _read_document(self, level: ConfigLevel, document: Document) -> None:
         for name, content in document.content.items():
             if level in _PROJECT and name in OPTIONS and not (isinstance(content, dict) and name in self.tables):
                 table, key = OPTIONS[name]
@@ -168,7 +177,7 @@ class Draft:
             else:
                 self._read_table(level, document, name, content)
 
-    def _read_table(self, level: Level, document: Document, name: str, content: object) -> None:
+    def _read_table(self, level: ConfigLevel, document: Document, name: str, content: object) -> None:
         table = self.tables.get(name)
         if table is None:
             is_table = isinstance(content, dict) or _is_array_of_tables(content)
@@ -183,7 +192,7 @@ class Draft:
             for key, value in content.items():
                 self._read_value(table, key, value, _Giver(level, document, (name, key)))
 
-    def _unknown_option(self, level: Level, name: str) -> str:
+    def _unknown_option(self, level: ConfigLevel, name: str) -> str:
         if level not in _PROJECT:
             return unknown_top_key(self.tables, name)
         close = closest(name, OPTIONS)
@@ -226,7 +235,7 @@ class Draft:
             self._raw[place] = value.whole
             self._say(level, place, override.below, value.part, override.origin)
 
-    def _reading(self, table: Table, override: Override, kind: Kind | None) -> tuple[_Reading, _Value]:
+    def _reading(self, table: Table, override: Override, kind: ValueKind | None) -> tuple[_Reading, _Value]:
         """The first way to read what was typed that fits, else how the first one does not."""
         readings = []
         for part in _spellings(override, kind):
@@ -251,7 +260,7 @@ class Draft:
         inner[override.below[-1]] = part
         return whole
 
-    def _say(self, level: Level, place: Place, below: tuple[str, ...], value: object, origin: str) -> None:
+    def _say(self, level: ConfigLevel, place: TableKey, below: tuple[str, ...], value: object, origin: str) -> None:
         if not below:
             self._said = {key: text for key, text in self._said.items() if key[1] != place}
         field = self.tables[place[0]].field(place[1])
@@ -290,7 +299,7 @@ class _Reading(NamedTuple):
     faults: Sequence[Fault] = ()
 
 
-def _read(tables: Tables, table: Table, key: str, value: object, kind: Kind | None = None) -> _Reading:
+def _read(tables: Tables, table: Table, key: str, value: object, kind: ValueKind | None = None) -> _Reading:
     """The value of a key, read by `kind` or, without one, as its table says."""
     field = table.field(key)
     if field is not None:
@@ -303,7 +312,7 @@ def _read(tables: Tables, table: Table, key: str, value: object, kind: Kind | No
     return _Reading(None, [Fault(unknown_key(tables, table, key), got="")])
 
 
-def _read_field(field: Field, value: object, kind: Kind) -> _Reading:
+def _read_field(field: Field, value: object, kind: ValueKind) -> _Reading:
     try:
         read = kind.read(value)
     except Unfit as error:
@@ -311,14 +320,14 @@ def _read_field(field: Field, value: object, kind: Kind) -> _Reading:
     return _Reading(read) if field.supported else _Reading(None, [Fault(NOT_SUPPORTED, got="")])
 
 
-def _override_kind(table: Table, key: str) -> Kind | None:
+def _override_kind(table: Table, key: str) -> ValueKind | None:
     field = table.field(key)
     if field is not None:
         return field.override or field.kind
     return table.entries.value if table.entries is not None else None
 
 
-def _spellings(override: Override, kind: Kind | None) -> Iterator[object]:
+def _spellings(override: Override, kind: ValueKind | None) -> Iterator[object]:
     """What was typed as TOML values, the likeliest first."""
     text = override.value
     if not isinstance(text, str):

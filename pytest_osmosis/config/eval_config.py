@@ -8,26 +8,26 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.draft import Draft, Level, Override
+from pytest_osmosis.config.draft import ConfigLevel, Draft, Override
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
 from pytest_osmosis.config.selection import SELECTING, effective_places, selection
 from pytest_osmosis.config.tables import (
-    Agent,
+    AgentTable,
     Baseline,
     Data,
     EvalConfig,
     Evaluation,
     Execution,
     Experiment,
-    Limits,
+    LimitsTable,
     ModelTable,
     Output,
+    RowSelection,
     Sampling,
     Scoring,
-    Selection,
 )
 from pytest_osmosis.config.workspace import in_training, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
@@ -66,10 +66,10 @@ def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalCon
     return _build(draft, absolute(workspace / draft.get("data", "path")), workspace)
 
 
-def _project(workspace: Path, name: str) -> dict[Level, Document]:
+def _project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
     """The documents of pyproject.toml, by their level."""
     project = read_project(workspace, name)
-    found: dict[Level, Document | None] = {"project": project.shared, "own": project.own}
+    found: dict[ConfigLevel, Document | None] = {"project": project.shared, "own": project.own}
     return {level: document for level, document in found.items() if document is not None}
 
 
@@ -88,7 +88,7 @@ def _refuse_other_dialects(document: Document) -> None:
 
 
 def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
-    without = Selection(rows="all") if draft.document is None else Selection()
+    without = RowSelection(rows="all") if draft.document is None else RowSelection()
     overridden, preset = draft.said(aside=frozenset(SELECTING.values()) - effective_places(draft.levels))
     return EvalConfig(
         path=path,
@@ -102,11 +102,11 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
-        agent=Agent(**_agent(draft)),
+        agent=AgentTable(**_agent(draft)),
         data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
-        limits=Limits(**draft.table("limits")),
+        limits=LimitsTable(**draft.table("limits")),
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),

@@ -24,8 +24,8 @@ from pytest_osmosis.config.conditions import (
 from pytest_osmosis.config.fields import Entries, Family, Field, Table, Tables
 from pytest_osmosis.config.kinds import (
     Fault,
-    Kind,
     Unfit,
+    ValueKind,
     anything,
     array_of,
     choice,
@@ -43,14 +43,13 @@ from pytest_osmosis.config.kinds import (
     typed_toml,
 )
 from pytest_osmosis.config.selection import rows
-from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.config.tables import ROW_COLUMNS, TokenPrices
 
 RESERVED_ENV_PREFIX = "_OSMOSIS_"
 RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
-COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
 
 
-def _folder_name() -> Kind:
+def _folder_name() -> ValueKind:
     expects = "the name of one folder under rollouts/, not a path"
     pattern = r"^(?!\s*\.{0,2}\s*$)[^/\\\u0000]+$"
     return string(
@@ -58,7 +57,7 @@ def _folder_name() -> Kind:
     )
 
 
-def _reference(what: str, *others: str) -> Kind:
+def _reference(what: str, *others: str) -> ValueKind:
     expects = " or ".join([*map(toml, others), f'"module:{what}"'])
 
     def read(value: Any) -> str:
@@ -73,12 +72,12 @@ def _reference(what: str, *others: str) -> Kind:
 
     name = r"[^\W\d]\w*"
     schema = {"type": "string", "pattern": rf"^{name}(\.{name})*:{name}(\.{name})*$"}
-    return Kind(
+    return ValueKind(
         expects, read, schema={"anyOf": [*({"const": other} for other in others), schema]} if others else schema
     )
 
 
-def _url() -> Kind:
+def _url() -> ValueKind:
     def fits(value: str) -> bool:
         try:
             parts = urlsplit(value)
@@ -99,11 +98,11 @@ def _url() -> Kind:
     return string("an http:// or https:// URL with a host", fits, pattern)
 
 
-def _variable() -> Kind:
+def _variable() -> ValueKind:
     return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
 
 
-def _header_value() -> Kind:
+def _header_value() -> ValueKind:
     expects = "a string without line breaks"
 
     def read(value: Any) -> str:
@@ -113,16 +112,16 @@ def _header_value() -> Kind:
             raise refuse(f"must be {expects}", got="one with a line break or a NUL")
         return value
 
-    return Kind(expects, read, schema={"type": "string", "not": {"pattern": r"[\r\n\u0000]"}})
+    return ValueKind(expects, read, schema={"type": "string", "not": {"pattern": r"[\r\n\u0000]"}})
 
 
-def _headers() -> Kind:
+def _headers() -> ValueKind:
     pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
     token = string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)), f"^{pattern}$")
     return table_of("a table of header names to strings", token, _header_value())
 
 
-def _stop() -> Kind:
+def _stop() -> ValueKind:
     expects = "a string or an array of strings, none of them empty"
 
     def read(value: Any) -> tuple[str, ...]:
@@ -132,10 +131,10 @@ def _stop() -> Kind:
         return tuple(items)
 
     one = {"type": "string", "minLength": 1}
-    return Kind(expects, read, typed_array, {"anyOf": [one, {"type": "array", "items": one}]})
+    return ValueKind(expects, read, typed_array, {"anyOf": [one, {"type": "array", "items": one}]})
 
 
-def _extra_body() -> Kind:
+def _extra_body() -> ValueKind:
     expects = "a table of what JSON can hold"
     reserved = f"set by the run itself; leave it out (reserved: {', '.join(RESERVED_BODY_KEYS)})"
 
@@ -153,20 +152,20 @@ def _extra_body() -> Kind:
         return value
 
     schema = {"type": "object", "propertyNames": {"not": {"enum": list(RESERVED_BODY_KEYS)}}}
-    return Kind(expects, read, typed_toml, schema)
+    return ValueKind(expects, read, typed_toml, schema)
 
 
-def _above_0() -> Kind:
+def _above_0() -> ValueKind:
     return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
 
 
-def _rates() -> Kind:
+def _rates() -> ValueKind:
     rate = number(" of at least 0", lambda value: value >= 0, minimum=0)
-    names = tuple(field.name for field in fields(Rates))
+    names = tuple(field.name for field in fields(TokenPrices))
     needed = ("input", "output")
     expects = f"a table of {', '.join(needed)} and maybe {', '.join(names[len(needed) :])}, each {rate.expects}"
 
-    def read(value: Any) -> Rates:
+    def read(value: Any) -> TokenPrices:
         if not isinstance(value, dict):
             raise refuse(f"must be {expects}")
         faults = [Fault(f"unknown key (valid: {', '.join(names)})", (key,), "") for key in value if key not in names]
@@ -176,7 +175,7 @@ def _rates() -> Kind:
         ]
         if faults:
             raise Unfit(faults)
-        return Rates(**{key: rate.read(one) for key, one in value.items()})
+        return TokenPrices(**{key: rate.read(one) for key, one in value.items()})
 
     schema = {
         "type": "object",
@@ -184,7 +183,7 @@ def _rates() -> Kind:
         "required": list(needed),
         "additionalProperties": False,
     }
-    return Kind(expects, read, typed_toml, schema)
+    return ValueKind(expects, read, typed_toml, schema)
 
 
 def _is_json(value: object) -> bool:
@@ -195,7 +194,7 @@ def _is_json(value: object) -> bool:
     return isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _env_name() -> Kind:
+def _env_name() -> ValueKind:
     pattern = re.compile("[A-Z_][A-Z0-9_]*")
     expects = f"^[A-Z_][A-Z0-9_]*$ and not start with {RESERVED_ENV_PREFIX}, which is reserved"
 
@@ -204,7 +203,7 @@ def _env_name() -> Kind:
             raise refuse(f"must match {expects}")
         return str(value)
 
-    return Kind(expects, read, schema={"pattern": rf"^(?!{RESERVED_ENV_PREFIX}){pattern.pattern}$"})
+    return ValueKind(expects, read, schema={"pattern": rf"^(?!{RESERVED_ENV_PREFIX}){pattern.pattern}$"})
 
 
 EXPERIMENT = Table(
@@ -375,7 +374,7 @@ DATA = Table(
         Field("seed", integer(), "Draws the 10% sample that is taken without rows, offset and limit.", default=0),
         Field(
             "columns",
-            table_of("a table of our column names to the dataset's", choice(*COLUMNS), text()),
+            table_of("a table of our column names to the dataset's", choice(*ROW_COLUMNS), text()),
             "The dataset's names for our columns.",
         ),
     ),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pytest_osmosis.config.kinds import Kind, faults_of
+from pytest_osmosis.config.kinds import ValueKind, faults_of
 from pytest_osmosis.text.suggest import closest
 
 NOT_SUPPORTED = "not supported yet; leave it out"
@@ -25,12 +25,12 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     help: str
     default: object = None
     required: bool = False
     supported: bool = True
-    override: Kind | None = None
+    override: ValueKind | None = None
     private: bool = False
 
     @property
@@ -45,8 +45,8 @@ class Field:
 class Entries:
     """The keys of a table that has no fixed ones: what a name must be, and what its value."""
 
-    key: Kind
-    value: Kind
+    key: ValueKind
+    value: ValueKind
     help: str
 
 
@@ -57,7 +57,7 @@ class Family:
     pattern: re.Pattern[str]
     written: str
     example: str
-    kind_of: Callable[[str], Kind]
+    kind_of: Callable[[str], ValueKind]
     help: str
 
 

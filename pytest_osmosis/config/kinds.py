@@ -1,4 +1,4 @@
-"""What a value of a config may be: a `Kind` reads a TOML value or says every way in which it does not fit.
+"""What a value of a config may be: a `ValueKind` reads a TOML value or says every way in which it does not fit.
 
 A kind knows nothing of tables, files or lines; `fields` names them, `draft` turns faults into problems.
 """
@@ -51,7 +51,7 @@ def _as_typed(text: str) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of value: `expects` completes "must be ...", `read` returns the value as kept or raises `Unfit`.
 
     `typed` turns what was typed on a command line into the TOML value it stands for, or leaves it as it is. `schema`
@@ -141,12 +141,12 @@ def _typed_number(text: str) -> object:
         return text
 
 
-def anything() -> Kind:
+def anything() -> ValueKind:
     """Any value at all."""
-    return Kind("any value", lambda value: value, typed_toml)
+    return ValueKind("any value", lambda value: value, typed_toml)
 
 
-def integer(minimum: int | None = None) -> Kind:
+def integer(minimum: int | None = None) -> ValueKind:
     """An integer, of at least `minimum`. A bool is none."""
     expects = "an integer" if minimum is None else f"an integer of at least {minimum}"
 
@@ -156,10 +156,10 @@ def integer(minimum: int | None = None) -> Kind:
         return value
 
     schema = {"type": "integer"} if minimum is None else {"type": "integer", "minimum": minimum}
-    return Kind(expects, read, typed_integer, schema)
+    return ValueKind(expects, read, typed_integer, schema)
 
 
-def integer_or_all(minimum: int) -> Kind:
+def integer_or_all(minimum: int) -> ValueKind:
     """An integer of at least `minimum`, or "all"."""
     whole = integer(minimum)
     expects = f'{whole.expects}, or "all"'
@@ -172,10 +172,10 @@ def integer_or_all(minimum: int) -> Kind:
         except Unfit:
             raise refuse(f"must be {expects}") from None
 
-    return Kind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": "all"}]})
+    return ValueKind(expects, read, typed_integer, {"anyOf": [whole.schema, {"const": "all"}]})
 
 
-def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> Kind:
+def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> ValueKind:
     """A finite number that `fits`, kept as a float. A bool is none.
 
     `bounds` says in words which ones do, `limits` in those of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
@@ -193,10 +193,10 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **l
             raise refuse(f"must be {expects}")
         return result
 
-    return Kind(expects, read, _typed_number, {"type": "number", **limits})
+    return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
 
 
-def string(expects: str, fits: Callable[[str], bool], pattern: str) -> Kind:
+def string(expects: str, fits: Callable[[str], bool], pattern: str) -> ValueKind:
     """A string that `fits`, as `expects` says in words and `pattern` as a regular expression of JSON Schema."""
 
     def read(value: Any) -> str:
@@ -204,10 +204,10 @@ def string(expects: str, fits: Callable[[str], bool], pattern: str) -> Kind:
             raise refuse(f"must be {expects}")
         return value
 
-    return Kind(expects, read, schema={"type": "string", "pattern": pattern})
+    return ValueKind(expects, read, schema={"type": "string", "pattern": pattern})
 
 
-def text() -> Kind:
+def text() -> ValueKind:
     """A string that is not blank. A NUL, which neither a path nor the environment can hold, is refused."""
     fits = r"^[^\u0000]*[^\s\u0000][^\u0000]*$"
     return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value, fits)
@@ -220,7 +220,7 @@ def name_shown(value: object) -> str:
     return toml(value)
 
 
-def name(pattern: str, expects: str) -> Kind:
+def name(pattern: str, expects: str) -> ValueKind:
     """The name of a secret or a variable, matching `pattern` whole."""
 
     def read(value: Any) -> str:
@@ -228,10 +228,10 @@ def name(pattern: str, expects: str) -> Kind:
             raise refuse(f"must be {expects}", got=name_shown(value))
         return value
 
-    return Kind(expects, read, schema={"type": "string", "pattern": f"^{pattern}$"})
+    return ValueKind(expects, read, schema={"type": "string", "pattern": f"^{pattern}$"})
 
 
-def choice(*valid: str) -> Kind:
+def choice(*valid: str) -> ValueKind:
     """One of `valid`."""
     expects = f"one of {quoted_list(valid)}"
 
@@ -240,10 +240,10 @@ def choice(*valid: str) -> Kind:
             raise refuse(f"must be {expects}")
         return value
 
-    return Kind(expects, read, schema={"enum": list(valid)})
+    return ValueKind(expects, read, schema={"enum": list(valid)})
 
 
-def array_of(item: Kind, plural: str, unique: bool = True) -> Kind:
+def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
     """An array of `item`, kept as a tuple; every item that does not fit and every repetition is a fault."""
     expects = f"an array of {plural}"
 
@@ -258,10 +258,10 @@ def array_of(item: Kind, plural: str, unique: bool = True) -> Kind:
             raise Unfit(faults)
         return tuple(map(item.read, value))
 
-    return Kind(expects, read, typed_array, {"type": "array", "items": item.schema, "uniqueItems": unique})
+    return ValueKind(expects, read, typed_array, {"type": "array", "items": item.schema, "uniqueItems": unique})
 
 
-def table_of(expects: str, key: Kind, item: Kind) -> Kind:
+def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
     """A table of keys that fit `key` to values that fit `item`."""
 
     def read(value: Any) -> Mapping[str, Any]:
@@ -273,16 +273,16 @@ def table_of(expects: str, key: Kind, item: Kind) -> Kind:
         return MappingProxyType({name: item.read(one) for name, one in value.items()})
 
     schema = {"type": "object", "propertyNames": key.schema, "additionalProperties": item.schema}
-    return Kind(expects, read, typed_toml, schema)
+    return ValueKind(expects, read, typed_toml, schema)
 
 
-def entry_faults(key: Kind, item: Kind, name: str, value: object) -> list[Fault]:
+def entry_faults(key: ValueKind, item: ValueKind, name: str, value: object) -> list[Fault]:
     """What is wrong with one entry of a table, in its name and its value."""
     named = [replace(fault, text=f"the name {fault.text}", below=(name,)) for fault in faults_of(key, name)]
     return named + [replace(fault, below=(name, *fault.below)) for fault in faults_of(item, value)]
 
 
-def faults_of(kind: Kind, value: object) -> list[Fault]:
+def faults_of(kind: ValueKind, value: object) -> list[Fault]:
     """What keeps `value` from being of `kind`, with what was got; [] where it fits."""
     try:
         kind.read(value)

@@ -6,17 +6,18 @@ looked at again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.tables import DATASET_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import closest
 
-DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 GRADER_SCORE = "reward"
 _MOST_LISTED = 10
 
@@ -81,9 +82,9 @@ def _rollout_folder(draft: Draft, workspace: Path) -> None:
     if folder is None:
         draft.fail("experiment", "rollout", f"must stay under rollouts/, symlinks resolved, got {toml(rollout)}")
     elif not is_folder(folder):
-        there = sorted(path.name for path in (workspace / "rollouts").glob("*") if is_folder(path))
+        there = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
         text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)}"
-        draft.fail("experiment", "rollout", f"{text} (there: {_listed(there)})")
+        draft.fail("experiment", "rollout", f"{text} (there: {there})")
     else:
         _entrypoint(draft, folder, rollout)
 
@@ -97,14 +98,13 @@ def _entrypoint(draft: Draft, folder: Path, rollout: str) -> None:
         text = f"must stay under rollouts/{rollout}/, symlinks resolved, got {toml(entrypoint)}"
         draft.fail("experiment", "entrypoint", text)
     elif not is_file(file):
-        there = sorted(path.name for path in folder.glob("*.py"))
-        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (there: {_listed(there)})"
+        there = _names(folder.glob("*.py"))
+        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (there: {there})"
         draft.fail("experiment", "entrypoint", text)
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_LISTED
-    return ", ".join(names[:_MOST_LISTED] + ([f"{more} more"] if more > 0 else [])) or "none"
+def _names(paths: Iterable[Path]) -> str:
+    return listed(sorted(path.name for path in paths), _MOST_LISTED) or "none"
 
 
 def _dataset(draft: Draft, workspace: Path) -> None:

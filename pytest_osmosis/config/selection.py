@@ -1,4 +1,4 @@
-"""Which rows are evaluated: the syntax of `rows`, and how the levels of precedence make one `Selection`."""
+"""Which rows are evaluated: the syntax of `rows`, and how the levels of precedence make one `RowSelection`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pytest_osmosis.config.kinds import Kind, refuse, toml
-from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.config.kinds import ValueKind, refuse, toml
+from pytest_osmosis.config.tables import RowSelection
 
 Ranges = tuple[tuple[int, int], ...]
+"""Inclusive ranges of row indices."""
 
 ROWS_EXPECTED = 'row numbers and inclusive ranges like "3,7,10-20", or "all"'
 _PART = re.compile(r"([0-9]{1,18})(?:\s*-\s*([0-9]{1,18}))?")
 
 
-def rows() -> Kind:
+def rows() -> ValueKind:
     """Row numbers and ranges, kept sorted and merged, or "all"."""
 
     def read(value: Any) -> Ranges | Literal["all"]:
@@ -24,7 +25,7 @@ def rows() -> Kind:
         return "all" if value.strip() == "all" else merged(_range(part.strip()) for part in value.split(","))
 
     part = r"\s*[0-9]{1,18}(\s*-\s*[0-9]{1,18})?\s*"
-    return Kind(ROWS_EXPECTED, read, schema={"type": "string", "pattern": rf"^(\s*all\s*|{part}(,{part})*)$"})
+    return ValueKind(ROWS_EXPECTED, read, schema={"type": "string", "pattern": rf"^(\s*all\s*|{part}(,{part})*)$"})
 
 
 def _range(part: str) -> tuple[int, int]:
@@ -68,10 +69,10 @@ def effective_places(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozens
     return frozenset(SELECTING[name] for name in found)
 
 
-def selection(levels: Iterable[Mapping[tuple[str, str], Any]], without: Selection) -> Selection:
+def selection(levels: Iterable[Mapping[tuple[str, str], Any]], without: RowSelection) -> RowSelection:
     """The selection of the first level that gives any, else `without`; an offset alone takes all rows from there on."""
     for level in levels:
         given = effective(level)
         if given:
-            return Selection(**({"limit": "all"} | given if "offset" in given else given))
+            return RowSelection(**({"limit": "all"} | given if "offset" in given else given))
     return without

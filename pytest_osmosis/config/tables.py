@@ -12,6 +12,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
+"""The dataset columns that have a meaning. All others are the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowSelection:
     """Which rows: `rows` (inclusive ranges or "all"), else `offset` + `limit`, else (all None) a 10% sample.
 
     `limit` "all" is every row from `offset` on.
@@ -85,7 +88,7 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentTable:
     """`[agent]`: `agent` is None (the rollout's entrypoint), "chat" (built-in) or "module:attr"."""
 
     agent: str | None = None
@@ -141,7 +144,7 @@ class GateRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitsTable:
     """`[limits]`. `max_errors` bounds the unmeasured runs that ran: a count, or a share (0..1).
 
     After one of the others nothing new is begun.
@@ -185,7 +188,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class TokenPrices:
     """What a model costs by `[prices]`: US dollars per million tokens. None: as `input`."""
 
     input: float
@@ -210,20 +213,20 @@ class EvalConfig:
     workspace: Path
     experiment: Experiment
     evaluation: Evaluation = field(default_factory=Evaluation)
-    selection: Selection = field(default_factory=Selection)
+    selection: RowSelection = field(default_factory=RowSelection)
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     secrets: tuple[str, ...] = ()
     model: ModelTable = field(default_factory=ModelTable)
     sampling: Sampling = field(default_factory=Sampling)
     scoring: Scoring = field(default_factory=Scoring)
-    agent: Agent = field(default_factory=Agent)
+    agent: AgentTable = field(default_factory=AgentTable)
     data: Data = field(default_factory=Data)
     execution: Execution = field(default_factory=Execution)
     gates: tuple[GateRule, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: LimitsTable = field(default_factory=LimitsTable)
     baseline: Baseline = field(default_factory=Baseline)
     output: Output = field(default_factory=Output)
-    prices: Mapping[str, Rates] = field(default_factory=lambda: EMPTY)
+    prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
     overridden: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

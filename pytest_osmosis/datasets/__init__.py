@@ -7,14 +7,13 @@ that names file, line, row and column.
 
 from __future__ import annotations
 
-from pytest_osmosis.datasets.columns import COLUMNS, SOLUTION
+from pytest_osmosis.datasets.columns import SOLUTION
 from pytest_osmosis.datasets.dataset import Dataset, check_rows, open_dataset
 from pytest_osmosis.datasets.location import locate
 from pytest_osmosis.datasets.rows import Content, Row
 from pytest_osmosis.datasets.selection import Selected, select
 
 __all__ = [
-    "COLUMNS",
     "SOLUTION",
     "Content",
     "Dataset",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
-"""The columns with a meaning. Every other one is the user's own."""
+from pytest_osmosis.config.tables import ROW_COLUMNS
+
 SOLUTION = "solution_str"
 """The user's own column in which reward functions look for a row's reference solution."""
 
@@ -62,7 +62,7 @@ class Columns:
         meant = _ALIASES.get(own)
         if meant is not None and meant not in folded and meant not in self.mapped:
             return meant
-        return own if own in COLUMNS else name
+        return own if own in ROW_COLUMNS else name
 
     def _shadowed(self, name: str, ours: str) -> str:
         return (

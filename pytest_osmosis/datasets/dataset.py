@@ -21,7 +21,7 @@ from pytest_osmosis.datasets.location import need_readable
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
-from pytest_osmosis.datasets.row_readers import Source, TextSource, text_at
+from pytest_osmosis.datasets.row_readers import RowReader, TextReader, text_at
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
 from pytest_osmosis.errors import DatasetError, Problem
@@ -46,7 +46,7 @@ class Dataset:
     path: Path
     display: str
     columns: Columns
-    source: Source
+    source: RowReader
     text_cells: bool
     stamp: _Stamp
 
@@ -175,20 +175,20 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
 
 
 class _Indexed(NamedTuple):
-    source: Source
+    source: RowReader
     text_cells: bool
 
 
 def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) -> _Indexed:
     if suffix == ".jsonl":
-        return _Indexed(TextSource(scan_jsonl(file), parse_object), text_cells=False)
+        return _Indexed(TextReader(scan_jsonl(file), parse_object), text_cells=False)
     if suffix == ".json":
-        return _Indexed(TextSource(scan_json(file), parse_object), text_cells=False)
+        return _Indexed(TextReader(scan_json(file), parse_object), text_cells=False)
     if suffix == ".parquet":
         return _parquet(file, columns, display)
     header, rows = scan_csv(file)
     names = _header(file, header, columns, display) if header else []
-    return _Indexed(TextSource(rows, partial(parse_cells, names)), text_cells=True)
+    return _Indexed(TextReader(rows, partial(parse_cells, names)), text_cells=True)
 
 
 def _parquet(file: BufferedReader, columns: Columns, display: str) -> _Indexed:

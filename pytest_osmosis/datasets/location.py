@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import DatasetError, Problem
+from pytest_osmosis.text.lists import listed
 
 FOLDERS = ("datasets", "data")
-READABLE = (".jsonl", ".json", ".csv", ".parquet")
+_MOST_LISTED = 10
 
 
 def locate(workspace: Path, name: str | None, path: str | None) -> Path:
@@ -29,9 +31,9 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
 def need_readable(path: Path, where: str) -> None:
     """Raises DatasetError unless the file's suffix is that of a format that can be read."""
     suffix = path.suffix.lower()
-    if suffix not in READABLE:
+    if suffix not in DATASET_SUFFIXES:
         got = f'got "{suffix}"' if suffix else "got none"
-        raise _error(where, f"the suffix must be {_one_of(READABLE)}, {got}")
+        raise _error(where, f"the suffix must be {_one_of(DATASET_SUFFIXES)}, {got}")
 
 
 def _at_path(workspace: Path, path: str) -> Path:
@@ -62,9 +64,9 @@ def _by_name(workspace: Path, name: str) -> Path:
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
     as_path = workspace / name
-    if as_path.suffix.lower() in READABLE and as_path.is_file():
+    if as_path.suffix.lower() in DATASET_SUFFIXES and as_path.is_file():
         return [as_path]
-    named = [workspace / folder / (name + suffix) for folder in FOLDERS for suffix in READABLE]
+    named = [workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES]
     return [path for path in named if path.is_file()]
 
 
@@ -78,12 +80,10 @@ def _what_lies_there(workspace: Path) -> str:
     folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
     if not folders:
         return "the workspace has neither datasets/ nor data/"
-    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in READABLE)
+    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
     if not files:
         return f"no dataset lies in {' or '.join(f'{folder.name}/' for folder in folders)}"
-    shown = ", ".join(_short(workspace, path) for path in files[:10])
-    more = f" and {len(files) - 10} more" if len(files) > 10 else ""
-    return f"there are {shown}{more}"
+    return f"there are {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
 
 
 def _from(workspace: Path, path: str) -> str:

@@ -36,7 +36,7 @@ class ParquetFooter:
         """The columns."""
         return list(self.schema.names)
 
-    def typed(self, ours: Sequence[str]) -> TypedSource:
+    def typed(self, ours: Sequence[str]) -> ParquetRows:
         """The rows; `ours` are our names of the columns. Raises BadRow for columns that JSON cannot hold."""
         converts, faults = {}, []
         for field, own in zip(self.schema, ours, strict=True):
@@ -48,16 +48,16 @@ class ParquetFooter:
         if faults:
             raise BadRow(*faults)
         chats = [field.type for field, own in zip(self.schema, ours, strict=True) if own == "messages"]
-        return TypedSource(ParquetSource(self.ends, converts), any(map(_is_text, chats)))
+        return ParquetRows(ParquetReader(self.ends, converts), any(map(_is_text, chats)))
 
 
 _DROP_IT = "drop the column or store it as text"
 
 
-class TypedSource(NamedTuple):
+class ParquetRows(NamedTuple):
     """The rows, and whether their messages are stored as JSON text."""
 
-    source: ParquetSource
+    source: ParquetReader
     text_cells: bool
 
 
@@ -80,7 +80,7 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
         raise Unscannable(None, f"not a Parquet file that can be read: {_one_line(error)}; write it again") from error
 
 
-class ParquetSource:
+class ParquetReader:
     """The records of one Parquet file, of which it keeps the row group that was asked for last."""
 
     def __init__(self, ends: array[int], converts: Mapping[str, Convert]) -> None:

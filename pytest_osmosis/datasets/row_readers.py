@@ -1,4 +1,4 @@
-"""Where the records of a dataset come from: `Source`, and `TextSource` for those stored as text."""
+"""Where the records of a dataset come from: `RowReader`, and `TextReader` for those stored as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import Extent, Extents
 
 
-class Source(Protocol):
+class RowReader(Protocol):
     """The records of one file, by absolute position; what is asked for exists. May be asked from any thread."""
 
     def __len__(self) -> int: ...
@@ -25,7 +25,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextSource:
+class TextReader:
     """Records as text: their extents, and what parses one. Nothing of them is kept."""
 
     extents: Extents

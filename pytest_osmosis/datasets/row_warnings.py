@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from pytest_osmosis.datasets.rows import Row, as_text
+from pytest_osmosis.text.lists import listed
 
 SHORTEST_TOLD = 3
 """A ground truth of fewer characters stands in many a prompt by chance: "5" in "What is 5 - 0?"."""
@@ -65,7 +66,7 @@ _TOLD_FIX = "a model can copy the answer; take it out of the prompt"
 
 def _listed(rows: Sequence[int]) -> str:
     if len(rows) > _MOST_LISTED:
-        return f"{', '.join(map(str, rows[:_MOST_LISTED]))} and {len(rows) - _MOST_LISTED:,} more"
+        return listed(rows, _MOST_LISTED)
     return f"{', '.join(map(str, rows[:-1]))} and {rows[-1]}"
 
 

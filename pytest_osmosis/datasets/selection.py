@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.config.selection import Ranges, merged
+from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.errors import DatasetError, Problem
-
-Ranges = tuple[tuple[int, int], ...]
-"""Inclusive ranges of row indices, ascending, neither overlapping nor touching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +25,15 @@ class Selected:
             yield from range(first, last + 1)
 
 
-def select(total: int, selection: Selection, seed: int) -> Selected:
+def select(total: int, selection: RowSelection, seed: int) -> Selected:
     """The rows that `selection` takes of `total`: its `rows`, else offset and limit, else a sample.
 
     The sample is 10% of all rows, rounded up, drawn with `seed`. A limit beyond the end takes what there is.
     Raises DatasetError where `rows` or `offset` lies beyond the end.
 
-    >>> select(1000, Selection(offset=10, limit=10), seed=0)
+    >>> select(1000, RowSelection(offset=10, limit=10), seed=0)
     Selected(ranges=((10, 19),), count=10, text='rows 10 to 19 of 1,000')
-    >>> select(1000, Selection(), seed=0).text
+    >>> select(1000, RowSelection(), seed=0).text
     'sample 100 of 1,000, seed 0'
     """
     if selection.rows is not None:
@@ -45,18 +43,18 @@ def select(total: int, selection: Selection, seed: int) -> Selected:
     return _sample(total, seed)
 
 
-def _named(total: int, selection: Selection) -> Selected:
+def _named(total: int, selection: RowSelection) -> Selected:
     if selection.rows == "all" or selection.rows is None:
         return _all(total)
     beyond = [(first, last) for first, last in selection.rows if last >= total]
     if beyond:
         raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
-    ranges = _merged(selection.rows)
+    ranges = merged(selection.rows)
     count = _count(ranges)
     return Selected(ranges, count, f"{count:,} {_rows(count)} of {total:,}")
 
 
-def _slice(total: int, selection: Selection) -> Selected:
+def _slice(total: int, selection: RowSelection) -> Selected:
     offset = selection.offset or 0
     if offset >= total:
         raise DatasetError([Problem("[data] offset", _beyond(f"{offset}", total))])
@@ -72,21 +70,11 @@ def _slice(total: int, selection: Selection) -> Selected:
 def _sample(total: int, seed: int) -> Selected:
     count = -(-total // 10)
     drawn = random.Random(seed).sample(range(total), count)
-    return Selected(_merged((row, row) for row in drawn), count, f"sample {count:,} of {total:,}, seed {seed}")
+    return Selected(merged((row, row) for row in drawn), count, f"sample {count:,} of {total:,}, seed {seed}")
 
 
 def _all(total: int) -> Selected:
     return Selected(((0, total - 1),), total, f"all {total:,}")
-
-
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
 
 
 def _count(ranges: Ranges) -> int:

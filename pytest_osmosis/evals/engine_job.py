@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_osmosis.config.tables import Limits
+from pytest_osmosis.config.tables import LimitsTable
 from pytest_osmosis.engine.job import Describe, Job, RescoreJob, Spending, undecided
 from pytest_osmosis.evals.early_stop import Curtailment
 from pytest_osmosis.evals.prepared import Prepared, judging_of, rates_of, request_sampling
@@ -115,13 +115,13 @@ def _probes(prepared: Prepared, selection: Selection) -> list[ModelTag]:
     return [tag for tag, (target, runs) in asked.items() if runs and target.provider != "demo"]
 
 
-def _max_errors(limits: Limits, n_runs: int) -> int:
+def _max_errors(limits: LimitsTable, n_runs: int) -> int:
     """How many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
     bound = limits.max_errors
     return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
 
 
-def _max_errors_said(limits: Limits, n_runs: int) -> str:
+def _max_errors_said(limits: LimitsTable, n_runs: int) -> str:
     """The bound as a user knows it: "10% of 40 runs"."""
     if limits.max_errors_is_share:
         return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"

@@ -26,6 +26,7 @@ from pytest_osmosis.record.plan import Plan, Span, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.results import Subject
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.previous_run import plan_digest
@@ -218,6 +219,4 @@ def _notes(
 
 
 def _rows(rows: Sequence[int]) -> str:
-    listed = ", ".join(map(str, rows[:_MOST_LISTED]))
-    more = len(rows) - _MOST_LISTED
-    return f"{plural(len(rows), 'row')} ({listed}{f' and {more} more' if more > 0 else ''})"
+    return f"{plural(len(rows), 'row')} ({listed(rows, _MOST_LISTED)})"

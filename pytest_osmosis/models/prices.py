@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_osmosis.config.tables import Rates
+from pytest_osmosis.config.tables import TokenPrices
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import ModelTarget
 
@@ -33,7 +33,7 @@ LISTED_AS = {
 class Price:
     """What tokens of one model cost, and who says so: "[prices]", "genai-prices 0.2.3" or "embedded"."""
 
-    rates: Rates
+    rates: TokenPrices
     source: str
 
     def cost_usd(self, usage: Mapping[str, int] | None) -> float | None:
@@ -41,7 +41,7 @@ class Price:
 
         What was read from a cache and what was written to it are parts of the input, with prices of their own.
 
-        >>> Price(Rates(2.0, 8.0, cached_input=0.5), OURS).cost_usd(
+        >>> Price(TokenPrices(2.0, 8.0, cached_input=0.5), OURS).cost_usd(
         ...     {"input_tokens": 1_000_000, "output_tokens": 500_000, "cached_input_tokens": 400_000}
         ... )
         5.4
@@ -77,10 +77,10 @@ class Price:
         return self.rates.input if self.rates.cache_write is None else self.rates.cache_write
 
 
-FREE = Price(Rates(0.0, 0.0), "embedded")
+FREE = Price(TokenPrices(0.0, 0.0), "embedded")
 
 
-def price_of(model_path: str, target: ModelTarget, own: Mapping[str, Rates], now: datetime) -> Price | None:
+def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices], now: datetime) -> Price | None:
     """The price of the eval's model at this time, None where nobody knows it. `own` is `[prices]`."""
     for name in (model_path, target.model):
         if name in own:
@@ -130,7 +130,7 @@ def is_own(host: str) -> bool:
     return is_address or "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
 
 
-def _rates(listed: object) -> Rates | None:
+def _rates(listed: object) -> TokenPrices | None:
     """The rates of a listed model, None where it is not paid by its tokens."""
 
     def rate(name: str) -> float | None:
@@ -141,4 +141,4 @@ def _rates(listed: object) -> Rates | None:
     fresh, output = rate("input"), rate("output")
     if fresh is None or output is None:
         return None
-    return Rates(fresh, output, rate("cache_read"), rate("cache_write"))
+    return TokenPrices(fresh, output, rate("cache_read"), rate("cache_write"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown as path_shown
 from pytest_osmosis.text.safe import shown
 
@@ -118,6 +119,4 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _listed(runs: list[Path]) -> str:
-    names = ", ".join(shown(run.name) for run in runs[:_MOST_LISTED])
-    more = len(runs) - _MOST_LISTED
-    return f"{names} and {more} more" if more > 0 else names
+    return listed((shown(run.name) for run in runs), _MOST_LISTED)

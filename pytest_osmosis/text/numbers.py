@@ -23,10 +23,10 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def beside(value: float, bound: float) -> tuple[str, str]:
+def distinguishable(value: float, bound: float) -> tuple[str, str]:
     """A value and the bound that it is compared with, short, but never looking equal where they are not.
 
-    >>> beside(0.2, 0.5), beside(1 / 3, 0.5), beside(0.69999999, 0.7)
+    >>> distinguishable(0.2, 0.5), distinguishable(1 / 3, 0.5), distinguishable(0.69999999, 0.7)
     (('0.2', '0.5'), ('0.333333', '0.5'), ('0.69999999', '0.7'))
     """
     short = f"{value:g}", f"{bound:g}"

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.text.numbers import beside, plural
+from pytest_osmosis.text.numbers import distinguishable, plural
 
 State = Literal["holds", "fails", "not measured", "partial", "not decided"]
 
@@ -93,8 +93,8 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
         return verdict("not measured", f"{rule.name} {worst.value:g}: {UNDEFINED}", worst)
     counted = _counted(rule, worst)
     unmeasured = f", {n_unmeasured:,} not measured" if n_unmeasured else ""
-    lowest, _ = beside(worst.compared, rule.minimum)
-    highest, _ = beside(best.compared, rule.minimum)
+    lowest, _ = distinguishable(worst.compared, rule.minimum)
+    highest, _ = distinguishable(best.compared, rule.minimum)
     what = rule.name if rule.rule == "point" else f"{rule.name} {worst.value:.4g}, its {rule.rule} bound"
 
     if _reaches(worst.compared, rule.minimum):

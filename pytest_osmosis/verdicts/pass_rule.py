@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.text.numbers import beside
+from pytest_osmosis.text.numbers import distinguishable
 
 Kind = Literal["passed", "failed", "error", "skipped"]
 
@@ -134,7 +134,7 @@ def score_line(score: float, threshold: float, name: str = "") -> str:
     ('score 0.2 < 0.5', 'score 0.99999999 < 1.0')
     """
     sign = ">=" if score >= threshold else "<"
-    shown, bound = beside(score, threshold)
+    shown, bound = distinguishable(score, threshold)
     return f"{name or 'score'} {shown} {sign} {bound}"
 
 

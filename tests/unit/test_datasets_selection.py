@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import Selection
+from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.datasets import Selected, select
 from pytest_osmosis.errors import DatasetError
 
@@ -16,56 +16,56 @@ from pytest_osmosis.errors import DatasetError
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(limit=100), Selected(((0, 99),), 100, "first 100 of 1,000")),
-        (Selection(offset=0, limit=1), Selected(((0, 0),), 1, "first 1 of 1,000")),
-        (Selection(offset=10, limit=10), Selected(((10, 19),), 10, "rows 10 to 19 of 1,000")),
-        (Selection(offset=10, limit=1), Selected(((10, 10),), 1, "row 10 of 1,000")),
-        (Selection(offset=990), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (Selection(offset=990, limit="all"), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (Selection(offset=990, limit=100), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
-        (Selection(offset=0), Selected(((0, 999),), 1000, "all 1,000")),
-        (Selection(limit=1000), Selected(((0, 999),), 1000, "all 1,000")),
-        (Selection(limit=5000), Selected(((0, 999),), 1000, "all 1,000")),
-        (Selection(limit="all"), Selected(((0, 999),), 1000, "all 1,000")),
-        (Selection(rows="all"), Selected(((0, 999),), 1000, "all 1,000")),
-        (Selection(rows=((3, 3), (10, 20))), Selected(((3, 3), (10, 20)), 12, "12 rows of 1,000")),
-        (Selection(rows=((7, 7),)), Selected(((7, 7),), 1, "1 row of 1,000")),
-        (Selection(rows=((999, 999),)), Selected(((999, 999),), 1, "1 row of 1,000")),
+        (RowSelection(limit=100), Selected(((0, 99),), 100, "first 100 of 1,000")),
+        (RowSelection(offset=0, limit=1), Selected(((0, 0),), 1, "first 1 of 1,000")),
+        (RowSelection(offset=10, limit=10), Selected(((10, 19),), 10, "rows 10 to 19 of 1,000")),
+        (RowSelection(offset=10, limit=1), Selected(((10, 10),), 1, "row 10 of 1,000")),
+        (RowSelection(offset=990), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
+        (RowSelection(offset=990, limit="all"), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
+        (RowSelection(offset=990, limit=100), Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")),
+        (RowSelection(offset=0), Selected(((0, 999),), 1000, "all 1,000")),
+        (RowSelection(limit=1000), Selected(((0, 999),), 1000, "all 1,000")),
+        (RowSelection(limit=5000), Selected(((0, 999),), 1000, "all 1,000")),
+        (RowSelection(limit="all"), Selected(((0, 999),), 1000, "all 1,000")),
+        (RowSelection(rows="all"), Selected(((0, 999),), 1000, "all 1,000")),
+        (RowSelection(rows=((3, 3), (10, 20))), Selected(((3, 3), (10, 20)), 12, "12 rows of 1,000")),
+        (RowSelection(rows=((7, 7),)), Selected(((7, 7),), 1, "1 row of 1,000")),
+        (RowSelection(rows=((999, 999),)), Selected(((999, 999),), 1, "1 row of 1,000")),
     ],
 )
-def test_selection_takes_rows_and_says_which(selection: Selection, expected: Selected) -> None:
+def test_selection_takes_rows_and_says_which(selection: RowSelection, expected: Selected) -> None:
     assert select(1000, selection, seed=0) == expected
 
 
 def test_rows_come_before_offset_and_limit() -> None:
-    assert select(10, Selection(rows=((3, 3),), offset=5, limit=2), seed=0).ranges == ((3, 3),)
+    assert select(10, RowSelection(rows=((3, 3),), offset=5, limit=2), seed=0).ranges == ((3, 3),)
 
 
 def test_rows_are_taken_once_and_in_the_order_of_the_file() -> None:
-    selected = select(100, Selection(rows=((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))), seed=0)
+    selected = select(100, RowSelection(rows=((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))), seed=0)
     assert selected == Selected(((5, 8), (20, 40)), 25, "25 rows of 100")
 
 
 def test_sample_is_a_tenth_in_the_order_of_the_file() -> None:
-    selected = select(1000, Selection(), seed=3)
+    selected = select(1000, RowSelection(), seed=3)
     assert list(selected) == sorted(random.Random(3).sample(range(1000), 100))
     assert selected.text == "sample 100 of 1,000, seed 3"
 
 
 @pytest.mark.parametrize(("total", "count"), [(1, 1), (9, 1), (10, 1), (11, 2), (101, 11)])
 def test_sample_is_rounded_up(total: int, count: int) -> None:
-    assert select(total, Selection(), seed=0).count == count
+    assert select(total, RowSelection(), seed=0).count == count
 
 
 def test_sample_depends_on_the_seed() -> None:
-    first, again, other = (select(1000, Selection(), seed) for seed in (0, 0, 1))
+    first, again, other = (select(1000, RowSelection(), seed) for seed in (0, 0, 1))
     assert first == again
     assert first.ranges != other.ranges
 
 
 def test_rows_beyond_the_end_are_all_named() -> None:
     with pytest.raises(DatasetError) as caught:
-        select(1000, Selection(rows=((3, 3), (990, 1000), (5000, 5000))), seed=0)
+        select(1000, RowSelection(rows=((3, 3), (990, 1000), (5000, 5000))), seed=0)
     assert str(caught.value) == (
         "[data] rows: must lie within the dataset's 1,000 rows, 0 to 999, got 990 to 1000\n"
         "[data] rows: must lie within the dataset's 1,000 rows, 0 to 999, got 5000"
@@ -75,13 +75,13 @@ def test_rows_beyond_the_end_are_all_named() -> None:
 @pytest.mark.parametrize("limit", [None, 5, "all"])
 def test_offset_beyond_the_end_is_refused(limit: int | None) -> None:
     with pytest.raises(DatasetError) as caught:
-        select(1, Selection(offset=1, limit=limit), seed=0)
+        select(1, RowSelection(offset=1, limit=limit), seed=0)
     assert str(caught.value) == "[data] offset: must lie within the dataset's 1 row, 0, got 1"
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: (min(pair), max(pair))), min_size=1))
 def test_ranges_hold_exactly_the_given_rows(ranges: list[tuple[int, int]]) -> None:
-    selected = select(100, Selection(rows=tuple(ranges)), seed=0)
+    selected = select(100, RowSelection(rows=tuple(ranges)), seed=0)
     expected = sorted({row for first, last in ranges for row in range(first, last + 1)})
     assert list(selected) == expected
     assert selected.count == len(expected)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.numbers import beside, count, plural, score, seconds
+from pytest_osmosis.text.numbers import count, distinguishable, plural, score, seconds
 from pytest_osmosis.text.safe import shortened, shown
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -52,7 +52,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(FINITE, FINITE | st.sampled_from([0.7, 1.0]))
 def test_a_value_and_its_bound_look_as_they_compare(value: float, bound: float) -> None:
-    shown_value, shown_bound = map(float, beside(value, bound))
+    shown_value, shown_bound = map(float, distinguishable(value, bound))
 
     assert (shown_value >= shown_bound) == (value >= bound)
 

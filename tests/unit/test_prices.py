@@ -10,17 +10,17 @@ from typing import Any
 import genai_prices
 import pytest
 
-from pytest_osmosis.config.tables import ModelTable, Rates
+from pytest_osmosis.config.tables import ModelTable, TokenPrices
 from pytest_osmosis.models.prices import FREE, Price, price_of
 from pytest_osmosis.models.targets import resolve
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-OWN = Rates(1.0, 4.0)
+OWN = TokenPrices(1.0, 4.0)
 MILLION = 1_000_000
 
 
 def price(
-    model: str, own: Mapping[str, Rates] | None = None, environ: Mapping[str, str] | None = None, **table: Any
+    model: str, own: Mapping[str, TokenPrices] | None = None, environ: Mapping[str, str] | None = None, **table: Any
 ) -> Price | None:
     """The price of a model as a config names it."""
     return price_of(model, resolve(model, ModelTable(**table), environ or {}, where="x.toml"), own or {}, NOW)
@@ -39,13 +39,13 @@ def price(
     ],
 )
 def test_cost_of_tokens(usage: Mapping[str, int] | None, cost: float | None) -> None:
-    assert Price(Rates(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
+    assert Price(TokenPrices(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
 
 
 def test_a_cache_without_a_price_of_its_own_costs_what_input_costs() -> None:
     usage = {"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": 600_000, "cache_write_tokens": 400_000}
 
-    assert Price(Rates(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
+    assert Price(TokenPrices(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-5-mini", "gpt-5-mini"])
@@ -80,7 +80,7 @@ def test_the_price_of_a_listed_model_is_that_of_short_prompts_and_its_caches() -
     found = price("anthropic/claude-sonnet-4-5")
 
     assert found is not None
-    assert found.rates == Rates(3.0, 15.0, cached_input=0.3, cache_write=3.75)
+    assert found.rates == TokenPrices(3.0, 15.0, cached_input=0.3, cache_write=3.75)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import GateRule, Rates
+from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -343,7 +343,7 @@ def test_what_will_keep_a_file_from_being_written_is_found(tmp_path: Path) -> No
 def side_by_side() -> Results:
     own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
     beside = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2, reason="401")]
-    prices = Price(Rates(1e6, 0.0), "[prices]"), Price(Rates(0.0, 1e6), "[prices]")
+    prices = Price(TokenPrices(1e6, 0.0), "[prices]"), Price(TokenPrices(0.0, 1e6), "[prices]")
     return results_of(own, price=prices[0], beside=list(map(of_baseline, beside)), beside_price=prices[1])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.config.tables import GateRule, Rates
+from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
@@ -222,7 +222,7 @@ def test_no_runs_at_all() -> None:
 
 def test_tokens_by_kind_and_what_they_cost() -> None:
     usage = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
-    price = Price(Rates(4.0, 40.0, cached_input=1.0), "[prices]")
+    price = Price(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]")
     results = results_of([finished({A: 1.0}, usage=usage), failed("provider", 1)], price=price)
 
     line = "1,234 tokens (1,000 in, 234 out, 100 cached, unknown for 1 run), $0.013 (unknown for 1 run), 3.2 s"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
+from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import OsmosisError, Problem
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
@@ -167,12 +168,12 @@ def _of_a_row(arg: str, part: RowId) -> str:
 def typed_dataset(config: pytest.Config) -> str | None:
     """The dataset among the arguments, with or without a node id, None where there is none."""
     paths = [arg.split("::", 1)[0] for arg in config.args]
-    return next((path for path in paths if path.lower().endswith(options.DATASETS)), None)
+    return next((path for path in paths if path.lower().endswith(DATASET_SUFFIXES)), None)
 
 
 def _concerns(config: pytest.Config, arg: str, path: Path | None) -> bool:
     file = arg.split("::", 1)[0]
-    return file.lower().endswith(options.DATASETS) if path is None else path_of(config, file) == path
+    return file.lower().endswith(DATASET_SUFFIXES) if path is None else path_of(config, file) == path
 
 
 def _refuse_later(typed: Any) -> None:

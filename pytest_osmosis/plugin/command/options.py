@@ -19,7 +19,6 @@ EVAL_MARKER = (
     "fixture rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
 )
 TITLE = "evaluations of LLM agents (write options with '='; as a variable, --osmosis-n is PYTEST_OSMOSIS_N)"
-DATASETS = (".jsonl", ".json", ".csv", ".parquet")
 
 
 class Option(NamedTuple):
@@ -228,7 +227,11 @@ def plans_setup(config: pytest.Config) -> bool:
 def names_a_row(arg: str) -> bool:
     """True for the node id of a run of an eval without a TOML."""
     path, _, name = arg.partition("::")
-    return "[row" in name and path.lower().endswith(DATASETS)
+    if "[row" not in name:
+        return False
+    from pytest_osmosis.config.tables import DATASET_SUFFIXES
+
+    return path.lower().endswith(DATASET_SUFFIXES)
 
 
 def _is_toml(arg: str) -> bool:

@@ -14,17 +14,17 @@ import pytest
 from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.tables import (
-    Agent,
+    AgentTable,
     Data,
     Evaluation,
     Experiment,
     GateRule,
-    Limits,
+    LimitsTable,
     ModelTable,
     Output,
+    RowSelection,
     Sampling,
     Scoring,
-    Selection,
 )
 
 Load = Callable[..., EvalConfig]
@@ -63,7 +63,7 @@ def test_a_config_of_the_platform_is_read_unchanged(load: Load, workspace: Path)
         workspace=workspace,
         experiment=Experiment("openai/gpt-5-mini", "my-platform-dataset", "multiply", "main.py"),
         evaluation=Evaluation(3, 8, 0.5, 60.0, 1.5),
-        selection=Selection(limit=200),
+        selection=RowSelection(limit=200),
         env={"LOG_LEVEL": "INFO", "_X1": ""},
         secrets=("OPENAI_API_KEY", "DATABASE_URL"),
         notes=("[advanced] is kept for the platform and unused here",),
@@ -77,7 +77,7 @@ def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> 
         workspace=workspace,
         experiment=Experiment("demo/arithmetic", "multiply"),
         scoring=Scoring(eval_fns=("rewards:exact", "rewards:close")),
-        agent=Agent("chat"),
+        agent=AgentTable("chat"),
     )
 
 
@@ -123,8 +123,8 @@ def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> 
             Scoring((), "a:G", {"reward": 0.5}, "reward"),
         ),
         ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', "scoring", Scoring(("a:b",), decide="any")),
-        ("agent", 'agent = "server:agent_loop"', "agent", Agent("server:agent_loop")),
-        ("agent", "max_turns = 1", "agent", Agent("chat", 1)),
+        ("agent", 'agent = "server:agent_loop"', "agent", AgentTable("server:agent_loop")),
+        ("agent", "max_turns = 1", "agent", AgentTable("chat", 1)),
         ("data", 'path = "data/multiply.jsonl"', "data", Data("data/multiply.jsonl")),
         ("data", "seed = 7", "data", Data(seed=7)),
         (
@@ -133,18 +133,18 @@ def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> 
             "data",
             Data(columns={"user_prompt": "question", "ground_truth": "answer"}),
         ),
-        ("data", "offset = 0", "selection", Selection(offset=0, limit="all")),
-        ("data", 'rows = "all"', "selection", Selection(rows="all")),
-        ("data", 'rows = "3"', "selection", Selection(rows=((3, 3),))),
-        ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', "selection", Selection(rows=((3, 4), (7, 7), (10, 22)))),
-        ("evaluation", "limit = 5", "selection", Selection(limit=5)),
+        ("data", "offset = 0", "selection", RowSelection(offset=0, limit="all")),
+        ("data", 'rows = "all"', "selection", RowSelection(rows="all")),
+        ("data", 'rows = "3"', "selection", RowSelection(rows=((3, 3),))),
+        ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', "selection", RowSelection(rows=((3, 4), (7, 7), (10, 22)))),
+        ("evaluation", "limit = 5", "selection", RowSelection(limit=5)),
         ("gate", 'pass_rate = ">= 0.7"', "gates", (GateRule("pass_rate", 0.7),)),
         ("gate", 'pass_rate = " >=1 "', "gates", (GateRule("pass_rate", 1.0),)),
         ("gate", "pass_rate = {min = 0}", "gates", (GateRule("pass_rate", 0.0),)),
         ("gate.pass_rate", 'min = 0.5\nrule = "point"', "gates", (GateRule("pass_rate", 0.5, "point"),)),
-        ("limits", "max_errors = 0", "limits", Limits(0)),
-        ("limits", 'max_errors = "5%"', "limits", Limits(0.05)),
-        ("limits", 'max_errors = "100 %"', "limits", Limits(1.0)),
+        ("limits", "max_errors = 0", "limits", LimitsTable(0)),
+        ("limits", 'max_errors = "5%"', "limits", LimitsTable(0.05)),
+        ("limits", 'max_errors = "100 %"', "limits", LimitsTable(1.0)),
         ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
     ],
 )
@@ -159,11 +159,11 @@ def test_an_error_bound_is_a_count_or_a_share_by_how_it_is_written(load_table: L
 
 def test_rows_go_before_offset_and_limit_of_the_same_file(load: Load) -> None:
     text = OF_THE_PLATFORM + '[data]\noffset = 5\nrows = "1"\n'
-    assert load(text).selection == Selection(rows=((1, 1),))
+    assert load(text).selection == RowSelection(rows=((1, 1),))
 
 
 def test_offset_and_limit_stand_in_two_tables_and_hold_together(load: Load) -> None:
-    assert load(OF_THE_PLATFORM + "[data]\noffset = 5\n").selection == Selection(offset=5, limit=200)
+    assert load(OF_THE_PLATFORM + "[data]\noffset = 5\n").selection == RowSelection(offset=5, limit=200)
 
 
 def test_a_path_stands_for_the_dataset(load: Load) -> None:
@@ -237,9 +237,9 @@ DATACLASSES: dict[str, Any] = {
     "model": ModelTable(),
     "sampling": Sampling(),
     "scoring": Scoring(),
-    "agent": Agent(),
+    "agent": AgentTable(),
     "data": Data(),
-    "limits": Limits(),
+    "limits": LimitsTable(),
     "output": Output(),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
 from pytest_osmosis.config.named_keys import Setting, setting
-from pytest_osmosis.config.tables import Baseline, Selection
+from pytest_osmosis.config.tables import Baseline, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
 Load = Callable[..., EvalConfig]
@@ -133,11 +133,11 @@ def test_the_highest_level_that_selects_gives_the_whole_selection(
     load_table: Load, project: Callable[[str], None]
 ) -> None:
     project("[tool.pytest-osmosis]\nlimit = 3\noffset = 4\n")
-    assert load_table("evaluation", "").selection == Selection(offset=4, limit=3)
+    assert load_table("evaluation", "").selection == RowSelection(offset=4, limit=3)
     config = load_table("evaluation", "limit = 5")
-    assert (config.selection, config.preset) == (Selection(limit=5), ())
+    assert (config.selection, config.preset) == (RowSelection(limit=5), ())
     variable = Override("data", "offset", "2", "PYTEST_OSMOSIS_OFFSET", level="environment")
-    assert load_table("evaluation", "limit = 5", variable).selection == Selection(offset=2, limit="all")
+    assert load_table("evaluation", "limit = 5", variable).selection == RowSelection(offset=2, limit="all")
 
 
 # -- table.key=value ---------------------------------------------------------------------------------------
@@ -235,14 +235,14 @@ MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model
 def test_an_eval_without_a_toml_is_named_after_its_dataset_and_takes_all_rows(workspace: Path) -> None:
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
-    assert (config.selection, config.secrets, config.text) == (Selection(rows="all"), (), None)
+    assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
     assert config.agent.agent == "server:agent_loop"
 
 
 def test_an_eval_without_a_toml_hears_pyproject(workspace: Path, project: Callable[[str], None]) -> None:
     project('[tool.pytest-osmosis]\nmodel = "m"\n[tool.pytest-osmosis.eval.multiply]\nlimit = 2\n')
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER])
-    assert (config.experiment.model_path, config.selection) == ("m", Selection(limit=2))
+    assert (config.experiment.model_path, config.selection) == ("m", RowSelection(limit=2))
     assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.conditions import gate_setting
-from pytest_osmosis.config.tables import GateRule, Selection
+from pytest_osmosis.config.tables import GateRule, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
 Load = Callable[..., EvalConfig]
@@ -178,25 +178,25 @@ def test_every_bad_override_is_told_after_the_files_problems(table_problems: Pro
 @pytest.mark.parametrize(
     ("file", "overrides", "expected", "said"),
     [
-        ("limit = 5", [("evaluation", "limit", "all")], Selection(limit="all"), ['limit = "all" (--x)']),
-        ("limit = 5", [("evaluation", "limit", "7")], Selection(limit=7), ["limit = 7 (--x)"]),
-        ("limit = 5", [("data", "rows", "3,4")], Selection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
-        ("limit = 5", [("data", "offset", "2")], Selection(offset=2, limit="all"), ["offset = 2 (--x)"]),
+        ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all"), ['limit = "all" (--x)']),
+        ("limit = 5", [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
+        ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
+        ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all"), ["offset = 2 (--x)"]),
         (
             "limit = 5",
             [("evaluation", "limit", "7"), ("data", "rows", "all")],
-            Selection(rows="all"),
+            RowSelection(rows="all"),
             ['rows = "all" (--x)'],
         ),
-        ("n = 2", [("evaluation", "n", "3")], Selection(), ["n = 3 (--x)"]),
-        ("limit = 5", [("evaluation", "n", "3")], Selection(limit=5), ["n = 3 (--x)"]),
+        ("n = 2", [("evaluation", "n", "3")], RowSelection(), ["n = 3 (--x)"]),
+        ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5), ["n = 3 (--x)"]),
     ],
 )
 def test_the_highest_level_that_selects_gives_the_whole_selection(
     load_table: Load,
     file: str,
     overrides: list[tuple[str, str, str]],
-    expected: Selection,
+    expected: RowSelection,
     said: list[str],
 ) -> None:
     config = load_table("evaluation", file, *(Override(*override, "--x") for override in overrides))
@@ -205,7 +205,7 @@ def test_the_highest_level_that_selects_gives_the_whole_selection(
 
 def test_a_typed_limit_leaves_rows_of_the_file_aside(load_table: Load) -> None:
     config = load_table("data", 'rows = "3"\noffset = 1', Override("evaluation", "limit", "7", "--x"))
-    assert config.selection == Selection(limit=7)
+    assert config.selection == RowSelection(limit=7)
 
 
 def test_typed_paths_start_in_the_current_folder_and_may_leave_the_workspace(load_table: Load, workspace: Path) -> None:
