@@ -502,18 +502,18 @@ def _listed(items: Iterable[Any]) -> Iterator[str]:
     yield "\n  ]" if before == ",\n" else "[]"
 
 
-def _attempt(record: RunRecord, judging: PassRule, name: str) -> stats.Attempt:
+def _attempt(record: RunRecord, judging: PassRule, name: str) -> stats.RunScore:
     unscored = record.status == "failed" and record.boundary not in INFRASTRUCTURE
-    return stats.Attempt(
+    return stats.RunScore(
         score=record.scores.get(name, 0.0) if record.status == "finished" else 0.0,
         passed=record.status == "finished" and judging.met(record, name),
         measured=name in record.scores or unscored,
     )
 
 
-def _decided(record: RunRecord, judging: PassRule) -> stats.Attempt:
+def _decided(record: RunRecord, judging: PassRule) -> stats.RunScore:
     passed = judging.passed(record)
-    return stats.Attempt(1.0 if passed else 0.0, passed, judging.measured(record))
+    return stats.RunScore(1.0 if passed else 0.0, passed, judging.measured(record))
 
 
 def _summary(summary: stats.Summary) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Plain numbers in, plain numbers out: what an eval run's scores add up to, and how sure that is.
+"""Statistics of an eval run's scores: plain numbers in, plain numbers out.
 
-Every formula names its source and its undefined case; where a value is undefined a function raises `ValueError` or
-says that it gives None. Scores are finite floats. Nothing here knows files or thresholds.
+Every formula names its source and its undefined case. If a value is undefined, a function raises `ValueError`, or its
+docstring says that it returns None. Scores are finite floats. Nothing here knows files or thresholds.
 """
 
 from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n, mean_interval, share_interval
@@ -10,17 +10,17 @@ from pytest_osmosis.stats.intervals import Interval, student_t, wilson
 from pytest_osmosis.stats.moments import mean, median, percentile, sample_variance, std
 from pytest_osmosis.stats.paired import Paired, bonett_price, compare, holm, mcnemar, sign_flip
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
-from pytest_osmosis.stats.power import ALPHA, POWER, chance_below, rows_for, smallest_effect
-from pytest_osmosis.stats.summary import PERCENTILES, Attempt, Summary, summarize
+from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
+from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
 
 __all__ = [
     "ALPHA",
     "PERCENTILES",
     "POWER",
-    "Attempt",
     "Clusters",
     "Interval",
     "Paired",
+    "RunScore",
     "Summary",
     "bonett_price",
     "chance_below",
@@ -37,11 +37,9 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "percentile",
-    "rows_for",
     "sample_variance",
     "share_interval",
     "sign_flip",
-    "smallest_effect",
     "std",
     "student_t",
     "summarize",

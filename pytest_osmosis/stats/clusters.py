@@ -1,6 +1,6 @@
-"""Rows as clusters: runs of a row resemble one another, so the rows are what a standard error counts.
+"""Rows as clusters: the runs of a row resemble one another, so a standard error counts rows, not runs.
 
-Taking rows x n runs for independent is the usual mistake; its intervals are too narrow, up to sqrt(n) times.
+Treating rows x n runs as independent makes intervals up to sqrt(n) times too narrow.
 """
 
 from __future__ import annotations
@@ -16,64 +16,60 @@ from pytest_osmosis.stats.moments import mean, sample_variance
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """How values of runs vary within rows and between them; `mean` is that of all runs.
+    """The variance of runs within rows and between rows; `mean` is the mean of all runs.
 
-    `se` is the standard error of the mean over other rows of the same kind, None for one row; `fixed_se` that of
-    running these same rows again, None without a row of two runs. `within` and `between` are the variances of runs
-    around their row and of rows around the mean, from a one-way analysis of variance (Searle, Casella and McCulloch
-    1992, section 3.6), `between` cut at 0; None where a row of two runs or a second row is missing. `shares` where
-    every value is 1 or 0.
+    `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` and `between`
+    are the variances of runs around their row and of rows around the mean, from a one-way analysis of variance
+    (Searle, Casella and McCulloch 1992, section 3.6), `between` cut at 0. `within` is None if every row has one run;
+    `between` is None then too, and for a single row. `shares` is True if every value is 1 or 0.
     """
 
     n_rows: int
     n_runs: int
     mean: float
     se: float | None = None
-    fixed_se: float | None = None
     within: float | None = None
     between: float | None = None
     shares: bool = False
 
 
 def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
-    """What the values of each row's runs say. Rows without runs are left out; undefined without any: ValueError.
+    """Return the mean and the variances of the values of each row's runs. Rows without runs are left out.
 
-    The standard error is that of Miller 2024 (arXiv 2411.00640, section 2.2), sqrt(sum over rows of (sum of the
+    Undefined without any run: ValueError.
+
+    The standard error is Miller's (2024, arXiv 2411.00640, section 2.2), sqrt(sum over rows of (sum of the
     row's deviations)^2) / N, with the small-sample factor R / (R - 1); for rows of equal length that is the standard
     error of the row means.
 
     >>> found = clusters([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
-    >>> round(found.se, 6), round(found.fixed_se, 6), round(found.within, 6), round(found.between, 6)
-    (0.213478, 0.09547, 0.145833, 0.145833)
+    >>> round(found.se, 6), round(found.within, 6), round(found.between, 6)
+    (0.213478, 0.145833, 0.145833)
     """
     rows = [row for row in rows if row]
     n_rows, n_runs = len(rows), sum(map(len, rows))
     center = mean([value for row in rows for value in row])
     sums = [math.fsum(value - center for value in row) for row in rows]
     shares = all(value in (0, 1) for row in rows for value in row)
-    variances = [sample_variance(row) for row in rows]
-    within = fixed_se = between = None
+    within = between = None
     if n_runs > n_rows:
-        spread = math.fsum((len(row) - 1) * (own or 0.0) for row, own in zip(rows, variances, strict=True))
-        within = spread / (n_runs - n_rows)
-        # a single run has no variance of its own: it gets that of the others
-        each = (len(row) * (within if own is None else own) for row, own in zip(rows, variances, strict=True))
-        fixed_se = math.sqrt(math.fsum(each)) / n_runs
+        within = math.fsum((len(row) - 1) * (sample_variance(row) or 0.0) for row in rows) / (n_runs - n_rows)
     if n_rows == 1:
-        return Clusters(n_rows, n_runs, center, None, fixed_se, within, None, shares)
+        return Clusters(n_rows, n_runs, center, None, within, None, shares)
     se = math.sqrt(math.fsum(total * total for total in sums) * n_rows / (n_rows - 1)) / n_runs
     if within is not None:
         around = math.fsum(total * total / len(row) for total, row in zip(sums, rows, strict=True)) / (n_rows - 1)
         size = (n_runs - sum(len(row) ** 2 for row in rows) / n_runs) / (n_rows - 1)
         between = max(0.0, (around - within) / size)
-    return Clusters(n_rows, n_runs, center, se, fixed_se, within, between, shares)
+    return Clusters(n_rows, n_runs, center, se, within, between, shares)
 
 
 def effective_n(found: Clusters, n_runs: int | None = None) -> float:
-    """How many independent runs would know a share as well: p (1 - p) / se^2, between the rows and the runs.
+    """Return the number of independent runs that would estimate a share as precisely: p (1 - p) / se^2.
 
-    (Kish 1965, Survey Sampling, section 8.2.) Where the runs show no spread to measure it by, it is the rows. `n_runs`
-    is how many runs the values were made of, where one value stands for several.
+    (Kish 1965, Survey Sampling, section 8.2.) It lies between the number of rows and the number of runs; it is the
+    number of rows if the runs show no spread. `n_runs` is the number of runs behind the values, if a value is made
+    from several.
     """
     most = n_runs or found.n_runs
     if found.n_rows == most:
@@ -85,10 +81,10 @@ def effective_n(found: Clusters, n_runs: int | None = None) -> float:
 
 
 def share_interval(found: Clusters, level: float = LEVEL, n_runs: int | None = None) -> Interval:
-    """The interval of the share of 1s among runs that are 1 or 0, or of the mean of values between them.
+    """Return the interval of the share of 1s among runs that are 1 or 0, or of the mean of values between 0 and 1.
 
-    Wilson's with the effective number of runs; benchmarks/coverage.py measures how often it holds the truth.
-    `n_runs` is how many runs the values were made of, where one value stands for several, as a row's pass@k does.
+    Wilson's interval with the effective number of runs; benchmarks/coverage.py measures its coverage. `n_runs` is the
+    number of runs behind the values, if a value is made from several, like a row's pass@k.
 
     >>> pairs, single = clusters([[1, 1], [0, 0], [1, 1], [0, 0]]), clusters([[1], [0], [1], [0]])
     >>> share_interval(pairs)[:2] == share_interval(single)[:2]
@@ -100,9 +96,9 @@ def share_interval(found: Clusters, level: float = LEVEL, n_runs: int | None = N
 
 
 def mean_interval(found: Clusters, level: float = LEVEL) -> Interval | None:
-    """The interval of the mean of scores: Student's t from the row means; of scores of 0 and 1 it is their share's.
+    """Return the interval of the mean of scores: Student's t from the row means, or `share_interval` for 0s and 1s.
 
-    None where the rows show no spread: one row, and rows that are all alike.
+    None if the rows show no spread: a single row, or rows that are all equal.
     """
     if found.shares:
         return share_interval(found, level)

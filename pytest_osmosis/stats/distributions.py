@@ -1,4 +1,4 @@
-"""Quantiles and tails of the normal and Student's t distribution, as scipy is too much to ask for."""
+"""Quantiles and tails of the normal and Student's t distribution, without a dependency on scipy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 
 
 def normal_quantile(p: float) -> float:
-    """The value below which a standard normal variable lies with probability p, 0 < p < 1 (else ValueError).
+    """Return the value below which a standard normal variable lies with probability p, 0 < p < 1 (else ValueError).
 
-    Wichura's algorithm AS 241 (Applied Statistics 37, 1988), as the standard library has it.
+    Wichura's algorithm AS 241 (Applied Statistics 37, 1988), from the standard library.
 
     >>> round(normal_quantile(0.975), 6)
     1.959964
@@ -22,7 +22,7 @@ def normal_quantile(p: float) -> float:
 
 
 def normal_cdf(x: float) -> float:
-    """The probability that a standard normal variable is at most x.
+    """Return the probability that a standard normal variable is at most x.
 
     >>> normal_cdf(0.0)
     0.5
@@ -31,7 +31,7 @@ def normal_cdf(x: float) -> float:
 
 
 def student_t_tail(t: float, df: float) -> float:
-    """The probability that Student's t with df > 0 degrees of freedom exceeds t >= 0 (else ValueError).
+    """Return the probability that Student's t with df > 0 degrees of freedom exceeds t >= 0 (else ValueError).
 
     Half the regularized incomplete beta function I_x(df/2, 1/2) at x = df / (df + t^2) (Abramowitz and Stegun
     1964, 26.7.1 with 26.5.2).
@@ -46,9 +46,9 @@ def student_t_tail(t: float, df: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def student_t_quantile(p: float, df: float) -> float:
-    """The value below which Student's t with df degrees of freedom lies with probability p, 0 < p < 1, df > 0.
+    """Return the value below which Student's t with df degrees of freedom lies with probability p.
 
-    Found by bisection of `student_t_tail`. Undefined elsewhere: ValueError.
+    Bisects `student_t_tail`. Undefined outside 0 < p < 1 and df > 0: ValueError.
 
     >>> round(student_t_quantile(0.975, 9), 4)
     2.2622
@@ -66,7 +66,7 @@ def student_t_quantile(p: float, df: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
-    """I_x(a, b), the regularized incomplete beta function; y is 1 - x, given where x alone would lose it."""
+    """Return I_x(a, b), the regularized incomplete beta function; y is 1 - x, passed separately to keep its digits."""
     if x <= 0 or y <= 0:
         return 0.0 if x <= 0 else 1.0
     log_x = math.log(x) if x < 0.5 else math.log1p(-y)
@@ -78,7 +78,7 @@ def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), by Lentz's method."""
+    """Return the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8; Lentz's method)."""
     tiny = 1e-300
     c, d = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1), tiny)
     value = d

@@ -1,4 +1,4 @@
-"""Confidence intervals: what else the truth may be, given what was seen."""
+"""Confidence intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """An interval that holds the truth in `level` of all samples; `method` says how it was made."""
+    """An interval that contains the true value in `level` of all samples; `method` names the formula."""
 
     low: float
     high: float
@@ -22,9 +22,9 @@ class Interval(NamedTuple):
 
 
 def wilson(passed: float, n: float, level: float = LEVEL) -> Interval:
-    """The interval of a proportion, `passed` of n independent trials: Wilson's score interval, within 0..1.
+    """Return Wilson's score interval of a proportion, `passed` of n independent trials; it lies within 0..1.
 
-    Wilson 1927 (JASA 22, 209). Neither number need be whole, as an effective n is not. Undefined for n <= 0 and
+    Wilson 1927 (JASA 22, 209). Both numbers may be fractions, because an effective n is one. Undefined for n <= 0 and
     for `passed` outside 0..n: ValueError.
 
     >>> interval = wilson(8, 10)
@@ -42,10 +42,10 @@ def wilson(passed: float, n: float, level: float = LEVEL) -> Interval:
 
 
 def student_t(values: Sequence[float], level: float = LEVEL) -> Interval | None:
-    """The interval of the mean of independent values: mean +- t s / sqrt(n), n - 1 degrees of freedom.
+    """Return the interval of the mean of independent values: mean +- t s / sqrt(n), n - 1 degrees of freedom.
 
-    Student 1908 (Biometrika 6, 1). None where the values show no spread: of one value, and where all are equal,
-    as that interval would have no width. Undefined without values: ValueError.
+    Student 1908 (Biometrika 6, 1). None if there is one value or all values are equal, because the interval would
+    have no width. Undefined without values: ValueError.
 
     >>> interval = student_t([1.0, 0.0, 1.0, 1.0, 0.5, 0.0, 1.0, 1.0, 0.0, 1.0])
     >>> round(interval.low, 6), round(interval.high, 6)

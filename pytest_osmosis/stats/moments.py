@@ -1,6 +1,6 @@
-"""What describes a list of values: mean, spread, percentiles.
+"""Mean, spread and percentiles of a list of values.
 
-Values are finite floats. Sums are without loss, and neither overflow nor underflow where the result does not.
+Values are finite floats. Sums are exact; they overflow or underflow only if the result does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean, sum(x) / n, summed without loss (`math.fsum`).
+    """Return the arithmetic mean, sum(x) / n, summed exactly (`math.fsum`).
 
     Undefined without values: ValueError.
 
@@ -20,14 +20,14 @@ def mean(values: Sequence[float]) -> float:
     _need_values("mean", values)
     try:
         return math.fsum(values) / len(values)
-    except OverflowError:  # the sum is beyond a float, the mean is not
+    except OverflowError:  # the sum overflows a float, the mean does not
         return math.fsum(value / len(values) for value in values)
 
 
 def std(values: Sequence[float]) -> float:
-    """The population's standard deviation, sqrt(sum((x - mean)^2) / n): divided by n, not by n - 1.
+    """Return the population's standard deviation, sqrt(sum((x - mean)^2) / n): divided by n, not by n - 1.
 
-    As in the Osmosis SDK's eval mode. One value gives 0.0; undefined without values: ValueError.
+    The Osmosis SDK's eval mode does the same. 0.0 for one value; undefined without values: ValueError.
 
     >>> std([0.0, 1.0, 0.0, 1.0])
     0.5
@@ -41,7 +41,7 @@ def std(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value; of an even number the mean of the middle two. Undefined without values: ValueError.
+    """Return the middle value, or the mean of the middle two. Undefined without values: ValueError.
 
     >>> median([3.0, 1.0, 2.0]), median([4.0, 1.0])
     (2.0, 2.5)
@@ -55,7 +55,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def sample_variance(values: Sequence[float]) -> float | None:
-    """The unbiased variance, sum((x - mean)^2) / (n - 1). None for one value; undefined without: ValueError.
+    """Return the unbiased variance, sum((x - mean)^2) / (n - 1). None for one value; undefined without: ValueError.
 
     >>> sample_variance([0.0, 1.0, 0.0, 1.0])
     0.3333333333333333
@@ -66,10 +66,10 @@ def sample_variance(values: Sequence[float]) -> float | None:
 
 
 def percentile(values: Sequence[float], p: float) -> float:
-    """The value below which p percent lie, 0 <= p <= 100, between two neighbours by their distance.
+    """Return the value below which p percent of the values lie, interpolated between neighbours.
 
-    Type 7 of Hyndman and Fan 1996 (Am. Stat. 50, 361), as numpy has it; p = 50 is the median. Undefined without
-    values and outside of 0..100: ValueError.
+    Type 7 of Hyndman and Fan 1996 (Am. Stat. 50, 361), like numpy; p = 50 is the median. Undefined without values and
+    for p outside 0..100: ValueError.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 25)
     1.75

@@ -1,6 +1,6 @@
-"""Two evals over the same rows: which is better, and whether the difference is more than noise.
+"""Paired tests of two evals over the same rows.
 
-A row stands for itself: its runs are averaged first, and rows are compared one by one, as a hard row is hard for both.
+The runs of a row are averaged first. Rows are compared one by one, because a hard row is hard for both evals.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pytest_osmosis.stats.moments import mean, sample_variance
 
 DRAWS = 20_000
 MAX_EXACT_BITS = 20_000_000
-"""Sign assignments are counted exactly in an integer of at most so many bits: a quarter of a second."""
+"""The largest integer, in bits, in which sign assignments are counted exactly: a quarter of a second."""
 MAX_DENOMINATOR = 1_000_000
 BLOCK = 8
-"""Rows whose signs are drawn together, as the bits of one byte."""
+"""The number of rows whose signs are drawn together, as the bits of one byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What a comparison of the same rows found.
+    """The result of comparing the same rows in two evals.
 
-    `difference` is the mean of new minus old over `n_rows` rows, of which `better` rose and `worse` fell; `se` is its
-    standard error and `interval` its interval, None where the rows show no spread. `p` is the two-sided chance of a
-    difference at least as large where new and old are alike, by `test`.
+    `difference` is the mean of new minus old over `n_rows` rows; `better` rows rose and `worse` rows fell. `se` is its
+    standard error and `interval` its interval, None if the rows show no spread. `p` is the two-sided chance of a
+    difference at least as large if new and old are alike, by `test`.
     """
 
     n_rows: int
@@ -43,10 +43,10 @@ class Paired:
 
 
 def compare(new: Sequence[float], old: Sequence[float], seed: int = 0) -> Paired:
-    """The comparison of two evals, given the value of each row (the mean of its runs) in the same order.
+    """Compare two evals by the value of each row (the mean of its runs), in the same order.
 
-    Where every value is 0 or 1, as pass or fail of one run a row, it is McNemar's exact test with Bonett and Price's
-    interval; elsewhere a sign-flip permutation test with Student's t. `seed` is for permutations too many to count.
+    If every value is 0 or 1 (pass or fail of one run a row), this is McNemar's exact test with Bonett and Price's
+    interval; otherwise a sign-flip permutation test with Student's t. `seed` is for permutations too many to count.
     Undefined without rows and for lists of different lengths: ValueError.
 
     >>> result = compare([1, 1, 0, 1, 0, 1, 1, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 1, 0, 1])
@@ -70,16 +70,16 @@ def compare(new: Sequence[float], old: Sequence[float], seed: int = 0) -> Paired
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """The two-sided exact p of McNemar's test: rows that flipped fall on either side like coins.
+    """Return the two-sided exact p of McNemar's test, in which each row that flipped is a coin toss.
 
     min(1, 2 P(X <= min(better, worse))) with X binomial(better + worse, 1/2) (McNemar 1947, Psychometrika 12, 153).
-    1.0 where no row flipped. Five flips to one side can never reach 0.05. Negative counts: ValueError.
+    1.0 if no row flipped. Five flips to one side can never reach 0.05. Negative counts: ValueError.
 
     >>> mcnemar(9, 1), mcnemar(5, 0)
     (0.021484375, 0.0625)
     """
     if better < 0 or worse < 0:
-        raise ValueError(f"{better} and {worse} are no counts of rows")
+        raise ValueError(f"{better} and {worse} are not counts of rows")
     flips, fewer = better + worse, min(better, worse)
     ways = term = 1
     for i in range(fewer):
@@ -89,10 +89,10 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def bonett_price(better: int, worse: int, n: int, level: float = LEVEL) -> Interval:
-    """The interval of a difference of two proportions over the same n rows, of which some rose and some fell.
+    """Return the interval of a difference of two proportions over the same n rows: some rose and some fell.
 
     Bonett and Price 2012 (J. Educ. Behav. Stat. 37, 479): Wald's interval with a row added on either side, so it has
-    a width even where no row flipped. Undefined without rows: ValueError.
+    a width even if no row flipped. Undefined without rows: ValueError.
 
     >>> interval = bonett_price(0, 0, 100)
     >>> round(interval.low, 4), round(interval.high, 4)
@@ -106,13 +106,13 @@ def bonett_price(better: int, worse: int, n: int, level: float = LEVEL) -> Inter
 
 
 def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
-    """The two-sided p of a paired permutation test, and how it was found.
+    """Return the two-sided p of a paired permutation test, and the name of the method.
 
-    Were new and old alike, each row's difference could as well have the other sign: p is the share of all sign
+    If new and old were alike, each row's difference could as well have the other sign: p is the share of all sign
     assignments whose sum is at least as far from zero (Fisher 1935, The Design of Experiments, section 21). Exact
-    where the sums can be counted (differences that are multiples of a common fraction, as those of pass rates are)
-    and for few rows; else from `DRAWS` assignments drawn with `seed`, the observed one counted among them
-    (Phipson and Smyth 2010, equation 2), and said so. 1.0 where no row differs.
+    if the sums can be counted (the differences are multiples of a common fraction, like those of pass rates) and
+    for few rows; otherwise from `DRAWS` assignments drawn with `seed`, which include the observed one (Phipson and
+    Smyth 2010, equation 2). 1.0 if no row differs.
 
     >>> sign_flip([0.5, 0.25, 0.25])
     (0.25, 'sign-flip, exact')
@@ -131,9 +131,10 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Each p adjusted for how many were looked at, in their order: below 0.05 still means what it says.
+    """Return each p adjusted for the number of comparisons, in the order given.
 
-    Holm 1979 (Scand. J. Statist. 6, 65): the i-th smallest of m is multiplied by m - i + 1, never below one before it.
+    Holm 1979 (Scand. J. Statist. 6, 65): the i-th smallest of m is multiplied by m - i + 1, and is at least as large as
+    the one before it.
 
     >>> holm([0.01, 0.04, 0.03, 0.005])
     [0.03, 0.06, 0.06, 0.02]
@@ -147,9 +148,9 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _whole_steps(sizes: Sequence[float]) -> list[int] | None:
-    """The sizes as whole multiples of one fraction, None where they have none of a usable size.
+    """Return the sizes as whole multiples of one fraction, None if no fraction of a usable size exists.
 
-    1/3 comes as a float that is near 1/3: the nearest fraction with a small denominator is what was meant.
+    1/3 arrives as a float near 1/3, so the nearest fraction with a small denominator is taken.
     """
     fractions = [Fraction(size).limit_denominator(MAX_DENOMINATOR) for size in sizes]
     if any(not math.isclose(fraction, size, rel_tol=1e-9) for fraction, size in zip(fractions, sizes, strict=True)):
@@ -166,10 +167,10 @@ def _whole_sum(differences: Sequence[float], steps: Sequence[int]) -> int:
 
 
 def _counted(steps: Sequence[int], observed: int) -> float:
-    """The share of sign assignments with a sum of at least `observed` either way, every one counted.
+    """Return the share of all sign assignments whose sum is at least `observed` in absolute value.
 
-    The product of all (1 + x^step), as one integer whose digits in base 2^width are the coefficients: how many
-    assignments have which sum of positive steps. A sum of s is (total + s) / 2 of positive steps.
+    Computes the product of all (1 + x^step) as one integer. Its digits in base 2^width are the coefficients: the
+    number of assignments with each sum of positive steps. A sum of s has (total + s) / 2 of positive steps.
     """
     width = 8 * (len(steps) // 8 + 1)
     ways = 1
@@ -201,7 +202,7 @@ def _drawn(sizes: Sequence[float], observed: float, seed: int) -> float:
 
 
 def _tables(sizes: Sequence[float]) -> Iterator[list[float]]:
-    """For each block of rows the sums of its sign assignments, by the byte whose bits are the signs."""
+    """Yield for each block of rows the sums of its sign assignments, indexed by the byte whose bits are the signs."""
     for first in range(0, len(sizes), BLOCK):
         block = list(sizes[first : first + BLOCK])
         yield _block_sums(block + [0.0] * (BLOCK - len(block)))

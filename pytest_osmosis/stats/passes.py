@@ -1,4 +1,4 @@
-"""What counts of passes say about k attempts: pass@k and pass^k."""
+"""pass@k and pass^k, estimated from the number of passes among n runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that at least one of k attempts passes, from n of which c passed: 1 - C(n-c, k) / C(n, k).
+    """Return the chance that at least one of k runs passes, if c of n passed: 1 - C(n-c, k) / C(n, k).
 
     The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374, equation 1): the share of the subsets of k
-    attempts that hold a pass. Counted in whole numbers and divided once, so exact to the last digit.
+    runs that contain a pass. Counted in integers and divided once, so exact to the last digit.
     Undefined for k > n, k < 1 and c outside 0..n: ValueError.
 
     >>> pass_at_k(5, 2, 1), pass_at_k(5, 2, 3), pass_at_k(5, 2, 5)
@@ -21,10 +21,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """The chance that all of k attempts pass, from n of which c passed: C(c, k) / C(n, k).
+    """Return the chance that all of k runs pass, if c of n passed: C(c, k) / C(n, k).
 
-    pass^k of tau-bench (Yao et al. 2024, arXiv 2406.12045): the share of the subsets of k attempts that hold
-    nothing but passes. Undefined for k > n, k < 1 and c outside 0..n: ValueError.
+    pass^k of tau-bench (Yao et al. 2024, arXiv 2406.12045): the share of the subsets of k runs that are all
+    passes. Undefined for k > n, k < 1 and c outside 0..n: ValueError.
 
     >>> pass_hat_k(5, 4, 2), pass_hat_k(5, 4, 5), pass_hat_k(4, 4, 4)
     (0.6, 0.0, 1.0)
@@ -34,10 +34,10 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
 
 
 def ks_for(n: int) -> tuple[int, ...]:
-    """The k reported for n attempts a row, sorted: of 1, the powers of two, 3, 5, 10 and n those up to n.
+    """Return the reported k for n runs a row, sorted: 1, the powers of two, 3, 5, 10 and n, up to n.
 
     The union of what the two generations of the Osmosis SDK report (1, 3, 5, 10; powers of two) and n itself.
-    Empty for n = 1, where pass@1 is the pass rate.
+    Empty for n = 1, because pass@1 is the pass rate.
 
     >>> ks_for(1), ks_for(5), ks_for(12)
     ((), (1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 8, 10, 12))
@@ -50,6 +50,6 @@ def ks_for(n: int) -> tuple[int, ...]:
 
 def _need_counts(what: str, n: int, c: int, k: int) -> None:
     if not 0 <= c <= n:
-        raise ValueError(f"{what}: of n = {n} attempts c = {c} cannot have passed; c must lie in 0..n")
+        raise ValueError(f"{what}: of n = {n} runs c = {c} cannot have passed; c must lie in 0..n")
     if not 1 <= k <= n:
-        raise ValueError(f"{what} is undefined for k = {k} with n = {n} attempts; k must lie in 1..n")
+        raise ValueError(f"{what} is undefined for k = {k} with n = {n} runs; k must lie in 1..n")

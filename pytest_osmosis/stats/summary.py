@@ -1,4 +1,4 @@
-"""The summary of a reward function's scores. A value that is undefined is None."""
+"""The summary of one reward function's scores. Undefined values are None."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 PERCENTILES = (5, 25, 75, 95)
 
 
-class Attempt(NamedTuple):
-    """One run of a row as statistics see it. One that is not `measured` comes as score 0.0, not passed."""
+class RunScore(NamedTuple):
+    """The score of one run, and whether it passed. A run that is not `measured` has score 0.0 and did not pass."""
 
     score: float
     passed: bool
@@ -26,12 +26,12 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What all attempts of one reward function add up to. Without attempts every value is None.
+    """Statistics of the scores that one reward function gave. Without runs every value is None.
 
-    `std` is the population's. `pass_rate` is the share of attempts that passed. `pass_at` and `pass_hat` map
-    k to the mean over the rows with at least k measured attempts; a k that no row reaches is left out, and
-    both are empty for n = 1. `n_rows` counts the rows with an attempt, `n_mixed` those of which measured attempts
-    both passed and did not. `se`, `within` and `between` are those of `Clusters`, and None where those are.
+    `std` is the population's. `pass_rate` is the share of runs that passed. `pass_at` and `pass_hat` map k to the
+    mean over the rows with at least k measured runs; they lack a k that no row reaches, and are empty for n = 1.
+    `n_rows` counts the rows with a run, `n_mixed` the rows whose measured runs partly passed. `se`, `within` and
+    `between` are those of `Clusters`.
     """
 
     n_rows: int
@@ -54,37 +54,37 @@ class Summary:
     n_mixed: int = 0
 
 
-def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
-    """The summary of the attempts at each row, by row index, where n attempts a row were asked for.
+def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
+    """Summarize the runs of each row, by row index; the config asks for n runs a row.
 
-    Rows without attempts are left out. `pass_hat` starts at k = 2: at k = 1 it is `pass_at`.
+    Rows without runs are left out. `pass_hat` starts at k = 2: at k = 1 it equals `pass_at`.
 
-    >>> summary = summarize({0: [Attempt(1.0, True), Attempt(0.0, False)], 1: [Attempt(1.0, True)] * 2}, n=2)
+    >>> summary = summarize({0: [RunScore(1.0, True), RunScore(0.0, False)], 1: [RunScore(1.0, True)] * 2}, n=2)
     >>> summary.mean, summary.pass_rate, summary.pass_at, summary.pass_hat
     (0.75, 0.75, {1: 0.75, 2: 1.0}, {2: 0.5})
     """
-    attempts = [attempt for row in rows.values() for attempt in row]
+    runs = [run for row in rows.values() for run in row]
     n_rows = sum(1 for row in rows.values() if row)
-    n_measured = sum(attempt.measured for attempt in attempts)
-    if not attempts:
+    n_measured = sum(run.measured for run in runs)
+    if not runs:
         return Summary(n_rows=n_rows, n_runs=0, n_measured=0)
-    scores = sorted(attempt.score for attempt in attempts)
+    scores = sorted(run.score for run in runs)
     counts = Counter(_measured_and_passed(row) for row in rows.values())
     ks = ks_for(n)
-    scores_by_row = [[attempt.score for attempt in row] for row in rows.values() if row]
-    passes_by_row = [[float(attempt.passed) for attempt in row] for row in rows.values() if row]
+    scores_by_row = [[run.score for run in row] for row in rows.values() if row]
+    passes_by_row = [[float(run.passed) for run in row] for row in rows.values() if row]
     found = clusters(scores_by_row)
     found_passes = found if passes_by_row == scores_by_row else clusters(passes_by_row)
     return Summary(
         n_rows=n_rows,
-        n_runs=len(attempts),
+        n_runs=len(runs),
         n_measured=n_measured,
         mean=mean(scores),
         std=std(scores),
         min=scores[0],
         max=scores[-1],
         median=median(scores),
-        pass_rate=sum(attempt.passed for attempt in attempts) / len(attempts),
+        pass_rate=sum(run.passed for run in runs) / len(runs),
         pass_at=_over_rows(pass_at_k, counts, ks),
         pass_hat=_over_rows(pass_hat_k, counts, [k for k in ks if k > 1]),
         percentiles={p: percentile(scores, p) for p in PERCENTILES},
@@ -97,15 +97,15 @@ def summarize(rows: Mapping[int, Sequence[Attempt]], n: int) -> Summary:
     )
 
 
-def _measured_and_passed(row: Sequence[Attempt]) -> tuple[int, int]:
-    measured = [attempt for attempt in row if attempt.measured]
-    return len(measured), sum(attempt.passed for attempt in measured)
+def _measured_and_passed(row: Sequence[RunScore]) -> tuple[int, int]:
+    measured = [run for run in row if run.measured]
+    return len(measured), sum(run.passed for run in measured)
 
 
 def _over_rows(
     estimate: Callable[[int, int, int], float], counts: Mapping[tuple[int, int], int], ks: Iterable[int]
 ) -> dict[int, float]:
-    """k -> the mean of the estimate over the rows with k attempts; `counts` says how many rows are (n, c)."""
+    """Return for each k the mean estimate over the rows with k runs; `counts` maps (n, c) to a number of rows."""
     means = {}
     for k in ks:
         n_rows = sum(times for (n, _), times in counts.items() if n >= k)

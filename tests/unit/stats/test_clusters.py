@@ -25,7 +25,6 @@ def test_rows_of_equal_length_give_the_published_vector() -> None:
 
     assert (found.n_rows, found.n_runs, found.mean) == (4, 16, 0.5625)
     assert found.se == pytest.approx(0.2134781410, abs=1e-9)
-    assert found.fixed_se == pytest.approx(0.0954703270, abs=1e-9)
     assert found.within == pytest.approx(0.1458333333, abs=1e-9)
     assert found.between == pytest.approx(0.1458333333, abs=1e-9)
 
@@ -49,16 +48,15 @@ def test_the_variances_are_those_of_a_one_way_analysis(rows: list[list[float]]) 
     found, n = clusters(rows), len(rows[0])
 
     if n == 1:
-        assert found.within is found.between is found.fixed_se is None
+        assert found.within is found.between is None
         return
     within = statistics.fmean(statistics.variance(row) for row in rows)
     between = statistics.variance([statistics.fmean(row) for row in rows]) - within / n
     assert found.within == pytest.approx(within, abs=1e-12)
     assert found.between == pytest.approx(max(0.0, between), abs=1e-12)
-    assert found.fixed_se == pytest.approx(math.sqrt(within / (n * len(rows))), abs=1e-12)
 
 
-def test_one_row_says_nothing_of_others() -> None:
+def test_one_row_has_no_standard_error() -> None:
     found = clusters([[1, 0, 1]])
 
     assert (found.se, found.between) == (None, None)
@@ -89,12 +87,14 @@ def test_the_effective_number_of_runs_lies_between_rows_and_runs(rows: list[list
         (FOUR, 0.5625 * 0.4375 / 0.2134781410**2),
     ],
 )
-def test_the_effective_number_of_runs_tells_how_alike_the_runs_of_a_row_are(rows: list[list[float]], n: float) -> None:
+def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(
+    rows: list[list[float]], n: float
+) -> None:
     assert effective_n(clusters(rows)) == pytest.approx(n)
 
 
 @given(ragged_rows)
-def test_the_interval_of_a_share_holds_it_and_is_no_narrower_than_that_of_independent_runs(
+def test_the_interval_of_a_share_contains_it_and_is_at_least_as_wide_as_for_independent_runs(
     rows: list[list[float]],
 ) -> None:
     runs = [value for row in rows for value in row]

@@ -49,7 +49,7 @@ def test_wilson_bounds_are_where_the_score_test_rejects(n: int, data: st.DataObj
 
 @pytest.mark.parametrize("n", [50, 75, 100, 150, 300])
 @pytest.mark.parametrize("rate", [0.1, 0.2, 0.3, 0.5, 0.7, 0.9])
-def test_wilson_holds_the_truth_93_to_97_times_in_100(n: int, rate: float) -> None:
+def test_wilson_contains_the_true_rate_93_to_97_times_in_100(n: int, rate: float) -> None:
     held = math.fsum(
         math.comb(n, passed) * rate**passed * (1 - rate) ** (n - passed)
         for passed in range(n + 1)
@@ -60,7 +60,7 @@ def test_wilson_holds_the_truth_93_to_97_times_in_100(n: int, rate: float) -> No
 
 
 @pytest.mark.parametrize(("passed", "n"), [(0, 0), (-1, 5), (6, 5)])
-def test_wilson_refuses_what_is_no_proportion(passed: int, n: int) -> None:
+def test_wilson_rejects_counts_that_are_not_a_proportion(passed: int, n: int) -> None:
     with pytest.raises(ValueError, match="undefined"):
         wilson(passed, n)
 
@@ -74,5 +74,5 @@ def test_student_t_gives_the_published_vector() -> None:
 
 
 @pytest.mark.parametrize("values", [[0.5], [1.0, 1.0, 1.0]])
-def test_student_t_is_undefined_where_values_show_no_spread(values: list[float]) -> None:
+def test_student_t_is_undefined_if_all_values_are_equal(values: list[float]) -> None:
     assert student_t(values) is None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import Attempt, summarize
+from pytest_osmosis.stats import RunScore, summarize
 
 Rows = Mapping[int, Sequence[float]]
 
@@ -40,19 +40,21 @@ def verifiers(rows: Rows, n: int, k: int) -> tuple[float, float]:
     return sum(at) / len(at), sum(hat) / len(hat)
 
 
-def attempts(rows: Rows) -> dict[int, list[Attempt]]:
-    return {row: [Attempt(score, score >= 1.0) for score in scores] for row, scores in rows.items()}
+def run_scores(rows: Rows) -> dict[int, list[RunScore]]:
+    return {row: [RunScore(score, score >= 1.0) for score in scores] for row, scores in rows.items()}
 
 
 @given(whole_rows)
-def test_where_every_run_ended_all_three_agree(rows: dict[int, list[float]]) -> None:
+def test_all_three_agree_if_every_run_ended(rows: dict[int, list[float]]) -> None:
     n = len(next(iter(rows.values())))
-    summary = summarize(attempts(rows), n)
-    runs = [score for scores in rows.values() for score in scores]
+    summary = summarize(run_scores(rows), n)
+    scores = [score for row in rows.values() for score in row]
 
-    mean = sum(runs) / len(runs)
+    mean = sum(scores) / len(scores)
     assert summary.mean == pytest.approx(mean)
-    assert summary.std == pytest.approx(math.sqrt(sum((score - mean) ** 2 for score in runs) / len(runs)), abs=1e-12)
+    assert summary.std == pytest.approx(
+        math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)), abs=1e-12
+    )
     for k, value in summary.pass_at.items():
         assert value == pytest.approx(eval_mode(rows, n, k)) == pytest.approx(verifiers(rows, n, k)[0])
     for k, value in summary.pass_hat.items():
@@ -62,7 +64,7 @@ def test_where_every_run_ended_all_three_agree(rows: dict[int, list[float]]) -> 
 def test_a_row_that_lacks_runs_counts_for_the_k_that_it_reaches() -> None:
     rows: Rows = {0: [1.0, 0.0, 0.0], 1: [1.0, 0.0]}  # of three runs a row one never ran
 
-    ours = summarize(attempts(rows), 3).pass_at
+    ours = summarize(run_scores(rows), 3).pass_at
 
     assert ours == pytest.approx({1: (1 / 3 + 1 / 2) / 2, 2: (2 / 3 + 1) / 2, 3: 1.0})
     assert eval_mode(rows, 3, 2) == pytest.approx((2 / 3 + 2 / 3) / 2)  # the missing run is taken for a fail

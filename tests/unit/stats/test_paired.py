@@ -112,7 +112,9 @@ def test_many_rows_of_many_runs_are_counted_exactly_and_fast() -> None:
     assert test == "sign-flip, exact"
 
 
-def test_permutations_too_many_to_count_are_drawn_by_seed_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permutations_too_many_to_count_are_drawn_and_the_test_is_named_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     random = Random(1)
     differences = [(random.randint(0, 5) - random.randint(0, 5)) / 5 for _ in range(40)]
     exact, _ = sign_flip(differences)
@@ -140,7 +142,7 @@ def test_evals_that_agree_on_every_row_show_no_difference(values: list[float]) -
     assert (result.better, result.worse, result.difference, result.se, result.p) == (0, 0, 0.0, None, 1.0)
 
 
-def test_an_interval_of_outcomes_has_a_width_even_where_none_flipped() -> None:
+def test_an_interval_of_outcomes_has_a_width_even_if_no_row_flipped() -> None:
     interval = compare([1, 0, 1], [1, 0, 1]).interval
 
     assert interval is not None
@@ -152,7 +154,7 @@ def test_an_interval_of_means_is_undefined_without_a_spread() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
-def test_swapping_new_and_old_turns_everything_round(pairs: list[tuple[float, float]]) -> None:
+def test_swapping_new_and_old_reverses_the_sign(pairs: list[tuple[float, float]]) -> None:
     new, old = zip(*pairs, strict=True)
     forth, back = compare(new, old), compare(old, new)
 
@@ -170,12 +172,12 @@ def test_bonett_price_is_wald_with_a_row_added_on_either_side() -> None:
     assert interval.high == pytest.approx(up - down + half)
 
 
-def test_what_cannot_be_paired_is_refused() -> None:
+def test_lists_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ValueError, match="2 rows cannot be paired with 1"):
         compare([1.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="no values"):
         compare([], [])
-    with pytest.raises(ValueError, match="no counts"):
+    with pytest.raises(ValueError, match="not counts"):
         mcnemar(-1, 2)
     with pytest.raises(ValueError, match="undefined"):
         bonett_price(2, 2, 3)

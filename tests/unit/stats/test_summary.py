@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.stats import (
-    Attempt,
+    RunScore,
     Summary,
     ks_for,
     mean,
@@ -27,9 +27,9 @@ from pytest_osmosis.stats import (
     wilson,
 )
 
-PASS = Attempt(1.0, True)
-FAIL = Attempt(0.0, False)
-UNMEASURED = Attempt(0.0, False, measured=False)
+PASS = RunScore(1.0, True)
+FAIL = RunScore(0.0, False)
+UNMEASURED = RunScore(0.0, False, measured=False)
 
 scores = st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=50)
 
@@ -83,29 +83,27 @@ def test_pass_at_k_and_pass_hat_k_are_shares_of_all_subsets(n: int, c: int, k: i
 
 
 @pytest.mark.parametrize("k", [1, 10, 500, 999, 1000])
-def test_a_thousand_attempts_agree_with_the_product_form(k: int) -> None:
+def test_a_thousand_runs_agree_with_the_product_form(k: int) -> None:
     n, c = 1000, 3
     expected = -math.expm1(math.fsum(math.log1p(-k / i) if i > k else -math.inf for i in range(n - c + 1, n + 1)))
     assert pass_at_k(n, c, k) == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_fail_in_a_thousand_attempts_is_seen_by_pass_hat_k() -> None:
+def test_one_fail_in_a_thousand_runs_is_seen_by_pass_hat_k() -> None:
     assert pass_hat_k(1000, 999, 500) == 0.5
 
 
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
 @pytest.mark.parametrize(("n", "c", "k"), [(5, 5, 6), (5, 2, 0), (0, 0, 1)])
-def test_k_outside_the_attempts_is_undefined(
-    estimate: Callable[[int, int, int], float], n: int, c: int, k: int
-) -> None:
-    with pytest.raises(ValueError, match=rf"is undefined for k = {k} with n = {n} attempts; k must lie in 1\.\.n"):
+def test_k_outside_the_runs_is_undefined(estimate: Callable[[int, int, int], float], n: int, c: int, k: int) -> None:
+    with pytest.raises(ValueError, match=rf"is undefined for k = {k} with n = {n} runs; k must lie in 1\.\.n"):
         estimate(n, c, k)
 
 
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
 @pytest.mark.parametrize("c", [-1, 6])
-def test_more_passes_than_attempts_are_refused(estimate: Callable[[int, int, int], float], c: int) -> None:
-    with pytest.raises(ValueError, match=rf"of n = 5 attempts c = {c} cannot have passed"):
+def test_more_passes_than_runs_are_refused(estimate: Callable[[int, int, int], float], c: int) -> None:
+    with pytest.raises(ValueError, match=rf"of n = 5 runs c = {c} cannot have passed"):
         estimate(5, c, 2)
 
 
@@ -130,7 +128,7 @@ def test_more_passes_never_lower_either(case: tuple[int, int, int]) -> None:
 
 
 @given(counts())
-def test_more_attempts_help_pass_at_k_and_hurt_pass_hat_k(case: tuple[int, int, int]) -> None:
+def test_more_runs_help_pass_at_k_and_hurt_pass_hat_k(case: tuple[int, int, int]) -> None:
     n, c, k = case
     if k < n:
         assert pass_at_k(n, c, k) <= pass_at_k(n, c, k + 1)
@@ -213,8 +211,8 @@ def test_summary_of_rows_gives_the_published_vectors() -> None:
     assert summary.pass_hat == pytest.approx({2: 0.4166666667, 3: 0.3125, 4: 0.25}, abs=1e-9)
 
 
-def test_summary_describes_all_attempts() -> None:
-    rows = {0: [Attempt(1.0, True), Attempt(0.25, False)], 7: [Attempt(1.0, True), Attempt(0.25, False)]}
+def test_summary_describes_all_runs() -> None:
+    rows = {0: [RunScore(1.0, True), RunScore(0.25, False)], 7: [RunScore(1.0, True), RunScore(0.25, False)]}
     found = summarize(rows, n=2)
     assert found == Summary(
         n_rows=2,
@@ -238,13 +236,13 @@ def test_summary_describes_all_attempts() -> None:
     )
 
 
-def test_unmeasured_attempts_count_as_zero_in_mean_and_pass_rate() -> None:
+def test_unmeasured_runs_count_as_zero_in_mean_and_pass_rate() -> None:
     summary = summarize({0: [PASS, UNMEASURED], 1: [PASS, PASS]}, n=2)
     assert (summary.mean, summary.min, summary.pass_rate) == (0.75, 0.0, 0.75)
     assert (summary.n_runs, summary.n_measured) == (4, 3)
 
 
-def test_pass_at_k_leaves_out_rows_with_fewer_than_k_measured_attempts() -> None:
+def test_pass_at_k_leaves_out_rows_with_fewer_than_k_measured_runs() -> None:
     summary = summarize({0: [PASS, UNMEASURED], 1: [FAIL, FAIL]}, n=2)
     assert summary.pass_at == {1: 0.5, 2: 0.0}
     assert summary.pass_hat == {2: 0.0}
@@ -256,24 +254,24 @@ def test_k_that_no_row_reaches_is_left_out() -> None:
     assert summary.pass_hat == {2: 0.0}
 
 
-def test_one_attempt_a_row_has_no_pass_at_k() -> None:
+def test_one_run_a_row_has_no_pass_at_k() -> None:
     summary = summarize({0: [PASS], 1: [FAIL]}, n=1)
     assert (summary.pass_rate, summary.pass_at, summary.pass_hat) == (0.5, {}, {})
 
 
 @pytest.mark.parametrize("rows", [{}, {0: [], 1: []}])
-def test_no_attempts_summarize_to_none(rows: dict[int, list[Attempt]]) -> None:
+def test_no_runs_summarize_to_none(rows: dict[int, list[RunScore]]) -> None:
     summary = summarize(rows, n=3)
     assert summary == Summary(n_rows=0, n_runs=0, n_measured=0)
     assert summary.mean is summary.std is summary.min is summary.max is summary.median is summary.pass_rate is None
 
 
-def test_rows_without_attempts_are_not_counted() -> None:
+def test_rows_without_runs_are_not_counted() -> None:
     assert summarize({0: [PASS], 1: []}, n=1).n_rows == 1
 
 
 @given(st.dictionaries(st.integers(0, 99), st.lists(st.sampled_from([PASS, FAIL]), min_size=4, max_size=4), min_size=1))
-def test_whole_rows_have_pass_at_1_equal_to_the_pass_rate(rows: dict[int, list[Attempt]]) -> None:
+def test_whole_rows_have_pass_at_1_equal_to_the_pass_rate(rows: dict[int, list[RunScore]]) -> None:
     summary = summarize(rows, n=4)
     assert summary.pass_at[1] == pytest.approx(summary.pass_rate)
     assert list(summary.pass_at.values()) == sorted(summary.pass_at.values())
