@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all lint types check docs matrix clean bench
+.PHONY: help setup demo test test-all lint types check coverage docs matrix clean bench
 
 help: ## say what the targets do
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -36,6 +37,13 @@ test: check ## lint, types and the fast tests: everything that is not marked slo
 
 test-all: check ## lint, types and every test; print the ten slowest
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+
+coverage: $(STAMP) ## run every test under coverage; print the modules that tests do not cover whole
+	$(BIN)/python -m pip install --quiet --group coverage
+	rm -rf dist/coverage && mkdir -p dist/coverage
+	-$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(TESTS) # the report is printed even if a test fails
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 	$(BIN)/python -m pip install --quiet --group docs

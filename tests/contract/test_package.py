@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import pytest_osmosis
 
@@ -104,7 +105,7 @@ def test_the_version_is_said_once_and_the_same(project: dict[str, Any]) -> None:
 
 # -- files ------------------------------------------------------------------------------------------------
 
-FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", ".ci")
+FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", "benchmarks", ".ci", ".github")
 MACHINE = re.compile(
     "|".join(
         [
@@ -121,7 +122,10 @@ MACHINE = re.compile(
 def published_files() -> list[Path]:
     """All text that is part of the repository, but what runs leave behind."""
     files = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
-    files += [*REPOSITORY.glob("*.md"), *(REPOSITORY / name for name in ("pyproject.toml", "Makefile", "noxfile.py"))]
+    files += [
+        *REPOSITORY.glob("*.md"),
+        *(REPOSITORY / name for name in (".pre-commit-config.yaml", "pyproject.toml", "Makefile", "noxfile.py")),
+    ]
     return [path for path in files if not {".osmosis", "__pycache__"} & {*path.parts} and path != Path(__file__)]
 
 
@@ -155,3 +159,19 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path: Pa
 
     assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= held
     assert held == {path for path in package if path.startswith("pytest_osmosis/")}
+
+
+# -- continuous integration ---------------------------------------------------------------------------------
+
+
+def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    workflow = yaml.safe_load((REPOSITORY / ".github/workflows/test.yml").read_text(encoding="utf-8"))
+    hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+
+    targets = [step["run"].split()[1] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
+
+    assert {"setup", "test-all", "docs"} == {*targets}
+    assert [target for target in targets if f"\n{target}: " not in makefile] == []
+    assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []
