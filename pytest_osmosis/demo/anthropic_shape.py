@@ -1,7 +1,7 @@
-"""The demo server in Anthropic's Messages shape: the request in a body, the answer to it, and errors.
+"""The demo server's requests, answers and errors in Anthropic's Messages shape.
 
-The way back from what `models.messages` does: blocks become chat messages, so that the embedded model reads the same
-conversation by either API and gives the same answer for the same seed, which comes as an extra field.
+This is the reverse of `models.messages`: blocks become chat messages, so that the embedded model reads the same
+conversation through either API and gives the same answer for the same seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ERROR_TYPES: Mapping[int, str] = {
 
 
 def chat_request(body: Mapping[str, Any]) -> ChatRequest:
-    """The request in a body without its model. Raises `ValueError` for what the Messages API refuses."""
+    """Return the request in a body without its model. Raises `ValueError` if the Messages API would refuse it."""
     rest = dict(body)
     messages, system, tools, seed = (rest.pop(name, None) for name in ("messages", "system", "tools", "seed"))
     if "max_tokens" not in rest:
@@ -41,7 +41,7 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _texts(system: object) -> list[str]:
-    """The system prompts: a string is one, each text block is one."""
+    """Return the system prompts: a string, or each text block."""
     return [text_of([block]) for block in system] if isinstance(system, list) else [text_of(system)] if system else []
 
 
@@ -51,7 +51,7 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chat_messages(message: Message) -> list[Message]:
-    """One turn as chat messages: results of tools first, then what was said and called."""
+    """Return one turn as chat messages: tool results first, then the text and the tool calls."""
     content = message.get("content")
     if not isinstance(content, list):
         return [message]
@@ -61,8 +61,8 @@ def _chat_messages(message: Message) -> list[Message]:
     text = text_of([block for block in blocks if block.get("type") == "text"])
     if results and not text:
         return results
-    said: Message = {"role": message.get("role"), "content": text or None}
-    return [*results, {**said, "tool_calls": calls} if calls else said]
+    spoken: Message = {"role": message.get("role"), "content": text or None}
+    return [*results, {**spoken, "tool_calls": calls} if calls else spoken]
 
 
 def _tool_message(block: Mapping[str, Any]) -> Message:
@@ -75,7 +75,7 @@ def _tool_call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(reply: ChatReply, number: int) -> dict[str, Any]:
-    """The body that answers the request of this number."""
+    """Return the body of an answer."""
     usage = reply.usage or Usage(0, 0)
     texts = [{"type": "text", "text": reply.content}] if reply.content else []
     return {
@@ -101,5 +101,5 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error(status: int, message: str) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "invalid_request_error"), "message": message}}

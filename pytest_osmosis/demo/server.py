@@ -1,9 +1,9 @@
 """`python -m pytest_osmosis.demo`: the embedded model `demo/arithmetic` over HTTP, in OpenAI's and Anthropic's shapes.
 
 `POST /v1/chat/completions` and `POST /v1/messages` answer with `models.embedded`, so a run with a seed gets the
-score that the embedded model gets. `seed` and `accuracy` are extra fields of a request, in both shapes.
-A request without a seed is decided by its conversation alone: a server does not know which run asks.
-`GET /stats` counts requests and how many were in flight at once.
+score that it gets from the embedded model. `seed` and `accuracy` are extra fields of a request, in both shapes. Without
+a seed, the conversation alone decides whether the answer is right, because a server does not know which run asks.
+`GET /stats` counts requests and the most in flight at once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_BODY_BYTES = 16 * 2**20
 
 @dataclass(slots=True)
 class Stats:
-    """Chat requests since the server began: all of them, those being answered now, and the most at once."""
+    """Chat requests since the server started: all of them, those in flight now, and the most at once."""
 
     requests: int = 0
     in_flight: int = 0
@@ -43,7 +43,7 @@ class Stats:
 
     @contextmanager
     def counted(self) -> Iterator[int]:
-        """Count one request for as long as it is answered; gives its number, from 1."""
+        """Count one request while the body runs. The value is its number, from 1."""
         self.requests += 1
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
@@ -53,7 +53,7 @@ class Stats:
             self.in_flight -= 1
 
     def to_json(self) -> dict[str, int]:
-        """What `GET /stats` answers."""
+        """Return the body of `GET /stats`."""
         return {
             "requests": self.requests,
             "in_flight": self.in_flight,
@@ -62,9 +62,9 @@ class Stats:
 
 
 def application(latency_ms: float = 0, api_key: str | None = None, names: Sequence[str] = ()) -> web.Application:
-    """The server's application, with counts of its own; every chat request takes at least `latency_ms`.
+    """Return a server application with counts of its own. Every chat request takes at least `latency_ms`.
 
-    `names` are further names under which the model is served, so that a config of another model can be rehearsed.
+    `names` are more names for the model, so that the config of another model can be rehearsed.
     """
     stats = Stats()
     served = (*SERVED, *names)
@@ -103,7 +103,7 @@ def application(latency_ms: float = 0, api_key: str | None = None, names: Sequen
 
 
 class _ApiError(Exception):
-    """An answer that is an error."""
+    """An error to answer with."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -112,7 +112,7 @@ class _ApiError(Exception):
         self.code = code
 
     def response(self, path: str) -> web.Response:
-        """The answer in the shape of the API that was asked."""
+        """Return the answer in the shape of the API of this path."""
         if path == MESSAGES:
             return web.json_response(anthropic_shape.error(self.status, self.message), status=self.status)
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
@@ -164,7 +164,7 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 
 def _chat_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
-    """The request in a body: what is not messages, model, tools or seed is sampling, as in `ChatRequest`."""
+    """Return the request in a body. Every key but messages, model, tools and seed is sampling."""
     _check_servable(body, served)
     messages, tools, seed = body.pop("messages", None), body.pop("tools", None), body.pop("seed", None)
     if not isinstance(messages, list):
@@ -177,7 +177,7 @@ def _chat_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
 
 
 def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
-    """The request in a body of the Messages API."""
+    """Return the request in a body of the Messages API."""
     _check_servable(body, served)
     try:
         return anthropic_shape.chat_request(body)
@@ -186,7 +186,7 @@ def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatReques
 
 
 def _check_servable(body: dict[str, Any], served: Sequence[str]) -> None:
-    """Take model and stream out of a body. Raises `_ApiError` for a model or a way that is not served."""
+    """Take model and stream out of a body. Raises `_ApiError` for another model, and for streaming."""
     model = body.pop("model", None)
     if model not in served:
         raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(served)}", "model_not_found")
@@ -214,13 +214,13 @@ def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until Ctrl-C or SIGTERM, then 0; 1 where the address cannot be listened on."""
+    """Serve until Ctrl-C or SIGTERM. Return 0, or 1 if the address is not available."""
     options = argument_parser().parse_args(arguments)
     try:
         asyncio.run(_serve(options.host, options.port, application(options.latency_ms, options.api_key, options.model)))
     except OSError as error:
         print(f"cannot listen on {options.host} port {options.port}: {error.strerror or error}", file=sys.stderr)
-        print("--port=0 picks a port that is free", file=sys.stderr)
+        print("use --port=0 for a free port", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass
@@ -228,21 +228,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def argument_parser() -> argparse.ArgumentParser:
-    """What the command line may hold."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m pytest_osmosis.demo",
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
     )
     parser.add_argument("--port", type=_port, default=8123, help="0 picks a free one (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument("--latency-ms", type=_latency, default=0.0, help="wait so long before each answer")
+    parser.add_argument(
+        "--latency-ms", type=_latency, default=0.0, help="wait this many milliseconds before each answer"
+    )
     parser.add_argument("--api-key", help="refuse requests that do not send this key")
     parser.add_argument(
         "--model",
         action="append",
         default=[],
         metavar="NAME",
-        help="serve it under this name too, to rehearse a config of another model; repeatable",
+        help="serve the model under this name too, to rehearse the config of another model; repeatable",
     )
     return parser
 
@@ -276,7 +278,7 @@ async def _serve(host: str, port: int, app: web.Application) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Set by Ctrl-C and SIGTERM from now on."""
+    """Return an event that Ctrl-C and SIGTERM set."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt

@@ -313,7 +313,7 @@ class HostCore:
                     remaining_s=deadline.remaining_s,
                     waiting=waiting,
                     rng=self._jitter,
-                    heard=heard,
+                    on_result=heard,
                     within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
                 )
                 request.answered(answered.reply.usage)

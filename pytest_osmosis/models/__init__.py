@@ -1,4 +1,4 @@
-"""Models that can be talked to: made by `create`, tried by `probe`. Importing this loads no client."""
+"""One request to a model: `create` makes its client, `probe` tries it. Importing this loads no client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SECOND_TRY_AFTER_S = 0.5
 
 
 def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) -> Model:
-    """A client for `target`, with as many connections as may be in flight; `environ` holds its key.
+    """Return a client for `target` with `max_in_flight` connections; `environ` holds its key.
 
-    Raises `ConfigError` when the variable that should hold the key is unset or empty, or LiteLLM is not installed.
+    Raises `ConfigError` if the variable that should hold the key is unset or empty, or LiteLLM is not installed.
     """
     problems = [missing_key(target, environ, where="environment"), missing_extra(target, where="environment")]
     if any(problems):
@@ -44,10 +44,10 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
-    """What would stop every request to this model, else None: one tiny request before the first rollout.
+    """Send one tiny request, and return the error that every other request would meet too, or None.
 
-    Failures that may pass (rate limits, a slow answer) are no concern here. A server that cannot be reached
-    is tried once more, as it may be about to start.
+    Failures that may pass (rate limits, a slow answer) count as success. A server that cannot be reached gets a second
+    try, because it may be starting.
     """
     import asyncio
 
@@ -59,7 +59,7 @@ async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
 
 
 async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
-    from pytest_osmosis.models.retry import attempt
+    from pytest_osmosis.models.retry import send
 
     request = ChatRequest(
         messages=[{"role": "user", "content": "hi"}],
@@ -67,7 +67,7 @@ async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
         run="probe",
     )
     try:
-        await attempt(model, request, timeout_s)
+        await send(model, request, timeout_s)
     except ModelError as error:
         return error if error.systemic != "no" else None
     return None

@@ -1,7 +1,7 @@
-"""Anthropic's Messages through the official anthropic client, for Anthropic and for servers that speak like it.
+"""Anthropic's Messages through the official anthropic client, for Anthropic and for compatible servers.
 
-The client contributes connections, proxies, headers and authentication; see `official`. What it would add from
-ANTHROPIC_* variables (headers) goes to provider "anthropic" alone, and no other way of logging in is looked for.
+The client contributes connections, proxies, headers and authentication; see `official_clients`. The headers that it
+takes from ANTHROPIC_* variables go to provider "anthropic" alone, and it looks for no other way to log in.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pytest_osmosis.models.providers import service_at
 from pytest_osmosis.models.targets import ModelTarget
 
 KEY_HEADERS = ("Authorization", "X-Api-Key")
-"""Where a client may put a key."""
+"""The headers in which a client may send a key."""
 
 SAMPLED = ("temperature", "top_p", "top_k")
 SAMPLED_VERSION = "2023-06-01"
-"""The API version in which sampling can be set. Since 2026-10-21, which the client asks for, `SAMPLED` are refused
-whatever their value; a request without them goes with the client's own version."""
+"""The API version that accepts `SAMPLED`. The client's own version, 2026-10-21, refuses them whatever their value; it
+is used for requests without them."""
 
 
 class AnthropicModel:
-    """A `Model` over HTTP, used from one event loop; `api_key` None means that none is sent."""
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
@@ -45,7 +45,7 @@ class AnthropicModel:
         self._sampled_headers = official_clients.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One request, one reply. Messages that the API cannot hold raise `TypeError` or `ValueError`, unsent."""
+        """Send one request. Messages that the API cannot hold raise `TypeError` or `ValueError` before that."""
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
@@ -58,7 +58,7 @@ class AnthropicModel:
 
 
 def _root(base_url: str) -> str:
-    """The address without the /v1 that this client adds by itself, as one base_url should do for every client.
+    """Return the address without the /v1 that this client adds, so that one base_url suits every client.
 
     >>> _root("http://localhost:8123/v1/")
     'http://localhost:8123'
@@ -67,7 +67,7 @@ def _root(base_url: str) -> str:
 
 
 def _key_headers(base_url: str, api_key: str | None, own: Mapping[str, str]) -> dict[str, str | Omit]:
-    """The headers with the key: where the client puts it (`own`), and for a server not Anthropic's wherever one may."""
+    """Return the headers with the key: the client's `own`, and for a server other than Anthropic's both usual ones."""
     if api_key is None:
         return dict.fromkeys(KEY_HEADERS, omit)
     everywhere = {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
@@ -75,7 +75,7 @@ def _key_headers(base_url: str, api_key: str | None, own: Mapping[str, str]) -> 
 
 
 def _headers(target: ModelTarget, key: Mapping[str, str | Omit]) -> dict[str, str | Omit]:
-    """The headers of every request beside the client's own; the config's win, ambient ones are taken out."""
+    """Return the headers to add to the client's own. The config's win; those from variables are removed."""
     ours: dict[str, str | Omit] = {}
     if target.provider != "anthropic":
         ours.update(

@@ -1,4 +1,4 @@
-"""What every model client takes and gives: one request, one reply or one `ModelError`. Retries live in `retry`."""
+"""The interface of every model client: one request in, one reply or one `ModelError` out. `retry` has the retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 LARGE_INT = 2**63
-"""Python refuses to write and read integers of thousands of digits."""
+"""Larger integers are refused, because Python neither writes nor reads integers of thousands of digits."""
 
 Message = dict[str, Any]
 """One chat message in the shape of OpenAI's chat completions, as JSON."""
@@ -16,9 +16,9 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, or the sum over a rollout. None means that the server did not say.
+    """Tokens of one request, or their sum over a rollout. None means that the server did not report them.
 
-    `cached_input_tokens` (read from a cache) and `cache_write_tokens` are parts of the input, `reasoning_tokens` of the
+    `cached_input_tokens` (read from a cache) and `cache_write_tokens` are part of the input, `reasoning_tokens` of the
     output.
     """
 
@@ -43,7 +43,7 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, int]:
-        """The counts that are known."""
+        """Return the counts that the server reported."""
         counts = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -60,10 +60,10 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One chat request. `run` is the identity of the run that asks ("row3-run1"); it is never sent to a server.
+    """One chat request. `run` is the identity of the run that sends it ("row3-run1"); no server gets it.
 
-    `sampling` holds what goes into the body beside messages, model and tools (temperature, top_p, max_tokens, stop,
-    and the keys of extra_body, flattened); `seed` is the run's own.
+    `sampling` holds the other keys of the body (temperature, top_p, max_tokens, stop, and the keys of extra_body,
+    flattened); `seed` is the run's own.
     """
 
     messages: Sequence[Message]
@@ -75,9 +75,9 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What the model answered: the assistant message as sent by the server, as plain JSON.
+    """The model's answer: the assistant message as the server sent it, as plain JSON.
 
-    `finish_reason` and `usage` are None where the server sent none; `model` is the name that the server echoed.
+    `finish_reason` and `usage` are None if the server sent none; `model` is the name that the server echoed.
     """
 
     message: Message
@@ -87,17 +87,17 @@ class ChatReply:
 
     @property
     def content(self) -> str:
-        """The text of the answer: list content joined, "" where there is none."""
+        """The text of the answer, with list content joined; "" if there is none."""
         return text_of(self.message.get("content"))
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The tool calls of the answer, [] where there are none."""
+        """The tool calls of the answer, [] if there are none."""
         return self.message.get("tool_calls") or []
 
 
 def copied(value: Any) -> Any:
-    """A deep copy of JSON data. `TypeError` for what is none (as for a tuple), `RecursionError` for a circle.
+    """Return a deep copy of JSON data. Raises `TypeError` for other data (even a tuple), `RecursionError` for a cycle.
 
     >>> copied([{"role": "user", "content": "2 + 2"}])
     [{'role': 'user', 'content': '2 + 2'}]
@@ -107,17 +107,17 @@ def copied(value: Any) -> Any:
         return value
     if kind is dict:
         if not all(type(key) is str for key in value):
-            raise TypeError("a key that is no string")
+            raise TypeError("a key is not a string")
         return {key: copied(item) for key, item in value.items()}
     if kind is list:
         return [copied(item) for item in value]
     if (kind is int and -LARGE_INT < value < LARGE_INT) or (kind is float and math.isfinite(value)):
         return value
-    raise TypeError(f"{kind.__name__} is no JSON, or a number without bounds")
+    raise TypeError(f"{kind.__name__} is not JSON, or the number is out of bounds")
 
 
 def text_of(content: object) -> str:
-    """The text in a message's content: a string as it is, the text parts of a list joined, "" for anything else.
+    """Return the text in a message's content: a string as it is, the text parts of a list joined, else "".
 
     >>> text_of([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}])
     '42'
@@ -131,14 +131,14 @@ def text_of(content: object) -> str:
 
 
 class Model(Protocol):
-    """A model that can be talked to. One call is one attempt; it raises `ModelError` and nothing else.
+    """A client of one model. One call sends one request; it raises `ModelError` and nothing else.
 
-    Time is not its concern, but for how long it takes to connect: its timers would go on while something holds the
-    event loop. Whoever waits cancels the call.
+    Clients bound only the time to connect, because their timers would run on while user code holds the event loop.
+    Callers enforce timeouts by cancelling.
     """
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One request, one reply."""
+        """Send one request and return the reply."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""OpenAI's chat completions as JSON: the body of a request, and the reply in the body of an answer.
+"""OpenAI's chat completions as JSON: writes the body of a request, reads the reply from the body of an answer.
 
-Reading is lenient about what a reply may lack (usage, id, finish_reason) and about what it has beside
-(unknown fields of the message are kept), and strict about what is needed: a first choice with a message.
+A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must hold a first choice
+with a message.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pytest_osmosis.models.targets import ModelTarget
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
-    Raises `TypeError` or `ValueError` when messages, tools or sampling hold what JSON cannot: the caller's
-    mistake.
+    Raises `TypeError` or `ValueError` if messages, tools or sampling hold what JSON cannot: the caller's mistake.
     """
     body: dict[str, Any] = {"model": target.model, "messages": list(request.messages)}
     if request.tools:
@@ -33,10 +32,9 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 
 def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
-    """The reply in the body of an answer with a good status.
+    """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable when the body cannot be read, "model" when it holds
-    no message.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it holds no message.
     """
     body = json_object(status, content, failures)
     choices = body.get("choices")
@@ -48,7 +46,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
     if not isinstance(message, dict):
         raise failures.no_answer(status, "a choice without a message", body)
     if not _is_list_of_objects(message.get("tool_calls")):
-        raise failures.no_answer(status, "tool_calls that are no list of objects", body)
+        raise failures.no_answer(status, "tool_calls that are not a list of objects", body)
     return ChatReply(
         message={**message, "role": message.get("role") or "assistant"},
         finish_reason=string(choice.get("finish_reason")),
@@ -58,7 +56,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
 
 
 def _usage(data: object) -> Usage | None:
-    """Tokens. What was read from and written to a cache has other names with DeepSeek and through LiteLLM."""
+    """Return the tokens. DeepSeek and LiteLLM have other names for those read from and written to a cache."""
     if not isinstance(data, Mapping):
         return None
     input_tokens, output_tokens = count(data.get("prompt_tokens")), count(data.get("completion_tokens"))
@@ -76,5 +74,5 @@ def _usage(data: object) -> Usage | None:
 
 
 def _is_list_of_objects(value: object) -> bool:
-    """Whether these are tool calls, or none at all."""
+    """Return True for a list of objects, and for None."""
     return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))

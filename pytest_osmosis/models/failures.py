@@ -1,8 +1,8 @@
-"""What went wrong with one request, as a `ModelError`: by status, by exception, by a reply that is none.
+"""Failed requests as `ModelError`s: by status, by exception, or by a body that is not a reply.
 
-Two questions are answered here and nowhere else: whose failure it is (`boundary`), and whether anything later
-can succeed (`retryable`, `systemic`). Texts are one short line: text from a server is cut, its control
-characters are escaped, and the key is taken out before that, as servers like to quote it.
+This module alone decides whose failure it is (`boundary`), and whether a later request can succeed (`retryable`,
+`systemic`). Messages are one short line: a server's text is shortened, its control characters are escaped, and the key
+is removed first, because servers like to quote it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHORTEST_SECRET = 8
 REDACTED = "[redacted]"
 
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")
-"""How servers say, whatever the status, that the account has nothing left."""
+"""Texts by which servers report, whatever the status, that an account is exhausted."""
 RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
@@ -39,7 +39,7 @@ UNREACHABLE = (
     aiohttp.InvalidUrlClientError,
 )
 HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
-"""The like of it by httpx2, and by httpx where an older client stands on that: names, as httpx may not be there."""
+"""The same failures in httpx2, and in httpx under older clients. These are names, because httpx may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +50,28 @@ class Failures:
     secret: str | None = None
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
-        """The error that a status other than 2xx means. `headers` are looked up in lower case."""
-        said = _said(body)
+        """Return the error for a status other than 2xx. `headers` are looked up in lower case."""
+        error = _parsed(body)
         message = f"the server answered {_status_text(status)}"
-        told = f": {self._shown(said.message, MAX_MESSAGE)}" if said.message else ""
+        detail = f": {self._shown(error.message, MAX_MESSAGE)}" if error.message else ""
         if 300 <= status < 400:
             return self._redirect(status, message, headers.get("location", ""))
-        if status in (401, 402) or (status in (400, 403, 429) and said.quota_exhausted):
-            return ModelError(message + told, status=status, systemic="always")
+        if status in (401, 402) or (status in (400, 403, 429) and error.quota_exhausted):
+            return ModelError(message + detail, status=status, systemic="always")
         if status in (403, 404):
-            return ModelError(f"{message} at {self.base_url}{told}", status=status, systemic="until_success")
+            return ModelError(f"{message} at {self.base_url}{detail}", status=status, systemic="until_success")
         if status in RETRIED or status >= 500:
             wait_s = retry_after_s(headers, now)
-            return ModelError(message + told, status=status, retryable=True, retry_after_s=wait_s)
-        return ModelError(message + told, status=status, boundary="model")
+            return ModelError(message + detail, status=status, retryable=True, retry_after_s=wait_s)
+        return ModelError(message + detail, status=status, boundary="model")
 
     def of_exception(self, error: BaseException) -> ModelError:
-        """The error that an exception of the client means: unreachable, broken connection, other."""
+        """Return the error for an exception of the client: unreachable, broken connection, other."""
         causes = _causes(error)
         cause = causes[-1]
-        said = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # else with a made-up 400
-        reason = self._shown(said or type(cause).__name__, MAX_MESSAGE)
-        # Transports differ in what they make of aiohttp's errors, so those decide where there are any.
+        text = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # str() would add a made-up 400
+        reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
+        # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
@@ -82,21 +82,21 @@ class Failures:
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
     def unreadable(self, status: int, body: str, what: str) -> ModelError:
-        """The error for a good status with a body that is no reply; `what` goes on "... with a body that"."""
+        """Return the error for a 2xx status with an unreadable body; `what` completes "... with a body that"."""
         shown = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
         return ModelError(f"the server answered {status} with a body that {what}{shown}", status=status, retryable=True)
 
     def no_answer(self, status: int, what: str, body: Mapping[str, Any]) -> ModelError:
-        """The error for a readable reply in which the model answers nothing; shows the body's `error`."""
+        """Return the error for a readable body without an answer of the model; it shows the body's `error`."""
         error = body.get("error")
-        told = f": {self._shown(_text_of_error(error), MAX_MESSAGE)}" if error else ""
-        return ModelError(f"the server answered {status} with {what}{told}", status=status, boundary="model")
+        detail = f": {self._shown(_text_of_error(error), MAX_MESSAGE)}" if error else ""
+        return ModelError(f"the server answered {status} with {what}{detail}", status=status, boundary="model")
 
     def _redirect(self, status: int, message: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
         return ModelError(
             f"{message} at {self.base_url}, a redirect{target}, which is not followed: "
-            f"set [model] base_url to where the model is",
+            f"set [model] base_url to the model's own address",
             status=status,
             systemic="until_success",
         )
@@ -125,9 +125,9 @@ def _escaped(character: str) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """How long the server asked to wait: retry-after-ms, else Retry-After in seconds or as an HTTP date.
+    """Return the wait that the server asks for: retry-after-ms, else Retry-After in seconds or as an HTTP date.
 
-    None where it did not ask or the header makes no sense; 0.0 for a date that has passed. (RFC 9110, 10.2.3)
+    None if it asks for none or the header is invalid; 0.0 for a date that has passed. (RFC 9110, 10.2.3)
 
     >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
     1.5
@@ -158,15 +158,15 @@ def _until(date: str, now: datetime) -> float | None:
     return max(0.0, (then - now).total_seconds())
 
 
-class _Said(NamedTuple):
-    """What the body of an error says."""
+class _ErrorBody(NamedTuple):
+    """The message in the body of an error."""
 
     message: str
     quota_exhausted: bool
 
 
-def _said(body: str) -> _Said:
-    """What an error body says, in any shape in use: {"error": {...} | str}, {"detail"}, {"message"}, text."""
+def _parsed(body: str) -> _ErrorBody:
+    """Read an error body in any shape in use: {"error": {...} | str}, {"detail"}, {"message"}, text."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -177,7 +177,7 @@ def _said(body: str) -> _Said:
     message = _text_of_error(error)
     codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
     exhausted = "insufficient_quota" in codes or any(text in message.lower() for text in EXHAUSTED)
-    return _Said(message, exhausted)
+    return _ErrorBody(message, exhausted)
 
 
 def _text_of_error(error: object) -> str:

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers as JSON, whatever their shape: written strictly, read leniently."""
+"""JSON bodies of requests and answers, whatever their shape: written strictly, read leniently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_osmosis.models.failures import Failures
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """A body as ASCII JSON (a lone surrogate in a conversation has no UTF-8).
+    """Return a body as ASCII JSON, because a lone surrogate in a conversation has no UTF-8.
 
     Raises `TypeError` or `ValueError` for what JSON cannot hold: the caller's mistake.
     """
@@ -22,7 +22,7 @@ _written = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def json_object(status: int, content: bytes, failures: Failures) -> dict[str, Any]:
-    """The object in the body of an answer. Raises `ModelError`, retryable, where there is none."""
+    """Return the object in the body of an answer. Raises a retryable `ModelError` if there is none."""
     text = content.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise failures.unreadable(status, text, "is empty")
@@ -36,7 +36,7 @@ def json_object(status: int, content: bytes, failures: Failures) -> dict[str, An
 
 
 def _not_a_number(_constant: str) -> None:
-    """NaN and Infinity, which are no JSON, become null: what we write of a reply is strict."""
+    """Read NaN and Infinity, which are not JSON, as null, because replies are written as strict JSON."""
 
 
 def _finite(literal: str) -> float | None:
@@ -48,20 +48,20 @@ _read = json.JSONDecoder(parse_constant=_not_a_number, parse_float=_finite).deco
 
 
 def count(value: object) -> int | None:
-    """A number of tokens; None for what is none."""
+    """Return a number of tokens, None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def count_in(details: object, name: str) -> int | None:
-    """The count of this name in an object; None where there is no object or no such count."""
+    """Return the count under `name` in an object, None without such an object or count."""
     return count(details.get(name)) if isinstance(details, Mapping) else None
 
 
 def string(value: object) -> str | None:
-    """A string; None for anything else."""
+    """Return a string, None for any other value."""
     return value if isinstance(value, str) else None
 
 
 def shape(value: object) -> str:
-    """What a value is, for an error: "null" or "a list"."""
+    """Describe a value in an error: "null" or "a list"."""
     return "null" if value is None else f"a {type(value).__name__}"

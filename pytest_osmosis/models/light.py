@@ -1,8 +1,8 @@
-"""Chat completions straight over aiohttp: about a quarter of the openai client's CPU, and the same behaviour.
+"""Chat completions over bare aiohttp: the behaviour of the openai client, for about a quarter of its CPU.
 
 Certificates and proxies come from the environment as they do for the openai client (SSL_CERT_FILE, SSL_CERT_DIR,
-HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). aiohttp's own `trust_env` is off: it would send what it finds in
-~/.netrc, and no key is sent but the configured one.
+HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). aiohttp's own `trust_env` is off, because it would send
+passwords from ~/.netrc; only the configured key is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_osmosis.models.targets import ModelTarget
 
 
 class LightModel:
-    """A `Model` over HTTP, used from one event loop; `api_key` None means that none is sent."""
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
@@ -40,7 +40,7 @@ class LightModel:
         self._headers = merged(ours, target.headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One request, one reply. Messages that are no JSON raise `TypeError` or `ValueError`, unsent."""
+        """Send one request. Messages that are not JSON raise `TypeError` or `ValueError` before that."""
         status, content = await self._post(write_request(request, self._target))
         return read_reply(status, content, self._failures)
 
@@ -50,7 +50,7 @@ class LightModel:
             await self._session.close()
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:
-        """Status and body of an answer of a good status. Raises `ModelError` for everything else."""
+        """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         try:
             check_ascii(self._headers)
             async with self._opened().post(
@@ -70,7 +70,7 @@ class LightModel:
         return response.status, content
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The session, opened by the first request: it belongs to the loop that is running then."""
+        """Return the session. The first request opens it, in the event loop of that moment."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._max_in_flight, ssl=self._certificates)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
@@ -78,14 +78,14 @@ class LightModel:
 
 
 def certificates() -> SSLContext:
-    """Whom the openai client trusts. It takes time to load, so it is asked for where TLS may be spoken only."""
+    """Return the certificates that the openai client trusts. Loading takes time, so only TLS connections do it."""
     import httpx2
 
     return httpx2.create_ssl_context()
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for this address, None where it names none or excepts the address."""
+    """Return the proxy that the environment sets for this address, None if it sets none or exempts the address."""
     parts = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

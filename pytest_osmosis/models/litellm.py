@@ -1,7 +1,7 @@
 """Chat completions through LiteLLM (extra `litellm`), for providers with an API or a login of their own.
 
-LiteLLM picks the provider by the model's prefix and reads its keys from its own variables, where `[model] api_key_env`
-names none. Its retries are off (`retry` has them), and so is the download of its price list.
+LiteLLM picks the provider by the model's prefix. Unless `[model] api_key_env` is set, it reads keys from variables of
+its own. Its retries are off (`retry` has them), and so is the download of its price list.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
 
 A_DAY_S = 86_400.0
-"""No timeout: without one LiteLLM has its own."""
+"""A timeout that is as good as none; LiteLLM would otherwise set one of its own."""
 
 
 class LiteLLMModel:
-    """A `Model` by way of LiteLLM; `api_key` None leaves the key to LiteLLM."""
+    """A `Model` through LiteLLM. With `api_key` None, LiteLLM looks for the key."""
 
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
         self._target = target
         self._failures = Failures(target.describe, api_key)
         self._takes_seed = _takes_seed(self._litellm, target.model)
-        given = {
+        options = {
             "api_key": api_key,
             "api_base": target.base_url,
             "extra_headers": dict(target.headers) or None,
         }
-        self._given = {name: value for name, value in given.items() if value is not None}
+        self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One request, one reply."""
+        """Send one request and return the reply."""
         try:
             response = await self._litellm.acompletion(
                 model=self._target.model,
@@ -47,7 +47,7 @@ class LiteLLMModel:
                 num_retries=0,
                 max_retries=0,
                 **_optional(request, self._takes_seed),
-                **self._given,
+                **self._options,
             )
             content = response.model_dump_json().encode()
         except Exception as error:
@@ -61,7 +61,7 @@ class LiteLLMModel:
             await close()
 
     def _failure(self, error: Exception) -> ModelError:
-        """By the status that LiteLLM's exception has, where it comes from an answer of the provider."""
+        """Return the error for the status of LiteLLM's exception, if the provider answered, else for the exception."""
         status = getattr(error, "status_code", None)
         if not isinstance(status, int) or isinstance(error, self._litellm.APIConnectionError):
             return self._failures.of_exception(error)
@@ -71,7 +71,7 @@ class LiteLLMModel:
 
 
 def _imported() -> Any:
-    """LiteLLM, without its price list from the network and without its advertisements on errors."""
+    """Import LiteLLM without its download of a price list and without its advertisements on errors."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read at import
     litellm = importlib.import_module("litellm")
     litellm.__dict__["suppress_debug_info"] = True
@@ -79,16 +79,16 @@ def _imported() -> Any:
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:
-    """Whether LiteLLM passes a seed on to the provider; for the others it refuses the request."""
+    """Return True if LiteLLM passes a seed on to the provider; otherwise it would refuse the request."""
     try:
         supported = litellm.get_supported_openai_params(model=model)
-    except Exception:  # a provider that it does not know: the request will say so
+    except Exception:  # it does not know the provider, and the request will say so
         return True
     return supported is None or "seed" in supported
 
 
 def _optional(request: ChatRequest, takes_seed: bool) -> dict[str, Any]:
-    """Tools, seed and sampling, where there are any."""
+    """Return tools, seed and sampling, as far as the request has them."""
     tools = {"tools": list(request.tools)} if request.tools else {}
     seed = {"seed": request.seed} if request.seed is not None and takes_seed else {}
     return {**tools, **seed, **request.sampling}

@@ -1,9 +1,9 @@
-"""Anthropic's Messages as JSON: our chat messages as the body of a request, and the reply in the body of an answer.
+"""Anthropic's Messages as JSON: writes chat messages as the body of a request, reads the reply from an answer.
 
-Our side has the shape of OpenAI's chat completions. What differs: leading system messages are a field of their own;
-turns of one role are merged, so results of tools stand in the user's next turn; text that is only white space is left
-out, as the API refuses it. Blocks of an answer that chat completions cannot hold (thinking and its signature,
-citations, tools that the server ran) stay on our message as `content_blocks` and go back as they came.
+Our messages have the shape of OpenAI's chat completions. The differences: leading system messages become a field of
+their own; successive turns of one role are merged, so tool results join the user's next turn; text of white space only
+is left out, because the API refuses it. Blocks of an answer that chat completions cannot hold (thinking and its
+signature, citations, tools that the server ran) stay on our message as `content_blocks` and are sent back unchanged.
 
 Source: the API reference at docs.anthropic.com, and the types of the official client.
 """
@@ -23,7 +23,7 @@ from pytest_osmosis.models.targets import ModelTarget
 Block = dict[str, Any]
 
 DEFAULT_MAX_TOKENS = 4096
-"""The bound on an answer where `[sampling] max_tokens` sets none: the API wants one in every request."""
+"""The bound on an answer if `[sampling] max_tokens` sets none: the API requires one in every request."""
 
 FINISH_REASONS: Mapping[str, str] = {
     "end_turn": "stop",
@@ -33,10 +33,10 @@ FINISH_REASONS: Mapping[str, str] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-"""What a stop_reason is called in chat completions; any other keeps its name."""
+"""The finish_reason for each stop_reason; others keep their name."""
 
 HELD_BLOCKS = frozenset({"text", "tool_use"})
-"""Blocks of an answer that a chat message holds whole, where they have no citations."""
+"""Blocks of an answer that a chat message holds whole, unless they have citations."""
 
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
@@ -47,10 +47,10 @@ DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
-    Raises `TypeError` or `ValueError` when messages, tools or sampling hold what JSON or the API cannot: the
-    caller's mistake.
+    Raises `TypeError` or `ValueError` if messages, tools or sampling hold what JSON or the API cannot: the caller's
+    mistake.
     """
     system, turns = _conversation(request.messages)
     body: dict[str, Any] = {"model": target.model, "messages": turns}
@@ -63,9 +63,9 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     return encoded({**body, **_sampling(request.sampling)})
 
 
-def _sampling(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Sampling under the names of this API; names that are the same in both, and unknown ones, stay."""
-    sampling = dict(given)
+def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling under the names of this API; unknown names stay."""
+    sampling = dict(sampling)
     renamed: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
     for name in ("max_completion_tokens", "max_tokens"):
         if name in sampling:
@@ -80,7 +80,7 @@ def _sampling(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_choice(choice: Any, parallel: bool | None) -> Any:
-    """`tool_choice` of either API; `parallel` False allows one call an answer."""
+    """Return this API's `tool_choice` for that of either API; `parallel` False allows one call per answer."""
     if isinstance(choice, str):
         choice = {"type": TOOL_CHOICES.get(choice, choice)}
     elif isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
@@ -91,7 +91,7 @@ def _tool_choice(choice: Any, parallel: bool | None) -> Any:
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A function as a tool of this API; a tool that is no function goes as it is."""
+    """Return a function as a tool of this API, and any other tool unchanged."""
     function = tool.get("function")
     if not isinstance(function, Mapping):
         return tool
@@ -101,7 +101,7 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[Message]]:
-    """The system prompt ("" where there is none), and the turns that follow it."""
+    """Return the system prompt ("" if there is none), and the turns that follow it."""
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise TypeError(f"messages[{position}] must be an object with a role, got {type(message).__name__}")
@@ -113,7 +113,7 @@ def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[
 
 
 def _plain(blocks: list[Block]) -> str | list[Block]:
-    """One plain text block as a string, which every server takes; more of them as they are."""
+    """Return a single plain text block as a string, which every server accepts, and other blocks unchanged."""
     if not blocks:
         return ""
     only = blocks[0] if len(blocks) == 1 else {}
@@ -121,7 +121,7 @@ def _plain(blocks: list[Block]) -> str | list[Block]:
 
 
 def _turns(messages: Sequence[Message]) -> list[Message]:
-    """The messages as turns, those of one role that follow each other merged; a turn without a block is left out."""
+    """Return the messages as turns. Successive turns of one role are merged, and empty ones left out."""
     merged: list[tuple[Any, list[Block]]] = []
     for message in messages:
         role, blocks = _role(message), _message_blocks(message)
@@ -135,7 +135,7 @@ def _turns(messages: Sequence[Message]) -> list[Message]:
 
 
 def _role(message: Message) -> Any:
-    """Who speaks, in the words of this API."""
+    """Return the role that this API has for a message."""
     role = message.get("role")
     return {"developer": "system", "tool": "user"}.get(role, role) if isinstance(role, str) else role
 
@@ -147,8 +147,8 @@ def _message_blocks(message: Message) -> list[Block]:
         return _blocks(message.get("content"))
     if isinstance(message.get("content_blocks"), list):
         return list(message["content_blocks"])
-    said = _blocks(message.get("content")) or _blocks(message.get("refusal"))
-    return [*said, *(_tool_use(call) for call in message.get("tool_calls") or ())]
+    texts = _blocks(message.get("content")) or _blocks(message.get("refusal"))
+    return [*texts, *(_tool_use(call) for call in message.get("tool_calls") or ())]
 
 
 def _tool_use(call: object) -> Block:
@@ -172,7 +172,7 @@ def _tool_result(message: Message) -> Block:
 
 
 def _blocks(content: object) -> list[Block]:
-    """The content of a message as blocks, without those whose text is only white space."""
+    """Return the content of a message as blocks, without those whose text is only white space."""
     if content is None:
         return []
     parts = content if isinstance(content, list) else [content]
@@ -181,7 +181,7 @@ def _blocks(content: object) -> list[Block]:
 
 
 def _block(part: object) -> Block:
-    """One part of content: text, an image, or a block that has the shape of this API already."""
+    """Return the block for a part of content: text, an image, or a block in the shape of this API."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
@@ -197,20 +197,19 @@ def _image_source(image: object) -> Block:
         raise ValueError(f"image_url must hold a url, got {shape(url)}")
     if not url.startswith("data:"):
         return {"type": "url", "url": url}
-    found = DATA_URL.fullmatch(url)
-    if found is None:
+    match = DATA_URL.fullmatch(url)
+    if match is None:
         raise ValueError(f'a data: URL must be as in "data:image/png;base64,...", got "{url[:40]}"')
-    return {"type": "base64", "media_type": found[1], "data": found[2]}
+    return {"type": "base64", "media_type": match[1], "data": match[2]}
 
 
 # -- replies ----------------------------------------------------------------------------------------------
 
 
 def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
-    """The reply in the body of an answer with a good status.
+    """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable when the body cannot be read, "model" when it holds
-    no message.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it holds no message.
     """
     body = json_object(status, content, failures)
     blocks = body.get("content")
@@ -218,7 +217,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
         what = "no content" if "content" not in body else f"content = {shape(blocks)}"
         raise failures.no_answer(status, what, body)
     if not all(isinstance(block, dict) for block in blocks):
-        raise failures.no_answer(status, "content that is no list of objects", body)
+        raise failures.no_answer(status, "content that is not a list of objects", body)
     if not all(_is_whole(block) for block in blocks):
         raise failures.no_answer(status, "a tool_use without id, name or input", body)
     reason = string(body.get("stop_reason"))
@@ -231,7 +230,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
 
 
 def _is_whole(block: Block) -> bool:
-    """Whether this is no tool call, or one that can be answered."""
+    """Return False for a tool call that lacks what an answer to it needs."""
     wanted = (("id", str), ("name", str), ("input", dict))
     return block.get("type") != "tool_use" or all(isinstance(block.get(key), kind) for key, kind in wanted)
 
@@ -261,7 +260,7 @@ def _tool_call(block: Block) -> dict[str, Any]:
 
 
 def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
-    """A refusal as chat completions tell it: no content, and what was said in `refusal`."""
+    """Return a refusal in the shape of chat completions: no content, and the text in `refusal`."""
     details = body.get("stop_details")
     explanation = string(details.get("explanation")) if isinstance(details, Mapping) else None
     text = "".join(_texts(blocks, "text")) or explanation or "the model refused and did not say why"
@@ -269,7 +268,7 @@ def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
 
 
 def _usage(data: object) -> Usage | None:
-    """Tokens. Those read from and written to the cache are input too, and the API counts them apart."""
+    """Return the tokens. The API counts those read from and written to the cache apart from the input."""
     fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
     if fresh is None or output is None or not isinstance(data, Mapping):
         return None

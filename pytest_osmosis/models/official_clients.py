@@ -1,8 +1,8 @@
-"""What the official clients have in common: they are generated from one template, and used here in one way.
+"""The official openai and anthropic clients, which are generated from one template and used here in one way.
 
-A client contributes connections, proxies, headers and authentication. Its retries are off (`retry` has them), its
-redirects are off (nothing is sent but to the configured address), and its parsing is not used: it takes an HTML page
-for an answer and raises bare JSON errors.
+A client contributes connections, proxies, headers and authentication. Its retries are off (`retry` has them), and so
+are redirects (requests go to the configured address only). Its parsing is not used, because it takes an HTML page for
+an answer and raises bare JSON errors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Other = TypeVar("Other")
 
 
 class Transport:
-    """How a client reaches its server: over its aiohttp transport, `kind`, which stands on httpx or on httpx2.
+    """A client's aiohttp transport, of class `kind`, which is built on httpx or on httpx2.
 
-    Which of the two depends on the client's version: LiteLLM does not go together with the openai clients on httpx2.
+    The client's version decides which: LiteLLM does not work with openai clients that use httpx2.
     """
 
     def __init__(self, kind: type, status_error: type[Exception], failures: Failures) -> None:
@@ -33,12 +33,12 @@ class Transport:
         self._failures = failures
 
     def connections(self, max_in_flight: int) -> Any:
-        """The client's `http_client`: as many connections as may be in flight, no redirects."""
+        """Return the client's `http_client`, with `max_in_flight` connections and without redirects."""
         limits = self._http.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
         return self._kind(follow_redirects=False, limits=limits)
 
     async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Status and body of the answer to one request, of a good status. Raises `ModelError` for everything else."""
+        """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else."""
         timeout = self._http.Timeout(None, connect=CONNECT_TIMEOUT_S)
         options = {"headers": headers, "timeout": timeout}
         try:
@@ -57,22 +57,22 @@ def _http_module(kind: type) -> str:
 
 
 def check_ascii(headers: Mapping[str, Any]) -> None:
-    """Raise `UnicodeError` for a header that HTTP cannot hold; some clients would send other bytes for it."""
+    """Raise `UnicodeError` for a header that is not ASCII; some clients would send other bytes for it."""
     for value in headers.values():
         if isinstance(value, str):
             value.encode("ascii")
 
 
 def ambient_headers(lines: str) -> list[str]:
-    """The names of the headers that a client takes from a variable of its own, "Name: value" a line."""
+    """Return the names of the headers in a client's own variable, which holds one "Name: value" a line."""
     return [line.partition(":")[0].strip() for line in lines.split("\n") if ":" in line]
 
 
-def merged(ours: Mapping[str, Value], given: Mapping[str, Other]) -> dict[str, Value | Other]:
-    """Our headers and those that are given, which win whatever their case; clients know a header by our spelling.
+def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, Value | Other]:
+    """Merge headers. Those in `others` win, whatever their case, under our spelling.
 
     >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c", "Y": "d"})
     {'Content-Type': 'c', 'X': 'b', 'Y': 'd'}
     """
     spelling = {name.lower(): name for name in ours}
-    return {**ours, **{spelling.get(name.lower(), name): value for name, value in given.items()}}
+    return {**ours, **{spelling.get(name.lower(), name): value for name, value in others.items()}}

@@ -1,7 +1,7 @@
-"""Chat completions through the official openai client, for OpenAI and for every server that speaks like it.
+"""Chat completions through the official openai client, for OpenAI and for every compatible server.
 
-The client contributes connections, proxies, headers and authentication; see `official`. What it would add from
-OPENAI_* variables (a key, an organization, headers) goes to provider "openai" alone.
+The client contributes connections, proxies, headers and authentication; see `official_clients`. The key, organization
+and headers that it takes from OPENAI_* variables go to provider "openai" alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_osmosis.models.targets import ModelTarget
 
 
 class OpenAIModel:
-    """A `Model` over HTTP, used from one event loop; `api_key` None means that none is sent."""
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
@@ -37,7 +37,7 @@ class OpenAIModel:
         self._headers = _headers(target, api_key)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """One request, one reply. Messages that are no JSON raise `TypeError` or `ValueError`, unsent."""
+        """Send one request. Messages that are not JSON raise `TypeError` or `ValueError` before that."""
         body = write_request(request, self._target)
         answer = await self._transport.post(self._client, "/chat/completions", body, self._headers)
         return read_reply(*answer, self._failures)
@@ -48,7 +48,7 @@ class OpenAIModel:
 
 
 def _headers(target: ModelTarget, api_key: str | None) -> dict[str, str | Omit]:
-    """The headers of every request beside the client's own; the config's win, ambient ones are taken out."""
+    """Return the headers to add to the client's own. The config's win; those from variables are removed."""
     ours: dict[str, str | Omit] = {}
     if target.provider != "openai":
         ours.update(dict.fromkeys(official_clients.ambient_headers(os.environ.get("OPENAI_CUSTOM_HEADERS", "")), omit))

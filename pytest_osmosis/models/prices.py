@@ -1,8 +1,8 @@
-"""What a model's tokens cost: `[prices]` of the config, else the price list of the extra `prices` (genai-prices).
+"""The prices of tokens: `[prices]` of the config, else the price list of the extra `prices` (genai-prices).
 
-A price that nobody knows is None, never 0; the embedded model is free. A server that the config names, or a service
-that a variable moved, is priced by its address alone and never by a model's name: the same weights cost something else
-elsewhere. Prices are those of short prompts, for which long ones pay a surcharge with some services.
+An unknown price is None, never 0; the embedded model is free. A server that the config or a variable names is priced by
+its address, never by the model's name, because the same weights have other prices elsewhere. The prices are those of
+short prompts; some services charge more for long ones.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ LISTED_AS = {
     "together_ai": "together",
     "xai": "x-ai",
 }
-"""Providers that the price list calls otherwise."""
+"""The price list's own names for some providers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What tokens of one model cost, and who says so: "[prices]", "genai-prices 0.2.3" or "embedded"."""
+    """The price of one model's tokens, and its source: "[prices]", "genai-prices 0.2.3" or "embedded"."""
 
     rates: TokenPrices
     source: str
 
     def cost_usd(self, usage: Mapping[str, int] | None) -> float | None:
-        """US dollars for these tokens, None where the server sent no usage.
+        """Return the cost of these tokens in US dollars, None if the server sent no usage.
 
-        What was read from a cache and what was written to it are parts of the input, with prices of their own.
+        Tokens read from a cache and written to it are part of the input, and have prices of their own.
 
         >>> Price(TokenPrices(2.0, 8.0, cached_input=0.5), OURS).cost_usd(
         ...     {"input_tokens": 1_000_000, "output_tokens": 500_000, "cached_input_tokens": 400_000}
@@ -59,7 +59,7 @@ class Price:
         return round(cost / PER, 12)
 
     def to_json(self) -> dict[str, Any]:
-        """The source, and every rate in effect."""
+        """Return the source and the rates in effect."""
         return {
             "source": self.source,
             "input": self.rates.input,
@@ -81,7 +81,7 @@ FREE = Price(TokenPrices(0.0, 0.0), "embedded")
 
 
 def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices], now: datetime) -> Price | None:
-    """The price of the eval's model at this time, None where nobody knows it. `own` is `[prices]`."""
+    """Return the price of the eval's model at this time, None if it is unknown. `own` is `[prices]`."""
     for name in (model_path, target.model):
         if name in own:
             return Price(own[name], OURS)
@@ -91,9 +91,9 @@ def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices
 
 
 def _listed(target: ModelTarget, now: datetime) -> Price | None:
-    """The price in genai-prices, where that is installed; it brings its list along and asks no network.
+    """Return the price in genai-prices, if that is installed. It ships its list and needs no network.
 
-    It takes a while to import, and knows no server of one's own.
+    It takes a while to import, and lists no private servers.
     """
     if target.base_url is not None and is_own(urlsplit(target.base_url).hostname or ""):
         return None
@@ -115,13 +115,13 @@ def _listed(target: ModelTarget, now: datetime) -> Price | None:
             provider_api_url=None if at_home else target.base_url,
         )
         rates = _rates(listed.get_prices(now))
-    except (LookupError, AttributeError, TypeError):  # not listed, or a later version has another shape
+    except (LookupError, AttributeError, TypeError):  # not listed, or the list has another shape in a later version
         return None
     return None if rates is None else Price(rates, f"genai-prices {genai_prices.__version__}")
 
 
 def is_own(host: str) -> bool:
-    """True for a host that is no service with a name of its own on the internet.
+    """Return True for a private host: an address, or a name that the internet does not know.
 
     >>> is_own("localhost"), is_own("10.0.0.7"), is_own("::1"), is_own("gpu-box.local"), is_own("api.openai.com")
     (True, True, True, True, False)
@@ -131,7 +131,7 @@ def is_own(host: str) -> bool:
 
 
 def _rates(listed: object) -> TokenPrices | None:
-    """The rates of a listed model, None where it is not paid by its tokens."""
+    """Return the rates of a listed model, None if it is not priced by tokens."""
 
     def rate(name: str) -> float | None:
         price = getattr(listed, f"{name}_mtok", None)

@@ -1,7 +1,7 @@
-"""Who serves models, as data: for each prefix of a model_path the address, the key's variable, and what is peculiar.
+"""The providers of models, as data: address, key variable and peculiarities for each prefix of a model_path.
 
-The addresses are the public OpenAI-compatible ones that each provider documents, or where a local server listens when
-it is started without options. What is peculiar holds for the service at that host, by whatever way it is reached.
+The addresses are the public OpenAI-compatible ones that each provider documents, or the default address of a local
+server. The peculiarities hold for the service at that host, however a config names it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One provider. `api_key_env` None: it wants no key, as it is a server on this machine.
+    """One provider. `api_key_env` is None for a server on this machine, which needs no key.
 
-    `url_env` names the variable that moves it. `client` is who talks to it under `client = "auto"`. `seed_key` is
-    what a request calls its seed, None where a seed is refused.
+    `url_env` names the variable that replaces its address. `client` is its client under `client = "auto"`. `seed_key`
+    is the name of the seed in a request, None if the service refuses seeds.
     """
 
     base_url: str
@@ -33,7 +33,7 @@ class Service:
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """The clients that speak its API, the one of "auto" first."""
+        """The clients that speak its API, the default first."""
         others: tuple[Client, ...] = ("anthropic",) if self.client == "anthropic" else ("openai", "light")
         return (self.client, *(each for each in others if each != self.client), "litellm")
 
@@ -62,7 +62,7 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
         "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
         "huggingface": Service("https://router.huggingface.co/v1", "HF_TOKEN"),
         "lm_studio": Service("http://localhost:1234/v1"),
-        # Refuses a request with a key that it does not know, "seed" among them.
+        # Refuses requests with keys that it does not know, such as "seed".
         "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY", seed_key="random_seed"),
         "moonshot": Service("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
         "nvidia_nim": Service("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
@@ -91,11 +91,11 @@ LITELLM_PREFIXES = (
     "vertex_ai",
     "watsonx",
 )
-"""Providers with an API or a login of their own, which LiteLLM speaks; it reads their keys from its own variables."""
+"""Providers with an API or a login of their own, reached through LiteLLM, which reads their keys from its variables."""
 
 
 def service_at(base_url: str) -> Service | None:
-    """The service whose host this is, regional hosts (eu.api.openai.com) included; None for every other server."""
+    """Return the service at this host, regional hosts (eu.api.openai.com) included, or None."""
     host = urlsplit(base_url).hostname or ""
     for service in SERVICES.values():
         own = urlsplit(service.base_url).hostname

@@ -1,8 +1,8 @@
-"""The retry policy, in one place for every client: send a request until it is answered or no retry helps.
+"""The retry policy of every client: send a request until it is answered or no retry can help.
 
-Waits are exponential with jitter, or what the server asked for and a little more, so that those who were sent
-away together do not come back together. Time is bounded from outside: an attempt ends with the request's
-timeout or with the deadline, whatever the client does; a wait that would outlast the deadline is not begun.
+Waits grow exponentially with jitter. If the server names a wait, it is used with a little added, so that requests
+refused together do not return together. A request ends at its timeout or at the rollout's deadline, whatever the client
+does, and no wait begins that would outlast the deadline.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 MAX_DOUBLINGS = 32
 
 Within = Callable[[float], AbstractAsyncContextManager[object]]
-"""A context that ends what runs inside after so many seconds, and then raises `TimeoutError`."""
+"""A context that cancels its body after a number of seconds and raises `TimeoutError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how patiently: `first_s` doubles with every retry up to `cap_s`."""
+    """The number of retries, and the wait before each: `first_s` doubles with every retry, up to `cap_s`."""
 
     max_retries: int = 4
     first_s: float = 0.5
     cap_s: float = 30.0
 
     def delay_s(self, error: ModelError, retries: int, rng: Random) -> float:
-        """How long to wait after `error`, `retries` retries having been made."""
+        """Return the wait after `error`, when `retries` retries have been made."""
         if error.retry_after_s:
             return error.retry_after_s * rng.uniform(1.0, 1.1)
         backoff_s = min(self.cap_s, self.first_s * 2.0 ** min(retries, MAX_DOUBLINGS))
@@ -40,7 +40,7 @@ class RetryPolicy:
 
 
 class Answered(NamedTuple):
-    """A reply, and how many retries it took."""
+    """A reply, and the number of retries that it took."""
 
     reply: ChatReply
     retries: int
@@ -55,27 +55,27 @@ async def chat(
     remaining_s: Callable[[], float | None],
     waiting: Callable[[float], AbstractAsyncContextManager[None]],
     rng: Random,
-    heard: Callable[[ModelError | None], None] = lambda error: None,
+    on_result: Callable[[ModelError | None], None] = lambda error: None,
     within: Within = asyncio.timeout,
 ) -> Answered:
-    """The model's reply, after at most `policy.max_retries` retries.
+    """Return the model's reply, after at most `policy.max_retries` retries.
 
-    Each attempt may take `timeout_s`. `remaining_s` says how much of the rollout's time is left, None where it has no
-    deadline. Each wait for a retry is spent inside `waiting(delay)`, where a caller gives back what others may use
-    meanwhile. `heard` hears how each attempt ended, `within` bounds its time. Raises the `ModelError` of the last
-    attempt, or one that says that the deadline allows no other; its `retries` counts the retries made.
+    Each request may take `timeout_s`, enforced by `within`. `remaining_s` returns the rest of the rollout's time, None
+    if it has no deadline. Each wait for a retry happens inside `waiting(delay)`, in which the caller lends its slot to
+    others. `on_result` gets the error of each request, or None. Raises the `ModelError` of the last request, or one
+    that says that the deadline allows no other; its `retries` counts the retries made.
     """
     retries = 0
     error: ModelError | None = None
     while True:
         try:
             time_s = _time_s(timeout_s, remaining_s(), error)
-            answered = Answered(await attempt(model, request, time_s, within), retries)
-            heard(None)
+            answered = Answered(await send(model, request, time_s, within), retries)
+            on_result(None)
             return answered
         except ModelError as failed:
             error = failed
-        heard(error)
+        on_result(error)
         error.retries = retries
         if not error.retryable or retries >= policy.max_retries:
             raise error
@@ -88,8 +88,8 @@ async def chat(
         retries += 1
 
 
-async def attempt(model: Model, request: ChatRequest, timeout_s: float, within: Within = asyncio.timeout) -> ChatReply:
-    """One request that ends within `timeout_s`."""
+async def send(model: Model, request: ChatRequest, timeout_s: float, within: Within = asyncio.timeout) -> ChatReply:
+    """Send one request, and raise a retryable `ModelError` if it takes longer than `timeout_s`."""
     try:
         async with within(timeout_s):
             return await model.chat(request)
@@ -98,7 +98,7 @@ async def attempt(model: Model, request: ChatRequest, timeout_s: float, within: 
 
 
 def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) -> float:
-    """What one attempt may take of the time that is left; `error` is how the one before ended."""
+    """Return the time that one request may take; `error` is how the one before ended."""
     if left_s is None or left_s > timeout_s:
         return timeout_s
     if left_s <= 0:
@@ -108,7 +108,7 @@ def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) ->
 
 
 def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:
-    """The error of an attempt whose retry would come after the deadline."""
+    """Return the error of a request whose retry would come after the deadline."""
     if left_s <= 0:
         reason = "no time is left for a retry"
     elif error.retry_after_s:

@@ -1,8 +1,8 @@
-"""Which model a config means and how it is reached: `resolve(model_path, [model], environ) -> ModelTarget`.
+"""The model of a config, and how to reach it: `resolve(model_path, [model], environ) -> ModelTarget`.
 
-Without a base_url the prefix of model_path names the provider; with one, the name is sent as written, slashes
-included. A target holds the name of the key's environment variable and never its value, so it may cross a
-pipe, stand in a journal or be printed.
+Without a base_url the prefix of model_path names the provider. With one, the name is sent as written, slashes included.
+A target holds the name of the key's environment variable and never its value, so it may cross a pipe, be written to a
+journal or be printed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 DEMO_MODELS = ("arithmetic",)
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 SERVER_CLIENTS: tuple[Client, ...] = ("light", "openai", "anthropic", "litellm")
-"""Who can talk to a server that a base_url names, the one of "auto" first."""
+"""The clients for a server that a base_url names, the default first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTarget:
-    """One model at one place.
+    """One model at one address.
 
-    `provider` is a prefix of `providers`, "demo", "litellm", or "server" where a base_url was given. `model` is the
-    name as it is sent, `base_url` None for the embedded model and where LiteLLM knows the address. `api_key_env`
-    names the variable that holds the key; None means that no key is sent. `max_tokens_key` is what the server calls
-    the bound on an answer, `seed_key` what it calls a seed, None where it takes none.
+    `provider` is a prefix of `providers`, "demo", "litellm", or "server" if the config has a base_url. `model` is the
+    name as it is sent. `base_url` is None for the embedded model, and if LiteLLM knows the address. `api_key_env` names
+    the variable that holds the key; with None no key is sent. `max_tokens_key` and `seed_key` are the server's names
+    for the bound on an answer and for a seed; `seed_key` is None if it refuses seeds.
     """
 
     provider: str
@@ -47,7 +47,7 @@ class ModelTarget:
 
     @property
     def describe(self) -> str:
-        """The model for a header line, with its address where the name alone does not say it.
+        """The model for a header line, with its address unless the name implies it.
 
         >>> ModelTarget("server", "Qwen/Qwen3-8B", "http://localhost:8000/v1").describe
         'Qwen/Qwen3-8B at http://localhost:8000/v1'
@@ -65,7 +65,7 @@ class ModelTarget:
         return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, as plain JSON."""
+        """Return every field as plain JSON."""
         return {
             "provider": self.provider,
             "model": self.model,
@@ -81,15 +81,15 @@ class ModelTarget:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelTarget:
-        """The target that `to_json` wrote."""
+        """Return the target that `to_json` wrote."""
         return cls(**data)
 
 
 def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, where: str) -> ModelTarget:
-    """The target that a config's model_path and `[model]` mean.
+    """Return the target for a config's model_path and `[model]`.
 
-    Whether it can be used is another question: `missing_key`, `missing_extra`. Raises `ConfigError` at `where` for
-    an unknown provider, an address that is none, and a client that does not speak the provider's API.
+    `missing_key` and `missing_extra` check whether it can be used. Raises `ConfigError` at `where` for an unknown
+    provider, an invalid address, and a client that does not speak the provider's API.
     """
     prefix, slash, name = model_path.partition("/")
     if table.base_url is not None:
@@ -107,21 +107,21 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
 
 
 def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
-    """What to tell the user when the target wants a key and its variable is unset or empty, else None."""
+    """Return the problem if the target needs a key and its variable is unset or empty, else None."""
     name = target.api_key_env
     if name is None or environ.get(name, "").strip():
         return None
     state = "is empty" if name in environ else "is not set"
     return Problem(
         where,
-        f"{target.describe}: the environment variable {name}, which holds its key, {state}; "
-        f"set it (export {name}=...), give a file with it (--osmosis-secrets-file=...), "
+        f"{target.describe}: its key variable {name} {state}; "
+        f"set it (export {name}=...), pass a file that holds it (--osmosis-secrets-file=...), "
         f"or name another variable in [model] api_key_env",
     )
 
 
 def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
-    """What to tell the user when the target goes through LiteLLM and that is not installed, else None."""
+    """Return the problem if the target needs LiteLLM and it is not installed, else None."""
     import importlib.util
 
     if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
@@ -130,7 +130,7 @@ def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
 
 
 def _at_address(model: str, table: ModelTable, base_url: str) -> ModelTarget:
-    """A server that the config names: the name is sent as written, and no key but the one that is named."""
+    """Return the target for a server that the config names. Only a key that the config names is sent."""
     service = service_at(base_url)
     client = service.client if service is not None else SERVER_CLIENTS[0]
     return _target(
@@ -164,7 +164,7 @@ def _through_litellm(model: str, table: ModelTable, where: str) -> ModelTarget:
 
 
 def _client_for(table: ModelTable, clients: tuple[Client, ...], model: str, where: str) -> Client:
-    """The chosen client, the first of these under "auto". Raises `ConfigError` for one that is none of them."""
+    """Return the chosen client, or the first of `clients` under "auto". Raises `ConfigError` for any other."""
     if table.client == "auto":
         return clients[0]
     if table.client not in clients:
@@ -200,7 +200,7 @@ def _target(
 
 
 def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
-    """Where the service is, or where its variable moves it."""
+    """Return the address in the service's variable, if set, else the service's own."""
     moved = environ.get(service.url_env, "").strip() if service.url_env is not None else ""
     if moved:
         _check_url(moved, f"environment variable {service.url_env}", where)
@@ -221,17 +221,17 @@ def _url_problem(url: str) -> str | None:
     except ValueError as error:
         return f"not an address ({error}); {fix}"
     if "@" in parts.netloc:  # not quoted: it may hold a password
-        return f"must not hold a user name or password; give a key by [model] api_key_env; {fix}"
+        return f"must not hold a user name or password; name a key's variable in [model] api_key_env; {fix}"
     if parts.scheme not in ("http", "https") or not host:
         return f'must be an http:// or https:// address, got "{url}"; {fix}'
     return None
 
 
 def _refusal(prefix: str, slash: str, name: str) -> str:
-    """Why no target can be made of this model_path, and what would make one."""
+    """Return why a model_path names no target, and what would."""
     if slash and prefix in KNOWN:
         hint = _did_you_mean(prefix, name)
-        return f'"{prefix}/{name}" is no model of provider "{prefix}", which has {_models_of(prefix)}{hint}'
+        return f'provider "{prefix}" has no model "{prefix}/{name}"; it has {_models_of(prefix)}{hint}'
     what = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
     return (
         f"{what}; known: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} and "

@@ -386,7 +386,7 @@ async def test_citations_go_back_as_they_came() -> None:
         ({}, "no content"),
         ({"content": None}, "content = null"),
         ({"content": "42"}, "content = a str"),
-        ({"content": ["42"]}, "content that is no list of objects"),
+        ({"content": ["42"]}, "content that is not a list of objects"),
         ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input"),
         ({"content": [{"type": "tool_use", "name": "f", "input": {}}]}, "a tool_use without id, name or input"),
         ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input"),

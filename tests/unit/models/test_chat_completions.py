@@ -156,8 +156,8 @@ async def test_a_byte_that_is_no_utf8_costs_one_character() -> None:
         ({"choices": [None]}, "a choice without a message"),
         ({"choices": [{}]}, "a choice without a message"),
         ({"choices": [{"message": None}]}, "a choice without a message"),
-        ({"choices": [{"message": {"tool_calls": {"id": 1}}}]}, "tool_calls that are no list of objects"),
-        ({"choices": [{"message": {"tool_calls": ["x"]}}]}, "tool_calls that are no list of objects"),
+        ({"choices": [{"message": {"tool_calls": {"id": 1}}}]}, "tool_calls that are not a list of objects"),
+        ({"choices": [{"message": {"tool_calls": ["x"]}}]}, "tool_calls that are not a list of objects"),
     ],
 )
 async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:
