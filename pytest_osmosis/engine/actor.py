@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.engine.dispatch import Dispatch
 from pytest_osmosis.engine.host_connection import Died, Heard
@@ -26,7 +26,7 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.stall_notice import Watchdog
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import CodeError, HostError, JournalError
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Ledger
@@ -346,7 +346,7 @@ class Engine:
 
     # -- what hosts say ----------------------------------------------------------------------------------
 
-    def _heard(self, host: Host, event: Mapping[str, Any], raw: bytes) -> None:
+    def _heard(self, host: Host, event: HostEvent, raw: bytes) -> None:
         match event["ev"]:
             case "ready":
                 self._became_ready(host, event)
@@ -368,7 +368,7 @@ class Engine:
             case _:
                 self._dispatch.heard(host, event, raw)
 
-    def _became_ready(self, host: Host, event: Mapping[str, Any]) -> None:
+    def _became_ready(self, host: Host, event: ReadyEvent) -> None:
         self._hosts.became_ready(host)
         if host.part != "host":
             return

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import ExitStack
 from io import BufferedReader
-from typing import Any
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.budget import Budget
@@ -22,7 +21,8 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.errors import DatasetError
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import Key, Request, RunEvent, RunRequest, ScoreRequest
+from pytest_osmosis.record.events import RewardErrorFields, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
@@ -146,7 +146,7 @@ class Dispatch:
         self.queue = deque(run for run in self.queue if baseline and not run.is_baseline)
         for run in skipped:
             self._skip(run, self._never(run) or "")
-        self._hosts.broadcast({"op": "drop", "baseline": baseline})
+        self._hosts.broadcast({"op": "drop", "model_tag": str(ModelTag.BASELINE) if baseline else None})
 
     def give_up(self, reason: str, submitted: Iterable[RunId] = ()) -> None:
         """The engine is broken: nothing more is done, and nobody waits for what was submitted."""
@@ -170,7 +170,7 @@ class Dispatch:
 
     # -- what hosts say ----------------------------------------------------------------------------------
 
-    def heard(self, host: Host, event: Mapping[str, Any], raw: bytes) -> None:
+    def heard(self, host: Host, event: RunEvent, raw: bytes) -> None:
         """An event that belongs to a run."""
         flight = self.flights.get(RunId.of(event))
         if flight is None or flight.attempt != event["attempt"]:
@@ -212,7 +212,7 @@ class Dispatch:
         else:
             flight.judging = name
 
-    def _rolled(self, flight: RunState, event: Mapping[str, Any], raw: bytes) -> None:
+    def _rolled(self, flight: RunState, event: RolloutEvent, raw: bytes) -> None:
         record = self._book.enter(event, raw)
         flight.rolled = True
         flight.messages = event["messages"]
@@ -237,7 +237,7 @@ class Dispatch:
         if self.sync:
             self._unscored.append(flight)
 
-    def _scored(self, flight: RunState, event: Mapping[str, Any], raw: bytes) -> None:
+    def _scored(self, flight: RunState, event: ScoreEvent, raw: bytes) -> None:
         record = self._book.enter(event, raw)
         flight.heard(event["output"])
         flight.details = flight.details or next((e["details"] for e in event["errors"].values()), "")
@@ -377,9 +377,9 @@ class Dispatch:
 
     def _no_rollout(self, flight: RunState, boundary: str, error: str, details: str = "") -> None:
         """The `rollout` event of a run whose host can no longer write it."""
-        event = {
+        event: RolloutEvent = {
             "ev": "rollout",
-            **flight.key.to_json(),
+            **flight.key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             "ms": 0.0,
             "messages": list(flight.row.messages),
             "boundary": boundary,
@@ -392,8 +392,8 @@ class Dispatch:
         """The `score` event of scorers whose process can no longer write it, if any."""
         if not names:
             return
-        errors = {name: {"message": error, "details": details} for name in names}
-        event = {
+        errors: dict[str, RewardErrorFields] = {name: {"message": error, "details": details} for name in names}
+        event: ScoreEvent = {
             "ev": "score",
             **flight.key.to_json(),
             "ms": 0.0,
@@ -488,7 +488,7 @@ class Dispatch:
         if room < max(1, ahead // 8):
             return
         self._hosts.paced(host, room)
-        requests = []
+        requests: list[Request] = []
         for flight in list(self._flights(room)):
             why = self._never(flight.run)  # a row among them that is gone may have ended the eval
             if why is not None:
@@ -535,7 +535,7 @@ class Dispatch:
         if not hosts or not self._unjudged:
             return
         n_given = Counter(flight.host for flight in self.flights.values())
-        requests: dict[Host, list[dict[str, Any]]] = {host: [] for host in hosts}
+        requests: dict[Host, list[Request]] = {host: [] for host in hosts}
         while self._unjudged:
             flight = self._unjudged.popleft()
             flight.host = min(hosts, key=lambda host: (host.limit < 1, n_given[host] / max(1, host.limit)))
@@ -564,7 +564,7 @@ class Dispatch:
         if not host.ready or not self._unscored:
             return
         handed = sum(flight.scorer is host for flight in self.flights.values())
-        requests = []
+        requests: list[Request] = []
         credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
         while self._unscored and handed < credits:
             flight = self._unscored.popleft()
@@ -592,7 +592,7 @@ class Dispatch:
                 flight = self.flights[run] = RunState(run, self._row)
                 yield flight
 
-    def _run_request(self, flight: RunState) -> dict[str, Any]:
+    def _run_request(self, flight: RunState) -> RunRequest:
         return {
             "op": "run",
             **flight.key.to_json(),
@@ -602,7 +602,7 @@ class Dispatch:
             "seed": run_seed(self._job.seed, flight.run) if self._job.seed is not None else None,
         }
 
-    def _score_request(self, flight: RunState, names: Sequence[str]) -> dict[str, Any]:
+    def _score_request(self, flight: RunState, names: Sequence[str]) -> ScoreRequest:
         return {
             "op": "score",
             **flight.key.to_json(),

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from subprocess import Popen
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from pytest_osmosis.engine.host_process import started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import Setup, encode, lines
+from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines
 
 READ_BYTES = 1 << 20
 LOOK_S = 0.02
@@ -38,7 +38,7 @@ class Heard(NamedTuple):
     """Events that a line read, with their own bytes."""
 
     line: Line
-    events: Sequence[tuple[Mapping[str, Any], bytes]]
+    events: Sequence[tuple[HostEvent, bytes]]
 
 
 class Died(NamedTuple):
@@ -64,7 +64,7 @@ class Line(Protocol):
         """As it was given."""
         ...
 
-    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+    def send(self, messages: Iterable[Request]) -> None:
         """Send messages, without waiting; what a dead host does not take is dropped."""
         ...
 
@@ -132,7 +132,7 @@ class HostConnection:
         """The host's process id, which is its group's too."""
         return self._process.pid
 
-    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+    def send(self, messages: Iterable[Request]) -> None:
         """Send messages; what a dead host does not take is dropped, as `Died` follows."""
         self._outbox.put(encode(messages))
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_osmosis.engine.host_connection import Died, Heard, Line
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import Request, Setup
 
 HostRole = Literal["host", "quarantine", "scorer"]
 
@@ -58,7 +58,7 @@ class Host:
     handed_at: float = 0.0
     gather_s: float = 0.0
 
-    def hand(self, requests: Sequence[Mapping[str, Any]]) -> None:
+    def hand(self, requests: Sequence[Request]) -> None:
         """Give it something to do, and its time for it."""
         if requests:
             self.heard_at = time.monotonic()
@@ -125,7 +125,7 @@ class Hosts:
 
     # -- while they live ---------------------------------------------------------------------------------
 
-    def broadcast(self, message: Mapping[str, Any]) -> None:
+    def broadcast(self, message: Request) -> None:
         """Say the same to all."""
         for host in self:
             host.line.send([message])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
@@ -25,13 +25,35 @@ from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.interrupt import Watch, Watched
 from pytest_osmosis.host.loading import Code, load
 from pytest_osmosis.host.process_state import Residence
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import (
+    HostEvent,
+    Key,
+    PermitRequest,
+    ProbeRequest,
+    ReadyEvent,
+    RefusedEvent,
+    Request,
+    RunRequest,
+    ScoreRequest,
+    ScoringFields,
+    Setup,
+)
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.redaction import Redaction
 
 T = TypeVar("T")
+
+
+class LoadRequest(TypedDict):
+    """Load the user's code: the first request of an inline host, which it sends to itself in place of `setup`."""
+
+    op: Literal["load"]
+
+
+InlineRequest = LoadRequest | ProbeRequest | RunRequest | ScoreRequest
+GivenRequest = ProbeRequest | RunRequest | ScoreRequest | PermitRequest
 
 IDLE_S = 0.1
 UNWIND_S = 1.0
@@ -103,16 +125,17 @@ class InlineLine:
 
     gather_s = 0.0
 
-    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, Mapping[str, Any]], None]) -> None:
+    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, GivenRequest], None]) -> None:
         self.name = name
         self.post = post
         self._give = give
 
-    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+    def send(self, messages: Iterable[Request]) -> None:
         """Leave requests for the thread that serves."""
         for message in messages:
-            if message["op"] in ("run", "score", "probe", "permit"):
-                self._give(self, message)
+            match message["op"]:
+                case "run" | "score" | "probe" | "permit":
+                    self._give(self, message)
 
     def kill(self) -> None:
         """Its process is ours."""
@@ -138,7 +161,7 @@ class InlineHost:
         self._loop = loop
         self._around = around
         self._through = through
-        self._inbox: queue.SimpleQueue[tuple[InlineLine, Mapping[str, Any]] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[InlineLine, InlineRequest] | None] = queue.SimpleQueue()
         self._line: InlineLine | None = None
         self._setup: Setup | None = None
         self._environ: Mapping[str, str] = {}
@@ -154,7 +177,7 @@ class InlineHost:
         self._inbox.put((line, {"op": "load"}))
         return line
 
-    def _given(self, line: InlineLine, request: Mapping[str, Any]) -> None:
+    def _given(self, line: InlineLine, request: GivenRequest) -> None:
         """From any thread: requests wait for who serves; permits are waited for by what runs already."""
         if request["op"] == "permit":
             self._loop.soon(lambda: self._core.permitted(request["ids"]))
@@ -189,7 +212,7 @@ class InlineHost:
         assert self._code is not None
         return self._code
 
-    def replay(self, request: Mapping[str, Any], name: str) -> float | None:
+    def replay(self, request: ScoringFields, name: str) -> float | None:
         """The score that the function `name` gives a recorded conversation; raises what user code raises."""
         with self.inside():
             return self._loop.run(self._core.replay(request, name))
@@ -201,7 +224,7 @@ class InlineHost:
             with self.inside():
                 self._loop.run(client.close())
 
-    def _perform(self, line: InlineLine, request: Mapping[str, Any]) -> None:
+    def _perform(self, line: InlineLine, request: InlineRequest) -> None:
         self._line = line
         match request["op"]:
             case "load":
@@ -214,7 +237,7 @@ class InlineHost:
             case "score":
                 self._run(Key.of(request), self._core.score(request))
 
-    def _roll(self, key: Key, request: Mapping[str, Any]) -> None:
+    def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._slots.begin():
             self._emit(broken(key, RuntimeError("the run before it has not ended")))
         elif not self._run(key, self._core.perform(request)):
@@ -230,7 +253,7 @@ class InlineHost:
             return False
         return True
 
-    def _loaded(self) -> dict[str, Any]:
+    def _loaded(self) -> ReadyEvent | RefusedEvent:
         """The answer to `setup`."""
         if self._code is None:
             try:
@@ -265,7 +288,7 @@ class InlineHost:
             raise error
         self.error = self.error or error
 
-    def _emit(self, event: Mapping[str, Any]) -> None:
+    def _emit(self, event: HostEvent) -> None:
         assert self._line is not None
         raw = self._redaction.event(event)
         self._line.post(Heard(self._line, [(json.loads(raw), raw.encode("ascii") + b"\n")]))

@@ -10,12 +10,11 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pytest_osmosis.engine.hosts import Host
 from pytest_osmosis.engine.limits import Limits, Rate, Taken
 from pytest_osmosis.engine.run_state import RunState
-from pytest_osmosis.host.protocol import Size
+from pytest_osmosis.host.protocol import AskEvent, Size
 
 CHARS_A_TOKEN = 4.0
 FIRST_ANSWER_TOKENS = 500.0
@@ -80,7 +79,7 @@ class Permits:
         self._rates = {name: Rate(limit) for name, limit in self.limits._asdict().items() if limit is not None}
         self.held_s = dict.fromkeys(self._rates, 0.0)
 
-    def ask(self, host: Host, event: Mapping[str, Any], flight: RunState | None) -> None:
+    def ask(self, host: Host, event: AskEvent, flight: RunState | None) -> None:
         """A host wants to send a request."""
         if flight is not None:
             flight.held += 1

@@ -7,10 +7,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_osmosis.engine.job import Job, Progress, Transcript
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
+from pytest_osmosis.record.events import (
+    JournalEvent,
+    LoadedEvent,
+    RemovalEvent,
+    RescoredEvent,
+    RowsEvent,
+    ScoreEvent,
+    SkipEvent,
+)
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunRecord
@@ -18,6 +28,8 @@ from pytest_osmosis.record.stored_rollouts import Made
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import Outcome
+
+E = TypeVar("E", bound=JournalEvent)
 
 NO_RECORD = RunRecord(RunId(-1, -1))
 """Stands for the record of an event that belongs to no run."""
@@ -50,36 +62,39 @@ class Recorder:
         """The user's code is loaded: what scores, and the digests of its source."""
         self.judging = replace(self.judging, scorers=scorers)
         self.codes = {name: _together(digest, self._job.circumstances) for name, digest in digests.items()}
-        for event in (
-            {"ev": "loaded", "scorers": list(scorers), "digests": self.codes},
-            {"ev": "rows", "rows": {str(row): list(content) for row, content in self._job.contents.items()}},
-        ):
-            self.enter(event, encode(event))
+        loaded: LoadedEvent = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
+        rows: RowsEvent = {"ev": "rows", "rows": {str(i): list(content) for i, content in self._job.contents.items()}}
+        self._write(loaded)
+        self._write(rows)
 
     def recall(self, record: RunRecord, kept: Mapping[str, Made]) -> RunRecord:
         """A stored rollout, and the scores of it that are kept: they count in this decision as if made in it."""
         self.ledger.records[record.run] = record
-        key = {**record.run.to_json(), "attempt": record.attempt}
         for name, made in kept.items():
-            given = {"removed": True, "name": name} if made.value is None else {}
             scores = {} if made.value is None else {name: made.value}
-            event = {"ev": "score", **key, "ms": made.ms, "scores": scores, "errors": {}, "output": {}, **given}
-            record = self.enter(event, encode(event))
+            key = Key(record.run, record.attempt).to_json()
+            event: ScoreEvent = {"ev": "score", **key, "ms": made.ms, "scores": scores, "errors": {}, "output": {}}
+            removal: RemovalEvent = {**event, "removed": True, "name": name}
+            record = self._write(removal if made.value is None else event)
             self.kept[name] += 1
         return record
 
     def decided(self) -> None:
         """What `loaded` began has come to its end."""
         self.is_decided = True
-        event = {"ev": "rescored"}
-        self.enter(event, encode(event))
+        event: RescoredEvent = {"ev": "rescored"}
+        self._write(event)
 
-    def enter(self, event: Mapping[str, Any], raw: bytes) -> RunRecord:
+    def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with this turn's others) and into the ledger."""
         self._lines.append(raw)
         return self.ledger.apply(event) or NO_RECORD
 
-    def made(self, event: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+    def _write(self, event: JournalEvent) -> RunRecord:
+        """Enter an event of the engine's own."""
+        return self.enter(event, encode(event))
+
+    def made(self, event: E) -> tuple[E, bytes]:
         """An event that no host can write any more, as if it came from one: without secrets, parsed, and its line."""
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
@@ -126,16 +141,16 @@ class Recorder:
 
     def skip(self, run: RunId, reason: str) -> None:
         """A run will not be done."""
-        event = {"ev": "skip", **run.to_json(), "reason": reason}
-        record = self.enter(event, encode(event))
+        event: SkipEvent = {"ev": "skip", **run.to_json(), "reason": reason}
+        record = self._write(event)
         self._told.append((run, self._describe(record, self.judging, Transcript())))
 
     def give_up(self, runs: Iterable[RunId], reason: str) -> None:
         """Of `runs` those that nobody was told of are skipped, without a word on what is known of them."""
         waiting = {run for run, _ in self._told}
         for run in sorted(set(runs) - self._n_told.keys() - waiting):
-            event = {"ev": "skip", **run.to_json(), "reason": reason}
-            self.enter(event, encode(event))
+            event: SkipEvent = {"ev": "skip", **run.to_json(), "reason": reason}
+            self._write(event)
             self._told.append((run, Outcome("skipped", reason)))
 
     def settle(self, **counts: int | str | None) -> None:

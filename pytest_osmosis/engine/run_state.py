@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ class RunState:
     running: str | None = None
     accused: set[str] = field(default_factory=set)
     since: float = field(default_factory=time.monotonic)
-    messages: Sequence[Mapping[str, Any]] = ()
+    messages: list[dict[str, Any]] = field(default_factory=list)
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
 

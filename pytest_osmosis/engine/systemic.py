@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from pytest_osmosis.record.events import RolloutEvent
 
 MIN_SAME = 10
 """So many first failures for the same cause, and no success, stop an eval (or `batch_size`, if that is more)."""
@@ -22,7 +22,7 @@ class Systemic:
     same: int = 0
     cause: str | None = None
 
-    def saw(self, rollout: Mapping[str, Any]) -> str | None:
+    def saw(self, rollout: RolloutEvent) -> str | None:
         """The cause that stops the eval, None to go on."""
         error = rollout.get("error")
         if error is None:

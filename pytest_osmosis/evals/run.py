@@ -19,7 +19,7 @@ from pytest_osmosis.evals.engine_job import job_of, unlimited
 from pytest_osmosis.evals.prepared import Prepared, baseline_path, results_path
 from pytest_osmosis.evals.run_directory import new_run_dir, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selection import Selection
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_id import RunId
@@ -138,7 +138,7 @@ class EvalRun:
         """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
         self.engine.stop(reason, text)
 
-    def recorded(self, run: RunId) -> dict[str, Any]:
+    def recorded(self, run: RunId) -> ScoringFields:
         """What a scorer is asked with to score `run` again: its recorded conversation and its row."""
         events = replay(self.run_dir / "journal.jsonl")
         rollouts = (event for event in events if event["ev"] == "rollout" and RunId.of(event) == run)

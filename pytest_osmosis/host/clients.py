@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from typing import Any
 
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import ProbedEvent, Setup
 from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import Model
 from pytest_osmosis.models.targets import ModelTarget
@@ -24,7 +23,7 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
 
 
-async def probed(clients: Clients, tag: ModelTag) -> dict[str, Any]:
+async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:
     """The answer to `probe`: what would stop every request to that model, None where nothing would."""
     try:
         error = await probe(clients[tag])

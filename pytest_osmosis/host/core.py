@@ -29,20 +29,19 @@ from pytest_osmosis.host.interrupt import Interrupted, Watch, Watched
 from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
 from pytest_osmosis.host.no_debugger import NO_TERMINAL
 from pytest_osmosis.host.permits import Permits, size_of
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import BrokenEvent, Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.rate_limited import Refusals
 from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied
+from pytest_osmosis.record.events import RemovalEvent, RewardErrorFields, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import NotAConversation
 from pytest_osmosis.text.json_line import dumps
 
-Emit = Callable[[Mapping[str, Any]], None]
 Raised = Callable[[Key, BaseException], None]
-Request = Mapping[str, Any]
 
 STUCK_AFTER = 5
 """Code that swallowed so many cancellations will not end by itself."""
@@ -156,7 +155,7 @@ class HostCore:
         for bound in (self._slots, self._requests):
             bound.resize(0 if self._held_until else limit)
 
-    async def perform(self, request: Request) -> None:
+    async def perform(self, request: RunRequest) -> None:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
         key = Key.of(request)
         deadline = self._deadline(key, self._setup.agent_timeout_s)
@@ -168,12 +167,22 @@ class HostCore:
                 rollout = await self._rolled(key, request, deadline, place)
             finally:
                 place.end()
-            self._emit({**rollout, "output": sink.take()})
+            rollout["output"] = sink.take()
+            self._emit(rollout)
         names = self._code.asynchronous
         if rollout.get("boundary") is None and names:
-            await self.score({**request, "messages": rollout["messages"], "names": names})
+            await self.score(
+                {
+                    "op": "score",
+                    **key.to_json(),
+                    "names": names,
+                    "messages": rollout["messages"],
+                    "ground_truth": request["ground_truth"],
+                    "record": request["record"],
+                }
+            )
 
-    async def score(self, request: Request) -> None:
+    async def score(self, request: ScoreRequest) -> None:
         """Score the conversation in `request` with the scorers that it names. Emits `scoring` and `score` of each."""
         key = Key.of(request)
         await self._scorings.take()
@@ -182,13 +191,13 @@ class HostCore:
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
-                    begun = time.perf_counter()
                     scored = await self._scored(key, request, name)
-                    self._emit({"ev": "score", **key.to_json(), "ms": _ms(begun), **scored, "output": sink.take()})
+                    scored["output"] = sink.take()
+                    self._emit(scored)
         finally:
             self._scorings.give_back()
 
-    async def replay(self, request: Request, name: str) -> float | None:
+    async def replay(self, request: ScoringFields, name: str) -> float | None:
         """The score that `name` gives the conversation in `request`, None where a Grader takes it out.
 
         For a debugger: nothing is emitted, no time is kept, and what user code raises is raised.
@@ -200,7 +209,7 @@ class HostCore:
 
     # -- rolling out -------------------------------------------------------------------------------------
 
-    async def _rolled(self, key: Key, request: Request, deadline: Deadline, place: Place) -> dict[str, Any]:
+    async def _rolled(self, key: Key, request: RunRequest, deadline: Deadline, place: Place) -> RolloutEvent:
         """The `rollout` event."""
         agent = self._code.agent
         assert agent is not None, "only hosts that roll out are asked to"
@@ -220,9 +229,9 @@ class HostCore:
             self._raised(key, error)
             failure = self._failure(error, talk, watched, "agent")
             messages = _kept(ctx.last_conversation) or request["prompt"]
-        event = {
+        event: RolloutEvent = {
             "ev": "rollout",
-            **key.to_json(),
+            **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             "at": _now(),
             "ms": _ms(begun),
             "messages": messages,
@@ -251,7 +260,7 @@ class HostCore:
         if os.getpid() != self._pid:
             os._exit(0)
 
-    def _context(self, key: Key, request: Request, talk: Talk, deadline: Deadline, place: Place) -> ChatContext:
+    def _context(self, key: Key, request: RunRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatContext:
         async def chat(
             messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]
         ) -> ChatReply:
@@ -332,8 +341,9 @@ class HostCore:
 
     # -- scoring -----------------------------------------------------------------------------------------
 
-    async def _scored(self, key: Key, request: Request, name: str) -> dict[str, Any]:
-        """What one scorer gave, under its deadline: the fields of a `score` event."""
+    async def _scored(self, key: Key, request: ScoringFields, name: str) -> ScoreEvent | RemovalEvent:
+        """Return what the function `name` gives, under its deadline."""
+        begun = time.perf_counter()
         deadline = self._deadline(key, self._setup.grader_timeout_s)
         watched = Watched(key, deadline)
         try:
@@ -345,12 +355,13 @@ class HostCore:
                 raise
             self._raised(key, error)
             failure = self._failure(error, Talk(), watched, "reward")
-            return {"scores": {}, "errors": {name: {"message": failure.message, "details": failure.details}}}
+            errors: dict[str, RewardErrorFields] = {name: {"message": failure.message, "details": failure.details}}
+            return _score_event(key, begun, {}, errors)
         if value is None:
-            return {"scores": {}, "errors": {}, "removed": True, "name": name}
-        return {"scores": {name: value}, "errors": {}}
+            return {**_score_event(key, begun, {}, {}), "removed": True, "name": name}
+        return _score_event(key, begun, {name: value}, {})
 
-    async def _value(self, key: Key, request: Request, name: str, watched: Watched) -> float | None:
+    async def _value(self, key: Key, request: ScoringFields, name: str, watched: Watched) -> float | None:
         """The score that `name` gives, None where a Grader takes the run out."""
         messages, ground_truth, record = request["messages"], request["ground_truth"], request["record"]
         function = next((function for function in self._code.functions if function.name == name), None)
@@ -400,7 +411,11 @@ class HostCore:
         return f"{self._setup.artifacts}{os.sep}{key.run}"
 
 
-def broken(key: Key, error: BaseException | None) -> dict[str, Any]:
+def _score_event(key: Key, begun: float, scores: dict[str, float], errors: dict[str, RewardErrorFields]) -> ScoreEvent:
+    return {"ev": "score", **key.to_json(), "ms": _ms(begun), "scores": scores, "errors": errors, "output": {}}
+
+
+def broken(key: Key, error: BaseException | None) -> BrokenEvent:
     """The event of a request that ended without its own: by user code that cancelled it (None), or by our fault."""
     if error is None:
         return {"ev": "broken", **key.to_json(), "boundary": "agent", "error": CANCELLED}

@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from functools import partial
 from io import BufferedReader
 from typing import Any
@@ -31,7 +31,18 @@ from pytest_osmosis.host.deadline import Stalls
 from pytest_osmosis.host.fast_exit import leave
 from pytest_osmosis.host.interrupt import Watch
 from pytest_osmosis.host.loading import Code, load
-from pytest_osmosis.host.protocol import Key, Setup, lines
+from pytest_osmosis.host.protocol import (
+    BecomeRequest,
+    HostEvent,
+    Key,
+    RefusedEvent,
+    Request,
+    RunRequest,
+    Setup,
+    SetupRequest,
+    StalledEvent,
+    lines,
+)
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.slots import Slots
 from pytest_osmosis.record.run_id import ModelTag
@@ -61,7 +72,7 @@ def main() -> None:
     try:
         code = load(setup)
     except CodeError as error:
-        refused = {"ev": "refused", "error": str(error), "details": error.details}
+        refused: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
     gc.freeze()  # what the imports made stays to the end: it is not looked through again and again
@@ -82,11 +93,11 @@ def _own_pipes() -> tuple[BufferedReader, int]:
     return os.fdopen(requests, "rb"), events
 
 
-def _begun(requests: BufferedReader) -> dict[str, Any] | None:
+def _begun(requests: BufferedReader) -> SetupRequest | None:
     """The `setup` request, None where nobody wants this host. One that was started ahead becomes what it is first."""
-    message: dict[str, Any] = json.loads(requests.readline() or "{}")
-    if message.get("op") != "become":
-        return message or None
+    message: BecomeRequest | SetupRequest | None = json.loads(requests.readline() or "null")
+    if message is None or message["op"] == "setup":
+        return message
     os.chdir(message["cwd"])
     os.environ.clear()
     os.environ.update(message["environ"])
@@ -114,7 +125,7 @@ class Inbox:
 
     def __init__(self, requests: BufferedReader) -> None:
         self._requests = requests
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[Request] = []
         self._lock = threading.Lock()  # protects _waiting and _host
         self._host: Host | None = None
         threading.Thread(target=self._read, name="osmosis-inbox", daemon=True).start()
@@ -131,7 +142,7 @@ class Inbox:
                 self._deliver([json.loads(line) for line in whole])
         _end_group()
 
-    def _deliver(self, messages: list[dict[str, Any]]) -> None:
+    def _deliver(self, messages: list[Request]) -> None:
         with self._lock:
             if self._host is None:
                 self._waiting += messages
@@ -157,7 +168,7 @@ class Host:
         self._redaction = redaction
         self._lines: list[str] = []
         self._ending_turn = False
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[RunRequest] = deque()
         self._turn = 0
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._loop = asyncio.new_event_loop()
@@ -181,11 +192,11 @@ class Host:
         for client in self._clients.values():
             self._loop.run_until_complete(client.close())
 
-    def post(self, messages: list[dict[str, Any]]) -> None:
+    def post(self, messages: list[Request]) -> None:
         """Hand messages to the loop, from any thread."""
         self._loop.call_soon_threadsafe(self._handle, messages)
 
-    def _handle(self, messages: list[dict[str, Any]]) -> None:
+    def _handle(self, messages: list[Request]) -> None:
         for message in messages:
             match message["op"]:
                 case "run":
@@ -201,7 +212,7 @@ class Host:
                 case "pause" | "resume" as op:
                     self._core.pause(op == "pause")
                 case "drop":
-                    self._drop(message["baseline"])
+                    self._drop(message["model_tag"])
                 case "probe":
                     self._spawn(self._probe(ModelTag(message["model_tag"])))
                 case "close" if not self._closing:  # the engine may say it twice
@@ -218,7 +229,7 @@ class Host:
         if ending is not None and self._tasks.get(ending, self._turn) < self._turn:  # else it may never have waited
             _next(self._loop, begun)
 
-    def _roll(self, request: Mapping[str, Any]) -> None:
+    def _roll(self, request: RunRequest) -> None:
         """Begin a rollout that has its slot. User code that cancels all tasks may end it before it runs."""
         performs = False
 
@@ -231,13 +242,12 @@ class Host:
             lambda _: None if performs else self._slots.end(holding=True)
         )
 
-    def _drop(self, baseline: bool) -> None:
-        """Give back what was not begun: all of it, or the baseline's alone."""
+    def _drop(self, tag: str | None) -> None:
+        """Give back the runs that have not begun: all of them, or those of one model."""
         waiting = [(Key.of(request), request) for request in self._waiting]
-        kept = [request for key, request in waiting if baseline and not key.run.is_baseline]
-        dropped = [key.to_json() for key, _ in waiting if key.run.is_baseline or not baseline]
-        self._waiting = deque(kept)
-        self._emit({"ev": "dropped", "runs": dropped})
+        dropped = [key for key, _ in waiting if tag in (None, key.run.model)]
+        self._waiting = deque(request for key, request in waiting if key not in dropped)
+        self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -261,7 +271,7 @@ class Host:
         self._closed = True
         self._loop.stop()
 
-    def _emit(self, event: Mapping[str, Any]) -> None:
+    def _emit(self, event: HostEvent) -> None:
         """Put an event on its way: what one turn of the loop emits is written at once, at the latest."""
         self._lines.append(self._redaction.event(event))
         if not self._ending_turn:
@@ -285,8 +295,8 @@ class Host:
 
     def _stalled(self, key: Key, stack: str) -> None:
         """Called from the watch's thread, while the loop cannot run."""
-        line = self._redaction.event({"ev": "stalled", **key.to_json(), "stack": stack})
-        os.write(self._events, line.encode("ascii") + b"\n")
+        stalled: StalledEvent = {"ev": "stalled", **key.to_json(), "stack": stack}
+        os.write(self._events, self._redaction.event(stalled).encode("ascii") + b"\n")
 
 
 def _next(loop: asyncio.AbstractEventLoop, n: int) -> None:

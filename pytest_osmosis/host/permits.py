@@ -6,15 +6,12 @@ Used from one event loop only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
 
-from pytest_osmosis.host.protocol import Key, Size
+from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
 from pytest_osmosis.models.base import ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
-
-Emit = Callable[[Mapping[str, Any]], None]
 
 LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Keys of a request that bound its answer."""
@@ -39,7 +36,14 @@ class Permits:
         """Wait for a permit. Where the wait is given up, so is the permit."""
         permit = Permit(next(self._numbers), self._emit)
         granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
-        self._emit({"ev": "ask", **key.to_json(), "id": permit.number, **size._asdict()})
+        ask: AskEvent = {
+            "ev": "ask",
+            **key.to_json(),
+            "id": permit.number,
+            "chars": size.chars,
+            "max_tokens": size.max_tokens,
+        }
+        self._emit(ask)
         try:
             await granted
         except BaseException:
@@ -60,7 +64,7 @@ class Permits:
 class Permit:
     """Allows one request. What became of it is said once."""
 
-    def __init__(self, number: int, emit: Emit) -> None:
+    def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
         self.number = number
         self._emit = emit
         self._said = False
@@ -73,7 +77,7 @@ class Permit:
         """The request is over; None: nobody counted its tokens."""
         self._say({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
 
-    def _say(self, event: Mapping[str, Any]) -> None:
+    def _say(self, event: AnsweredEvent | UnusedEvent) -> None:
         if not self._said:
             self._said = True
             self._emit(event)

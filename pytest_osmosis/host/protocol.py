@@ -1,17 +1,16 @@
-"""What crosses the pipe between the engine and a host: one ASCII JSON object a line, in both directions.
+"""The messages between the engine and a host: one ASCII JSON object a line, in both directions.
 
-To the host, told apart by `op`: `become` (first, to one that was started ahead), `setup` (once), `probe`, `run`,
-`score`, `limit`, `hold`, `permit`, `drop`, `pause`, `resume`, `close`.
-From the host, told apart by `ev`: `ready` or `refused` (the answer to `setup`), `probed`, `dropped`, `stalled`,
-`throttled`, `ask` with `answered` or `unused`, and the journal's own `start`, `rollout`, `score`.
+`Request` lists all that the engine sends, told apart by `op`; `HostEvent` all that a host sends, told apart by `ev`.
+The messages are plain dicts, and these types cost nothing at run time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
+from pytest_osmosis.record.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.json_line import dumps
 
@@ -19,23 +18,23 @@ Role = Literal["roll", "score"]
 
 
 class Key(NamedTuple):
-    """One attempt at one run: what requests and events are matched by."""
+    """One attempt at one run: requests and events are matched by it."""
 
     run: RunId
     attempt: int
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Key:
-        """The key that a request or an event carries."""
+        """Return the key that a request or an event carries."""
         return cls(RunId.of(message), message["attempt"])
 
-    def to_json(self) -> dict[str, int]:
-        """What requests and events carry."""
+    def to_json(self) -> AttemptFields:
+        """Return the fields that requests and events carry."""
         return {**self.run.to_json(), "attempt": self.attempt}
 
 
 class Size(NamedTuple):
-    """What is known of a request's tokens before it is sent: characters of its text, the bound on its answer."""
+    """What determines the tokens of a request before it is sent: characters of its text, the bound on its answer."""
 
     chars: int
     max_tokens: int | None
@@ -47,7 +46,7 @@ class Setup:
 
     `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
-    (`models.targets.ModelTarget.to_json`, request body keys), `baseline` the one that is asked beside it, if any;
+    (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     """
@@ -72,26 +71,252 @@ class Setup:
 
     @property
     def targets(self) -> dict[ModelTag, Mapping[str, Any]]:
-        """The models that are asked."""
+        """The models that rollouts may ask."""
         return {
             ModelTag.PRIMARY: self.target,
             **({ModelTag.BASELINE: self.baseline} if self.baseline is not None else {}),
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """The `setup` request."""
-        return {"op": "setup", **asdict(self)}
+    def to_json(self) -> SetupRequest:
+        """Return the `setup` request."""
+        return {"op": "setup", "setup": asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Setup:
-        """The setup in a `setup` request."""
-        values = {name: value for name, value in data.items() if name != "op"}
-        tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
-        return cls(**{**values, **tuples})
+    def from_json(cls, request: SetupRequest) -> Setup:
+        """Return the setup in a `setup` request."""
+        values = request["setup"]
+        return cls(**{**values, **{name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}})
+
+
+# -- engine to host --------------------------------------------------------------------------------------
+
+
+class BecomeRequest(TypedDict):
+    """The first message to a host that was started before its eval was known: the process that it becomes."""
+
+    op: Literal["become"]
+    environ: Mapping[str, str]
+    cwd: str
+    log: str
+
+
+class SetupRequest(TypedDict):
+    """Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
+
+    op: Literal["setup"]
+    setup: Mapping[str, Any]
+
+
+class ProbeRequest(TypedDict):
+    """Send one small request to a model."""
+
+    op: Literal["probe"]
+    model_tag: str
+
+
+class RunRequest(AttemptFields):
+    """Roll out a run, then score it with the functions that do not block."""
+
+    op: Literal["run"]
+    prompt: list[dict[str, Any]]
+    ground_truth: Any
+    record: dict[str, Any]
+    seed: int | None
+
+
+class ScoringFields(AttemptFields):
+    """A conversation and its row, for reward functions."""
+
+    messages: list[dict[str, Any]]
+    ground_truth: Any
+    record: dict[str, Any]
+
+
+class ScoreRequest(ScoringFields):
+    """Score a conversation with the functions `names`."""
+
+    op: Literal["score"]
+    names: Sequence[str]
+
+
+class LimitRequest(TypedDict):
+    """Have at most `limit` rollouts in flight from now on."""
+
+    op: Literal["limit"]
+    limit: int
+
+
+class HoldRequest(TypedDict):
+    """Begin no rollout and no request for `wait_s`: the server has no room."""
+
+    op: Literal["hold"]
+    wait_s: float
+
+
+class PermitRequest(TypedDict):
+    """Send the requests `ids`, for which the host has asked."""
+
+    op: Literal["permit"]
+    ids: Sequence[int]
+
+
+class DropRequest(TypedDict):
+    """Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
+
+    op: Literal["drop"]
+    model_tag: str | None
+
+
+class PauseRequest(TypedDict):
+    """Begin nothing until `resume`."""
+
+    op: Literal["pause"]
+
+
+class ResumeRequest(TypedDict):
+    """Go on after `pause`."""
+
+    op: Literal["resume"]
+
+
+class CloseRequest(TypedDict):
+    """Cancel what runs, and end."""
+
+    op: Literal["close"]
+
+
+Request = (
+    BecomeRequest
+    | SetupRequest
+    | ProbeRequest
+    | RunRequest
+    | ScoreRequest
+    | LimitRequest
+    | HoldRequest
+    | PermitRequest
+    | DropRequest
+    | PauseRequest
+    | ResumeRequest
+    | CloseRequest
+)
+
+# -- host to engine --------------------------------------------------------------------------------------
+
+
+class ReadyEvent(TypedDict):
+    """The answer to `setup`: the reward functions in order, those of them that block, the digests of their code."""
+
+    ev: Literal["ready"]
+    scorers: Sequence[str]
+    sync: Sequence[str]
+    digests: Mapping[str, str]
+
+
+class RefusedEvent(TypedDict):
+    """The other answer to `setup`: the code does not load, and the host ends."""
+
+    ev: Literal["refused"]
+    error: str
+    details: str
+
+
+class ProbedEvent(TypedDict):
+    """The answer to `probe`: the error that every request to the model would meet, None if it answered."""
+
+    ev: Literal["probed"]
+    model_tag: str
+    error: str | None
+
+
+class DroppedEvent(TypedDict):
+    """The answer to `drop`: the runs that will not begin here."""
+
+    ev: Literal["dropped"]
+    runs: Sequence[AttemptFields]
+
+
+class RetryEvent(AttemptFields):
+    """A request of a rollout begins to wait for its retry, or has waited for it."""
+
+    ev: Literal["retry"]
+    waits: bool
+
+
+class ThrottledEvent(TypedDict):
+    """A server had no room: the host sends it nothing for `wait_s`."""
+
+    ev: Literal["throttled"]
+    wait_s: float
+
+
+class AskEvent(AttemptFields):
+    """A rollout wants to send the request `id` of this size."""
+
+    ev: Literal["ask"]
+    id: int
+    chars: int
+    max_tokens: int | None
+
+
+class AnsweredEvent(TypedDict):
+    """A request that had its permit is over. `usage` is None if its tokens were not counted."""
+
+    ev: Literal["answered"]
+    id: int
+    usage: Mapping[str, int] | None
+
+
+class UnusedEvent(TypedDict):
+    """A request will not be sent, with or without its permit."""
+
+    ev: Literal["unused"]
+    id: int
+
+
+class ScoringEvent(AttemptFields):
+    """The function `name` begins to score a run."""
+
+    ev: Literal["scoring"]
+    name: str
+
+
+class StalledEvent(AttemptFields):
+    """The code of a run cannot be interrupted: its host must end. `stack` shows where it is."""
+
+    ev: Literal["stalled"]
+    stack: str
+
+
+class BrokenEvent(AttemptFields):
+    """A request ended without its own event: user code cancelled it, or the host has a bug."""
+
+    ev: Literal["broken"]
+    boundary: str
+    error: str
+
+
+RunEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent | StalledEvent | BrokenEvent
+"""Events about a run that the engine has handed out."""
+
+HostEvent = (
+    ReadyEvent
+    | RefusedEvent
+    | ProbedEvent
+    | DroppedEvent
+    | ThrottledEvent
+    | AskEvent
+    | AnsweredEvent
+    | UnusedEvent
+    | RunEvent
+)
+
+Emit = Callable[[HostEvent], None]
+
+# -- lines -----------------------------------------------------------------------------------------------
 
 
 def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
-    """The whole lines of each read that ends one, until there is nothing more to read; a torn last line is left out."""
+    """Yield the whole lines of each read that ends one, until nothing more comes; a torn last line is left out."""
     begun: list[bytes] = []
     while data := read():
         *whole, rest = data.split(b"\n")
@@ -103,5 +328,5 @@ def lines(read: Callable[[], bytes]) -> Iterator[list[bytes]]:
 
 
 def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
-    """Messages as lines. Values that JSON has no shape for become their text; NaN and infinities are refused."""
+    """Return messages as lines. Values that JSON has no shape for become their text, as do NaN and infinities."""
     return b"".join(dumps(message).encode("ascii") + b"\n" for message in messages)

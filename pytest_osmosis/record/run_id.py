@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from pytest_osmosis.record.events import RunFields
+
 
 class ModelTag(StrEnum):
     """The two models of an eval: its own, and the one of its `[baseline]`."""
@@ -49,14 +51,14 @@ class RunId(NamedTuple):
         """Return the run that an event belongs to."""
         return cls(event["row"], event["run"], ModelTag(event.get("model_tag", ModelTag.PRIMARY)))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RunFields:
         """Return the keys that identify this run in an event.
 
         >>> RunId(12, 3).to_json(), RunId(12, 3, ModelTag.BASELINE).to_json()
         ({'row': 12, 'run': 3}, {'row': 12, 'run': 3, 'model_tag': 'baseline'})
         """
-        tag = {"model_tag": str(self.model)} if self.is_baseline else {}
-        return {"row": self.row, "run": self.index, **tag}
+        fields: RunFields = {"row": self.row, "run": self.index}
+        return {**fields, "model_tag": str(self.model)} if self.is_baseline else fields
 
 
 class RowId(NamedTuple):

@@ -23,7 +23,7 @@ import sys
 def say(text):
     print(text, flush=True)
 for line in sys.stdin:
-    if '"op":"talk"' in line:
+    if '"op":"pause"' in line:
         say('{"ev": "begun"}')
         for number in range(64):
             say('{"ev": "%s"}' % ("x" * 50_000))
@@ -56,7 +56,7 @@ def test_a_host_that_says_much_never_waits_for_its_reader(
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
     with talking(tmp_path, heard) as line:
         line.gather_s = FOR_EVER_S
-        line.send([{"op": "talk"}])
+        line.send([{"op": "pause"}])
         n_heard = 0
         while n_heard < 1 + 64 - size // 50_000:
             said = heard.get(timeout=DEADLINE_S)
@@ -68,7 +68,7 @@ def test_what_waits_is_read_once_it_need_not_wait_any_more(tmp_path: Path) -> No
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
     with talking(tmp_path, heard) as line:
         line.gather_s = FOR_EVER_S
-        line.send([{"op": "talk"}])
+        line.send([{"op": "pause"}])
         first = heard.get(timeout=DEADLINE_S)
         assert isinstance(first, Heard)
         line.gather_s = 0.0

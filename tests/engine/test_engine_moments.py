@@ -56,7 +56,7 @@ class Host:
 
     def say(self, ev: str, run: RunId | None = None, attempt: int = 1, **fields: Any) -> None:
         key = {} if run is None else {**run.to_json(), "attempt": attempt}
-        event = {"ev": ev, **key, **fields}
+        event: Any = {"ev": ev, **key, **fields}
         self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n")]))
 
     def rolls(self, run: RunId, attempt: int = 1) -> None:

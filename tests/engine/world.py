@@ -23,7 +23,7 @@ from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.actor import Close, Engine, Message
 from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
-from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.host.protocol import Key, Request, Setup
 from pytest_osmosis.record.run_id import RunId
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
@@ -249,8 +249,8 @@ class FakeHost:
         self._chance = world.chance
         self._setup = setup
         self._post = post
-        self._told: deque[Mapping[str, Any]] = deque()
-        self._unwritten: list[Mapping[str, Any]] = []
+        self._told: deque[Request] = deque()
+        self._unwritten: list[Any] = []
         self._waiting: deque[Key] = deque()
         self._scorings: list[Scoring] = []
         self._probes: list[str] = []
@@ -259,7 +259,7 @@ class FakeHost:
 
     # -- the line ------------------------------------------------------------------------------------------
 
-    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
+    def send(self, messages: Iterable[Request]) -> None:
         for message in messages:
             if message["op"] == "run":
                 self._world.asked(self, Key.of(message))
@@ -394,7 +394,7 @@ class FakeHost:
                 case "pause" | "resume" as op:
                     self.paused = op == "pause"
                 case "drop":
-                    dropped = [key for key in self._waiting if key.run.is_baseline or not message["baseline"]]
+                    dropped = [key for key in self._waiting if message["model_tag"] in (None, key.run.model)]
                     self._waiting = deque(key for key in self._waiting if key not in dropped)
                     self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
                 case "probe":

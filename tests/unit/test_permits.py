@@ -10,6 +10,7 @@ from pytest_osmosis.engine.hosts import Host
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.run_state import RunState
+from pytest_osmosis.host.protocol import AskEvent
 from pytest_osmosis.record.run_id import RunId
 
 
@@ -46,7 +47,8 @@ class House:
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
         flight = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
-        self.permits.ask(self.hosts[host], {"id": number, "chars": chars, "max_tokens": 10}, flight)
+        event: AskEvent = {"ev": "ask", **flight.key.to_json(), "id": number, "chars": chars, "max_tokens": 10}
+        self.permits.ask(self.hosts[host], event, flight)
         return flight
 
     def grant(self, now: float, not_before: float = 0.0) -> list[list[int]]:

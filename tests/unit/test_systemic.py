@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.record.events import RolloutEvent
 
-SUCCESS: Mapping[str, Any] = {}
+SUCCESS: RolloutEvent = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": []}
 
 
-def failed(error: str, boundary: str = "provider", systemic: str = "no") -> dict[str, Any]:
-    return {"boundary": boundary, "error": error, "systemic": systemic}
+def failed(error: str, boundary: str = "provider", systemic: str = "no") -> RolloutEvent:
+    return {**SUCCESS, "boundary": boundary, "error": error, "systemic": systemic}
 
 
 def test_what_is_always_systemic_stops_also_after_a_success() -> None:

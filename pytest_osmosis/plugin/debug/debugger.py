@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.debug.tracing import Return, cut_to_users, tracing
 from pytest_osmosis.plugin.items.item import EvalItem
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
@@ -94,9 +95,7 @@ class Debugging:
         self._say("a rollout is not repeated for a debugger; `--osmosis-inline --pdb` rolls out in pytest's process")
         return looked_at(record, known)
 
-    def _failed_reward(
-        self, item: EvalItem, run: EvalRun, record: RunRecord, known: Mapping[str, Any], name: str
-    ) -> Scene:
+    def _failed_reward(self, item: EvalItem, run: EvalRun, record: RunRecord, known: ScoringFields, name: str) -> Scene:
         """Where the function raised, or returned, when it is called again."""
         recorded = record.scorer_errors.get(name)
         if recorded is not None and recorded.message.startswith((ENDED_TWICE, UNINTERRUPTIBLE)):

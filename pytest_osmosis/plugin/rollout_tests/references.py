@@ -20,7 +20,7 @@ from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.evals import Prepared, host_setup
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, Scores
 from pytest_osmosis.record.run_id import RunId
 
@@ -94,8 +94,12 @@ class _Scorers:
         """What the function gives a conversation; what it raises is raised."""
         __tracebackhide__ = True
         self.names()
-        known = {**Key(run, attempt=1).to_json(), "messages": messages}
-        known |= {"ground_truth": row.ground_truth, "record": row.record}
+        known: ScoringFields = {
+            **Key(run, attempt=1).to_json(),
+            "messages": [dict(message) for message in messages],
+            "ground_truth": row.ground_truth,
+            "record": row.record,
+        }
         try:
             score = _beside_a_loop(lambda: self._host.replay(known, name))
         except Exception as error:

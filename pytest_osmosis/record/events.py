@@ -1,0 +1,107 @@
+"""The events of the journal, one JSON object a line: `run_record` folds them into records.
+
+The types are those of the writers. Readers of a stored journal meet lines of older versions, so they take `Event`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class RunFields(TypedDict):
+    """The identity of a run. `model_tag` is left out of runs of the primary model."""
+
+    row: int
+    run: int
+    model_tag: NotRequired[str]
+
+
+class AttemptFields(RunFields):
+    """One attempt at a run."""
+
+    attempt: int
+
+
+class LoadedEvent(TypedDict):
+    """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code."""
+
+    ev: Literal["loaded"]
+    scorers: Sequence[str]
+    digests: Mapping[str, str]
+
+
+class RowsEvent(TypedDict):
+    """The digests of each row's content, (prompt, whole row) by index."""
+
+    ev: Literal["rows"]
+    rows: Mapping[str, Sequence[str]]
+
+
+class StartEvent(AttemptFields):
+    """A host began the run; from here on it may have cost money."""
+
+    ev: Literal["start"]
+    at: str
+
+
+class RolloutEvent(AttemptFields):
+    """The end of a rollout. `boundary`, `error` and `details` are there if it failed; the engine writes no more than
+    these about a rollout that took its host down.
+
+    `systemic` ("always" or "until_success") means that further runs will meet the same failure.
+    """
+
+    ev: Literal["rollout"]
+    ms: float
+    messages: list[dict[str, Any]]
+    at: NotRequired[str]
+    finish_reason: NotRequired[str | None]
+    usage: NotRequired[Mapping[str, int] | None]
+    model: NotRequired[str | None]
+    retries: NotRequired[int]
+    boundary: NotRequired[str]
+    error: NotRequired[str]
+    details: NotRequired[str]
+    systemic: NotRequired[str]
+    output: NotRequired[Mapping[str, str]]
+
+
+class RewardErrorFields(TypedDict):
+    """Why a function gave no score: one line, and the user's traceback ("" if there is none)."""
+
+    message: str
+    details: str
+
+
+class ScoreEvent(AttemptFields):
+    """The result of one reward function, or the error of several that will never give one."""
+
+    ev: Literal["score"]
+    ms: float
+    scores: Mapping[str, float]
+    errors: Mapping[str, RewardErrorFields]
+    output: Mapping[str, str]
+
+
+class RemovalEvent(ScoreEvent):
+    """The Grader `name` takes the run out of the statistics."""
+
+    removed: Literal[True]
+    name: str
+
+
+class SkipEvent(RunFields):
+    """The run will not be done in this session."""
+
+    ev: Literal["skip"]
+    reason: str
+
+
+class RescoredEvent(TypedDict):
+    """Every stored rollout was scored again: this completes what the last `loaded` began."""
+
+    ev: Literal["rescored"]
+
+
+JournalEvent = LoadedEvent | RowsEvent | StartEvent | RolloutEvent | ScoreEvent | SkipEvent | RescoredEvent
