@@ -91,5 +91,5 @@ async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError
 
 
 def kind(error: ModelError) -> tuple[str, bool, str, int | None]:
-    """Whose failure it is, and what comes of it."""
+    """The boundary of a failure, and whether it is retried or systemic."""
     return error.boundary, error.retryable, error.systemic, error.status

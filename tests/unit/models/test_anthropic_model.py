@@ -59,7 +59,7 @@ async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None 
     return server.requests[0].headers["anthropic-version"]
 
 
-async def test_sampling_goes_with_the_last_version_of_the_api_that_takes_it() -> None:
+async def test_sampling_uses_the_last_api_version_that_accepts_it() -> None:
     own = await version_sent({"max_tokens": 5})
     assert own > "2023-06-01"
     for name, value in {"temperature": 1.0, "top_p": 0.9, "top_k": 5}.items():
@@ -67,7 +67,7 @@ async def test_sampling_goes_with_the_last_version_of_the_api_that_takes_it() ->
     assert await version_sent({"temperature": 1.0}, headers={"Anthropic-Version": "2026-10-21"}) == "2026-10-21"
 
 
-async def test_a_server_of_ones_own_finds_the_key_in_either_header() -> None:
+async def test_a_private_server_gets_the_key_in_both_headers() -> None:
     with ChatServer() as server:
         await ask(server, key=KEY)
     headers = server.requests[0].headers
@@ -82,7 +82,7 @@ async def test_a_base_url_may_end_in_v1_as_for_other_clients(suffix: str) -> Non
     assert server.requests[0].path == "/v1/messages"
 
 
-async def test_sampling_goes_under_the_names_of_the_api() -> None:
+async def test_sampling_keys_are_renamed_for_the_api() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ["END"], "top_k": 5}
     assert await sent(sampling=sampling, seed=7) == {
         "model": "Qwen/Qwen3-8B",
@@ -96,7 +96,7 @@ async def test_sampling_goes_under_the_names_of_the_api() -> None:
     }
 
 
-async def test_one_stop_is_a_list_of_one_and_the_other_bound_is_a_bound() -> None:
+async def test_a_single_stop_becomes_a_list_and_max_completion_tokens_the_bound() -> None:
     body = await sent(sampling={"stop": "END", "max_completion_tokens": 9})
     assert (body["stop_sequences"], body["max_tokens"]) == (["END"], 9)
     assert "max_completion_tokens" not in body
@@ -122,7 +122,7 @@ async def test_a_function_without_parameters_takes_an_empty_object() -> None:
     assert body["tools"] == [{"name": "now", "input_schema": {"type": "object", "properties": {}}}]
 
 
-async def test_a_tool_in_the_shape_of_the_api_goes_as_it_is() -> None:
+async def test_a_tool_in_the_apis_own_shape_is_sent_unchanged() -> None:
     tool = {"type": "web_search_20250305", "name": "web_search"}
     assert (await sent(tools=[tool]))["tools"] == [tool]
 
@@ -144,7 +144,7 @@ async def test_a_tool_in_the_shape_of_the_api_goes_as_it_is() -> None:
         ({}, None),
     ],
 )
-async def test_which_tool_is_to_be_called_is_told(given: dict[str, Any], choice: dict[str, Any] | None) -> None:
+async def test_the_tool_choice_is_translated(given: dict[str, Any], choice: dict[str, Any] | None) -> None:
     body = await sent(sampling=given)
     assert body.get("tool_choice") == choice
     assert "parallel_tool_calls" not in body
@@ -226,12 +226,12 @@ async def test_images_are_sent_by_address_or_whole(url: str) -> None:
     ]
 
 
-async def test_a_block_in_the_shape_of_the_api_goes_as_it_is() -> None:
+async def test_a_block_in_the_apis_own_shape_is_sent_unchanged() -> None:
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
     assert await turns(user([document, "and this"])) == [user([document, text("and this")])]
 
 
-async def test_a_refusal_in_the_history_is_what_was_said() -> None:
+async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
     refused = {"role": "assistant", "content": None, "refusal": "I will not"}
     assert (await turns(*PROMPT, refused, user("please")))[1] == {"role": "assistant", "content": "I will not"}
 
@@ -254,14 +254,16 @@ async def test_a_refusal_in_the_history_is_what_was_said() -> None:
         ),
     ],
 )
-async def test_what_the_api_cannot_hold_is_the_callers_error_and_is_not_sent(message: Any, told: str) -> None:
+async def test_messages_that_the_api_cannot_hold_are_the_callers_error_and_are_not_sent(
+    message: Any, told: str
+) -> None:
     with ChatServer() as server:
         with pytest.raises((TypeError, ValueError), match=told):
             await ask(server, messages=[message])
     assert server.requests == []
 
 
-async def test_anthropic_moved_by_its_variable_gets_its_key_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_anthropic_at_another_base_url_gets_its_key_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: mine")
     with ChatServer() as server:
         environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
@@ -290,9 +292,7 @@ async def test_anthropic_moved_by_its_variable_gets_its_key_and_headers(monkeypa
         (5, None),
     ],
 )
-async def test_the_stop_reason_is_told_in_the_words_of_chat_completions(
-    stop_reason: Any, finish_reason: str | None
-) -> None:
+async def test_the_stop_reason_becomes_a_finish_reason(stop_reason: Any, finish_reason: str | None) -> None:
     reply = await reply_of(servers.blocks(text("42"), stop_reason=stop_reason))
     assert reply.finish_reason == finish_reason
 
@@ -305,7 +305,7 @@ async def test_an_answer_without_a_block_is_an_empty_answer() -> None:
     assert (await reply_of(servers.blocks())).message == {"role": "assistant", "content": ""}
 
 
-async def test_text_beside_a_tool_call_is_kept() -> None:
+async def test_text_next_to_a_tool_call_is_kept() -> None:
     reply = await reply_of(servers.blocks(text("Let me see."), USE, stop_reason="tool_use"))
     assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
 
@@ -352,9 +352,7 @@ async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) ->
         (None, None),
     ],
 )
-async def test_usage_counts_what_was_cached_as_input_and_is_unknown_where_it_makes_no_sense(
-    usage: Any, known: Usage | None
-) -> None:
+async def test_usage_counts_cached_tokens_as_input_and_is_unknown_if_invalid(usage: Any, known: Usage | None) -> None:
     assert (await reply_of(servers.blocks(text("42"), usage=usage))).usage == known
 
 
@@ -363,7 +361,7 @@ async def test_a_minimal_reply_is_enough() -> None:
     assert reply == ChatReply({"role": "assistant", "content": "42"})
 
 
-async def test_thinking_is_shown_and_goes_back_as_it_came() -> None:
+async def test_thinking_is_shown_and_sent_back_unchanged() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     redacted = {"type": "redacted_thinking", "data": "eA=="}
     with ChatServer(servers.blocks(thinking, redacted, text("Let me see."), USE, stop_reason="tool_use")) as server:
@@ -374,7 +372,7 @@ async def test_thinking_is_shown_and_goes_back_as_it_came() -> None:
     assert server.bodies[1]["messages"][1]["content"] == [thinking, redacted, text("Let me see."), USE]
 
 
-async def test_citations_go_back_as_they_came() -> None:
+async def test_citations_are_sent_back_unchanged() -> None:
     cited = {**text("42"), "citations": [{"type": "char_location", "cited_text": "42"}]}
     reply = await reply_of(servers.blocks(cited))
     assert (reply.content, reply.message["content_blocks"]) == ("42", [cited])
@@ -403,7 +401,7 @@ async def test_a_reply_without_an_answer_is_the_models_failure(body: dict[str, A
     assert str(error) == f"the server answered 200 with {told}"
 
 
-async def test_a_client_that_would_wait_for_a_day_does_not() -> None:
+async def test_a_long_retry_after_is_reported_and_not_waited_for_by_the_client() -> None:
     error = await failure_of(servers.status(429, retry_after="86400"))
     assert isinstance(error, ModelError)
     assert (error.retryable, error.retry_after_s) == (True, 86400.0)

@@ -45,7 +45,7 @@ async def test_tools_seed_and_sampling_with_its_extra_keys_are_sent() -> None:
     ]
 
 
-async def test_the_history_goes_back_as_it_came() -> None:
+async def test_the_history_is_sent_back_unchanged() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
     history = [
         *PROMPT,
@@ -62,7 +62,7 @@ async def test_a_normal_reply() -> None:
     assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
 
 
-async def test_a_tool_call_keeps_the_null_content_beside_it() -> None:
+async def test_a_tool_call_keeps_its_null_content() -> None:
     reply = await reply_of(servers.tool_call("multiply", {"a": 17}))
     assert reply.message["content"] is None
     assert reply.content == ""
@@ -87,13 +87,13 @@ async def test_cached_and_reasoning_tokens_are_counted() -> None:
         {"prompt_tokens_details": {"cached_tokens": 5}, "cache_creation_input_tokens": 1},
     ],
 )
-async def test_what_a_cache_held_is_counted_by_whatever_name(given: dict[str, object]) -> None:
+async def test_cached_tokens_are_counted_under_each_providers_name(given: dict[str, object]) -> None:
     reply = await reply_of(servers.reply("42", usage={**servers.USAGE, **given}))
     assert reply.usage == Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
 
 
 @pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
-async def test_details_that_make_no_sense_are_unknown(details: object) -> None:
+async def test_invalid_token_details_are_unknown(details: object) -> None:
     reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))
     assert reply.usage == Usage(7, 3)
 
@@ -112,7 +112,7 @@ async def test_details_that_make_no_sense_are_unknown(details: object) -> None:
         {"prompt_tokens": None, "completion_tokens": None},
     ],
 )
-async def test_usage_that_makes_no_sense_is_unknown_and_not_zero(usage: object) -> None:
+async def test_invalid_usage_is_unknown_and_not_zero(usage: object) -> None:
     reply = await reply_of(servers.reply("42", usage=usage))
     assert (reply.content, reply.usage) == ("42", None)
 
@@ -135,13 +135,13 @@ async def test_unknown_fields_of_the_message_are_kept() -> None:
     assert reply.message["provider_specific_fields"] == {"a": 1}
 
 
-async def test_numbers_that_json_has_not_become_null() -> None:
+async def test_nan_and_infinity_become_null() -> None:
     text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5]}}]}'
     reply = await reply_of(servers.body(text))
     assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5]}
 
 
-async def test_a_byte_that_is_no_utf8_costs_one_character() -> None:
+async def test_an_invalid_utf8_byte_costs_one_character() -> None:
     reply = await reply_of(servers.body(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4\xff2"}}]}'))
     assert reply.content == "4\ufffd2"
 
@@ -167,6 +167,6 @@ async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str,
 
 
 @pytest.mark.parametrize("error", ["no\x07 luck", {"message": "no\x07 luck", "code": 502}])
-async def test_the_error_beside_missing_choices_is_shown(error: object) -> None:
+async def test_an_error_next_to_missing_choices_is_shown(error: object) -> None:
     failure = await failure_of(servers.data({"choices": None, "error": error}))
     assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"

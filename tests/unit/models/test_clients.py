@@ -54,7 +54,7 @@ async def test_a_lone_surrogate_in_the_history_can_be_sent() -> None:
 
 
 @pytest.mark.parametrize("content", [object(), float("nan")])
-async def test_a_message_that_is_no_json_is_the_callers_error_and_is_not_sent(content: object) -> None:
+async def test_a_message_that_is_not_json_is_the_callers_error_and_is_not_sent(content: object) -> None:
     with ChatServer() as server:
         with pytest.raises((TypeError, ValueError)):
             await ask(server, messages=[{"role": "user", "content": content}])
@@ -88,7 +88,7 @@ def ambient_in(headers: Mapping[str, str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("ambient")
-async def test_without_api_key_env_no_key_is_sent_whatever_the_environment_holds() -> None:
+async def test_without_api_key_env_no_key_from_the_environment_is_sent() -> None:
     with ChatServer() as server:
         await ask(server)
     headers = server.requests[0].headers
@@ -97,7 +97,7 @@ async def test_without_api_key_env_no_key_is_sent_whatever_the_environment_holds
 
 
 @pytest.mark.usefixtures("ambient")
-async def test_the_named_key_is_sent_and_none_of_the_environments() -> None:
+async def test_only_the_named_key_is_sent() -> None:
     with ChatServer() as server:
         await ask(server, key=f" {KEY}\n")
     headers = server.requests[0].headers
@@ -124,7 +124,7 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
     assert proxy.requests[0].headers["host"] == "model.invalid"
 
 
-async def test_a_proxy_is_not_used_for_an_address_that_is_excepted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(servers.reply("by proxy")) as proxy, ChatServer(servers.reply("direct")) as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -139,7 +139,7 @@ async def test_a_proxy_for_everything_is_used(monkeypatch: pytest.MonkeyPatch) -
             assert (await model.chat(ChatRequest(messages=PROMPT))).content == "by proxy"
 
 
-async def test_a_proxy_that_is_not_there_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_port()}")
     async with model_at("http://model.invalid/v1") as model:
         with pytest.raises(ModelError, match=r"cannot reach http://model\.invalid/v1: ") as caught:
@@ -180,7 +180,7 @@ async def test_a_certificate_of_the_authority_in_ssl_cert_file_is_trusted(
     assert server.base_url.startswith("https://")
 
 
-async def test_as_many_requests_are_open_as_may_be_in_flight() -> None:
+async def test_the_client_opens_max_in_flight_connections() -> None:
     n = 120
     with ChatServer(servers.held(servers.reply("42"))) as server:
         async with model_at(server.base_url, max_in_flight=n) as model:
@@ -266,14 +266,14 @@ async def test_an_empty_body_is_the_servers_failure(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"ok"', "1"])
-async def test_json_that_is_no_object_is_the_servers_failure(text: str) -> None:
+async def test_json_that_is_not_an_object_is_the_servers_failure(text: str) -> None:
     error = await failure_of(servers.body(text))
     assert kind(error) == ("provider", True, "no", 200)
     assert str(error) == f"the server answered 200 with a body that is not a JSON object: '{text}'"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000])
-async def test_json_that_python_cannot_take_is_the_servers_failure(text: str) -> None:
+async def test_json_that_python_cannot_read_is_the_servers_failure(text: str) -> None:
     assert kind(await failure_of(servers.body(text))) == ("provider", True, "no", 200)
 
 
@@ -312,7 +312,9 @@ async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
         (529, "provider", True, "no"),
     ],
 )
-async def test_what_a_status_means(code: int, boundary: str, retryable: bool, systemic: str) -> None:
+async def test_each_status_has_its_boundary_and_retries(
+    code: int, boundary: str, retryable: bool, systemic: str
+) -> None:
     error = await failure_of(servers.status(code))
     assert kind(error) == (boundary, retryable, systemic, code)
     assert f"the server answered {code}" in str(error)
@@ -419,7 +421,7 @@ async def test_a_key_is_redacted_before_the_text_is_cut() -> None:
     assert KEY[:8] not in str(error)
 
 
-async def test_a_key_too_short_to_be_one_is_left() -> None:
+async def test_a_short_key_is_not_redacted() -> None:
     error = await failure_of(servers.status(400, {"error": "a bad cat"}), "a")
     assert str(error).endswith(": a bad cat")
 
@@ -450,7 +452,7 @@ async def test_a_host_that_does_not_exist_is_unreachable() -> None:
     assert kind(caught.value) == ("provider", True, "until_success", None)
 
 
-async def test_a_server_that_speaks_no_tls_is_unreachable() -> None:
+async def test_a_server_without_tls_is_unreachable() -> None:
     with ChatServer() as server:
         async with model_at(server.base_url.replace("http:", "https:")) as model:
             with pytest.raises(ModelError, match=r"cannot reach https://.*SSL") as caught:
@@ -468,7 +470,7 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
     assert len(server.requests) == 1
 
 
-async def test_a_server_that_speaks_no_http_is_a_failure_like_others() -> None:
+async def test_a_server_that_does_not_speak_http_is_a_retryable_failure() -> None:
     async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 smtp ready\r\n\r\n")
         writer.close()
@@ -481,7 +483,7 @@ async def test_a_server_that_speaks_no_http_is_a_failure_like_others() -> None:
     assert kind(caught.value) == ("provider", True, "no", None)
 
 
-async def test_a_key_that_no_header_may_hold_is_a_failure_that_does_not_show_it() -> None:
+async def test_a_key_that_no_header_can_hold_is_a_failure_that_does_not_show_it() -> None:
     with ChatServer() as server:
         with pytest.raises(ModelError) as caught:
             await ask(server, key="sk-key-with-\N{SNOWMAN}")
@@ -489,7 +491,7 @@ async def test_a_key_that_no_header_may_hold_is_a_failure_that_does_not_show_it(
     assert "sk-key" not in str(caught.value)
 
 
-async def test_a_failure_has_no_chain_of_the_clients_own_errors() -> None:
+async def test_a_failure_does_not_chain_the_clients_own_errors() -> None:
     error = await failure_of(servers.cut_connection())
     assert error.__suppress_context__
     assert error.__cause__ is None

@@ -1,4 +1,4 @@
-"""Which client a target gets, and what it is not made without."""
+"""The client that each target gets, and the errors without a key or LiteLLM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT
 
 
-async def test_openai_moved_by_its_variable_gets_its_key_and_organization(
+async def test_openai_at_another_base_url_gets_its_key_and_organization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")

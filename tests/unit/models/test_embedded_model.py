@@ -244,13 +244,13 @@ def test_the_decision_is_the_same_in_every_process() -> None:
     assert rights == "1010110000001100"
 
 
-def test_what_was_said_before_the_question_changes_the_decision() -> None:
+def test_earlier_messages_change_the_decision() -> None:
     plain = [_is_right(0.5, str(key)) for key in range(50)]
     prefixed = [_is_right(0.5, str(key), [{"role": "system", "content": "Be brief."}]) for key in range(50)]
     assert plain != prefixed
 
 
-def test_a_tool_calling_conversation_stays_decided() -> None:
+def test_all_turns_of_a_tool_calling_conversation_agree() -> None:
     for key in map(str, range(30)):
         _, final = converse("17 * 23", [MULTIPLY], ["391"], accuracy=0.5, key=key)
         assert final == answer(user("17 * 23"), accuracy=0.5, key=key).content
@@ -288,7 +288,7 @@ def test_the_result_of_the_tool_is_the_answer() -> None:
 @pytest.mark.parametrize(
     "result", ["400", "400.0", '{"result": 400}', "17 * 23 = 400.", "4e2", "It is 1,400 - 1,000, so 400"]
 )
-def test_a_result_is_taken_as_the_tool_gave_it(result: str) -> None:
+def test_the_tools_result_is_used_as_it_is(result: str) -> None:
     _, final = converse("17 * 23", [MULTIPLY], [result])
     assert final.endswith("#### 400")
 
@@ -365,7 +365,7 @@ def test_results_before_the_last_question_do_not_count() -> None:
         ({"function": {"name": "multiply", "parameters": {"properties": [1]}}}, "2 * 3", False),
     ],
 )
-def test_a_tool_is_called_only_where_it_fits(offered: dict[str, Any], text: str, called: bool) -> None:
+def test_a_tool_is_called_only_if_it_fits(offered: dict[str, Any], text: str, called: bool) -> None:
     assert (answer(user(text), [offered]).finish_reason == "tool_calls") is called
 
 
@@ -373,14 +373,14 @@ def test_a_tool_is_called_only_where_it_fits(offered: dict[str, Any], text: str,
 
 
 @pytest.mark.parametrize("accuracy", [1.5, -0.1, "0.8", True, None, float("nan"), [1]])
-def test_an_accuracy_that_is_no_share_is_the_models_error(accuracy: object) -> None:
+def test_an_invalid_accuracy_is_the_models_error(accuracy: object) -> None:
     with pytest.raises(ModelError, match="accuracy must be a number from 0 to 1, got") as caught:
         reply_to(ChatRequest(user("1 + 1"), sampling={"accuracy": accuracy}))
     assert (caught.value.boundary, caught.value.status, caught.value.retryable) == ("model", 400, False)
 
 
 @pytest.mark.parametrize("max_tokens", [0, -1, 1.5, "3", True])
-def test_max_tokens_that_are_no_count_are_the_models_error(max_tokens: object) -> None:
+def test_invalid_max_tokens_are_the_models_error(max_tokens: object) -> None:
     with pytest.raises(ModelError, match="max_tokens must be an integer of at least 1"):
         reply_to(ChatRequest(user("1 + 1"), sampling={"max_tokens": max_tokens}))
 

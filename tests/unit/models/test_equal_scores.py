@@ -1,4 +1,4 @@
-"""The multiply eval by every client: a seed gets the same conversation, and so the same scores, whoever asks for it."""
+"""The multiply eval with every client: the same seed gets the same conversation, and so the same scores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def base_url() -> Iterator[str]:
 
 
 def runs_of(workspace: Path, model: str) -> list[dict[str, Any]]:
-    """What the results say of every run of the eval with this `[model]`, but for how long it took."""
+    """Return the results of every run of the eval with this `[model]`, without durations."""
     shutil.copytree(EXAMPLE, workspace, ignore=shutil.ignore_patterns("__pycache__", ".osmosis"))
     config = workspace / "configs" / "eval" / "equal.toml"
     config.write_text(CONFIG.format(model=model), encoding="utf-8")

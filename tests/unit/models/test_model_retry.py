@@ -126,7 +126,7 @@ async def test_a_good_answer_is_one_request() -> None:
     ],
     ids=["408", "409", "429", "500", "503", "529", "html", "half-json", "empty", "cut-connection", "cut-body"],
 )
-async def test_what_may_pass_is_sent_again_until_it_is_answered(bad: Behaviour) -> None:
+async def test_transient_failures_are_retried_until_an_answer_comes(bad: Behaviour) -> None:
     waits = Waits()
     with ChatServer(bad, bad, GOOD) as server:
         found = await answered(server, waits)
@@ -134,7 +134,7 @@ async def test_what_may_pass_is_sent_again_until_it_is_answered(bad: Behaviour) 
     assert len(waits.delays) == 2
 
 
-async def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
+async def test_a_request_that_times_out_is_retried() -> None:
     with ChatServer(servers.never(), GOOD) as server:
         found = await answered(server, timeout_s=0.2)
     assert (found.reply.content, found.retries, len(server.requests)) == ("42", 1, 2)
@@ -155,7 +155,7 @@ async def test_an_answer_that_takes_too_long_is_asked_for_again() -> None:
     ],
     ids=["overflow", "401", "402", "403", "404", "422", "quota", "redirect", "no-choices"],
 )
-async def test_what_will_not_pass_is_one_request(bad: Behaviour) -> None:
+async def test_a_permanent_failure_is_not_retried(bad: Behaviour) -> None:
     waits = Waits()
     with ChatServer(bad) as server:
         error = await failure(server, waits)
@@ -163,7 +163,7 @@ async def test_what_will_not_pass_is_one_request(bad: Behaviour) -> None:
 
 
 @pytest.mark.parametrize("max_retries", [0, 1, 4])
-async def test_what_outlasts_the_retries_is_the_last_error_and_counts_them(max_retries: int) -> None:
+async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retries: int) -> None:
     with ChatServer(servers.status(500), servers.status(503)) as server:
         error = await failure(server, policy=RetryPolicy(max_retries, first_s=0.001))
     assert len(server.requests) == 1 + max_retries
@@ -171,7 +171,7 @@ async def test_what_outlasts_the_retries_is_the_last_error_and_counts_them(max_r
     assert error.status == (503 if max_retries else 500)
 
 
-async def test_an_error_that_no_retry_helps_ends_the_retries() -> None:
+async def test_a_permanent_error_ends_the_retries() -> None:
     with ChatServer(servers.status(500), servers.status(400)) as server:
         error = await failure(server)
     assert (len(server.requests), error.status, error.boundary, error.retries) == (2, 400, "model", 1)
@@ -186,7 +186,7 @@ async def test_every_retry_sends_the_same_body() -> None:
 # -- how long ------------------------------------------------------------------------------------------------
 
 
-def test_waits_double_from_half_a_second_up_to_the_cap_less_up_to_half() -> None:
+def test_waits_double_from_half_a_second_to_the_cap_with_jitter() -> None:
     policy, error = RetryPolicy(), ModelError("x")
     for retries, full in enumerate([0.5, 1, 2, 4, 8, 16, 30, 30]):
         delays = [policy.delay_s(error, retries, Random(seed)) for seed in range(200)]
@@ -198,13 +198,13 @@ def test_a_wait_stays_at_the_cap_after_any_number_of_retries() -> None:
     assert RetryPolicy().delay_s(ModelError("x"), 10_000, Random(0)) <= 30
 
 
-def test_retry_after_is_waited_for_and_a_little_longer() -> None:
+def test_retry_after_is_honoured_with_a_little_added() -> None:
     error = ModelError("x", retry_after_s=100.0)
     delays = [RetryPolicy().delay_s(error, 0, Random(seed)) for seed in range(200)]
     assert 100 <= min(delays) < max(delays) <= 110
 
 
-def test_a_retry_after_of_zero_is_no_reason_to_hurry() -> None:
+def test_a_retry_after_of_zero_uses_the_backoff() -> None:
     assert RetryPolicy().delay_s(ModelError("x", retry_after_s=0.0), 0, Random(0)) >= 0.25
 
 
@@ -226,7 +226,7 @@ async def test_a_date_in_retry_after_is_a_wait_until_then() -> None:
     assert len(server.requests) == 1
 
 
-async def test_the_wait_is_spent_in_the_callers_hands() -> None:
+async def test_waits_happen_inside_the_callers_context() -> None:
     waits = Waits()
     during = []
 
@@ -300,7 +300,7 @@ async def test_a_systemic_error_stays_systemic_when_the_deadline_ends_its_retrie
     assert caught.value.systemic == "until_success"
 
 
-async def test_a_deadline_that_passes_while_a_request_is_open_is_the_providers() -> None:
+async def test_a_deadline_that_passes_during_a_request_is_the_providers_failure() -> None:
     start = time.monotonic()
     with ChatServer(servers.never()) as server:
         error = await failure(server, left_s=0.2, timeout_s=60.0)
@@ -323,7 +323,7 @@ async def test_without_time_nothing_is_sent() -> None:
     assert (str(error), error.boundary, error.retryable) == ("no time is left for the request", "provider", False)
 
 
-async def test_a_deadline_that_passes_in_a_wait_tells_what_was_waited_for() -> None:
+async def test_a_deadline_that_passes_during_a_wait_names_the_error_before_it() -> None:
     left = iter([10.0, 10.0, -1.0])
     with ChatServer(servers.status(503)) as server:
         async with model_of(server.base_url) as model:
@@ -406,7 +406,7 @@ async def test_the_probe_is_one_tiny_request() -> None:
 @pytest.mark.parametrize(
     ("code", "systemic"), [(401, "always"), (402, "always"), (403, "until_success"), (404, "until_success")]
 )
-async def test_the_probe_reports_what_would_stop_every_request(code: int, systemic: str) -> None:
+async def test_the_probe_reports_an_error_that_every_request_would_meet(code: int, systemic: str) -> None:
     with ChatServer(servers.status(code)) as server:
         error = await probed(server)
     assert error is not None
@@ -433,7 +433,7 @@ async def test_the_probe_reports_an_exhausted_quota() -> None:
     ],
     ids=["429", "500", "400", "html", "no-choices", "cut", "never"],
 )
-async def test_the_probe_ignores_what_may_pass_or_is_the_models(behaviour: Behaviour) -> None:
+async def test_the_probe_ignores_transient_errors_and_those_of_the_model(behaviour: Behaviour) -> None:
     with ChatServer(behaviour) as server:
         assert await probed(server, timeout_s=0.5) is None
     assert len(server.requests) == 1
@@ -454,7 +454,7 @@ async def test_the_probe_tries_an_unreachable_server_once_more() -> None:
     assert time.monotonic() - start >= 0.5
 
 
-async def test_the_probe_finds_a_server_that_was_about_to_start() -> None:
+async def test_the_probe_waits_for_a_server_that_is_starting() -> None:
     class Starting:
         """Is there the second time that it is asked."""
 

@@ -1,4 +1,4 @@
-"""Which model a config means: provider prefixes, base_url, keys, and the errors for what means none."""
+"""The model of a config: provider prefixes, base_url, keys, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_api_key_env_replaces_the_key_of_openai() -> None:
     assert target("openai/gpt-5-mini", ModelTable(api_key_env="TEAM_KEY")).api_key_env == "TEAM_KEY"
 
 
-def test_openai_base_url_moves_the_openai_prefix_and_is_shown() -> None:
+def test_openai_base_url_replaces_the_address_of_openai_and_is_shown() -> None:
     found = target("openai/gpt-5-mini", environ={"OPENAI_BASE_URL": LOCAL})
     assert (found.provider, found.base_url, found.api_key_env) == ("openai", LOCAL, "OPENAI_API_KEY")
     assert found.describe == f"openai/gpt-5-mini at {LOCAL} (OPENAI_BASE_URL)"
 
 
-def test_an_empty_openai_base_url_moves_nothing() -> None:
+def test_an_empty_openai_base_url_is_ignored() -> None:
     assert target("openai/x", environ={"OPENAI_BASE_URL": ""}).base_url == "https://api.openai.com/v1"
 
 
@@ -98,7 +98,7 @@ def test_the_table_is_carried_over() -> None:
         (LOCAL, "max_tokens"),
     ],
 )
-def test_only_openai_itself_is_told_max_completion_tokens(base_url: str | None, key: str) -> None:
+def test_only_openai_itself_gets_max_completion_tokens(base_url: str | None, key: str) -> None:
     assert target("openai/x", ModelTable(base_url=base_url)).max_tokens_key == key
 
 
@@ -139,7 +139,7 @@ def test_a_local_server_gets_the_key_that_is_named() -> None:
 
 
 @pytest.mark.parametrize(("variable", "moved"), [("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")])
-def test_a_base_url_variable_moves_its_provider_alone(variable: str, moved: str) -> None:
+def test_a_base_url_variable_replaces_the_address_of_its_provider_alone(variable: str, moved: str) -> None:
     for prefix, service in SERVICES.items():
         found = target(f"{prefix}/m", environ={variable: LOCAL})
         assert found.base_url == (LOCAL if prefix == moved else service.base_url)
@@ -170,7 +170,7 @@ def test_auto_means_the_official_clients_for_their_own_services_and_light_for_ot
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "light", "litellm"])
-def test_a_server_of_ones_own_may_be_talked_to_by_every_client(client: ClientChoice) -> None:
+def test_a_private_server_accepts_every_client(client: ClientChoice) -> None:
     assert target("m", ModelTable(base_url=LOCAL, client=client)).client == client
 
 
@@ -189,7 +189,7 @@ def test_a_client_that_does_not_speak_the_api_is_refused(model_path: str, client
     assert text == f'{WHERE}: [model] client: "{client}" does not speak the API of {model_path}; valid: {valid}'
 
 
-def test_a_seed_is_called_what_the_service_calls_it() -> None:
+def test_the_seed_is_sent_under_the_services_own_name() -> None:
     assert target("groq/m").seed_key == "seed"
     assert target("mistral/m").seed_key == "random_seed"
     assert target("m", ModelTable(base_url="https://api.mistral.ai/v1")).seed_key == "random_seed"
@@ -221,7 +221,7 @@ def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
     assert target("openai/m", table, {"OPENAI_BASE_URL": LOCAL}).base_url == LOCAL
 
 
-def test_a_missing_litellm_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_litellm_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     problem = missing_extra(target("azure/gpt-5"), where=WHERE)
     assert str(problem) == (
@@ -249,7 +249,7 @@ def test_an_unknown_provider_like_no_other_gets_no_guess() -> None:
     assert "did you mean" not in refusal("Qwen/Qwen3-8B")
 
 
-def test_a_bare_name_is_no_provider() -> None:
+def test_a_bare_name_is_refused() -> None:
     text = refusal("gpt-5-mini")
     assert '"gpt-5-mini" names no provider; known: demo/, openai/' in text
     assert 'did you mean "openai/gpt-5-mini"?' in text
@@ -267,13 +267,13 @@ def test_a_provider_without_a_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://h/v1", "http://", "not a url", "http://h:port/v1"])
-def test_a_base_url_that_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_base_url_is_refused(url: str) -> None:
     text = refusal("m", ModelTable(base_url=url))
     assert text.startswith(f"{WHERE}: [model] base_url: ")
     assert 'as in "http://localhost:8000/v1"' in text
 
 
-def test_openai_base_url_that_is_no_address_is_refused_by_name() -> None:
+def test_an_invalid_openai_base_url_is_refused_by_name() -> None:
     assert "environment variable OPENAI_BASE_URL: must be" in refusal("openai/x", None, {"OPENAI_BASE_URL": "h"})
 
 
@@ -295,7 +295,7 @@ def test_a_missing_key_names_its_variable_and_the_ways_to_set_it(environ: dict[s
     assert "--osmosis-secrets-file" in text
 
 
-def test_no_key_is_missing_where_none_is_wanted_or_it_is_set() -> None:
+def test_no_key_is_missing_if_none_is_needed_or_it_is_set() -> None:
     assert missing_key(target("demo/arithmetic"), {}, where=WHERE) is None
     assert missing_key(target("m", ModelTable(base_url=LOCAL)), {}, where=WHERE) is None
     assert missing_key(target("openai/x"), {"OPENAI_API_KEY": "k"}, where=WHERE) is None

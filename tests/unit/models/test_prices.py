@@ -1,4 +1,4 @@
-"""What tokens cost, and who says so; what nobody knows is unknown and never 0."""
+"""The prices of tokens and their sources; an unknown price is None and never 0."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_cache_without_a_price_of_its_own_costs_what_input_costs() -> None:
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-5-mini", "gpt-5-mini"])
-def test_the_config_goes_first_by_the_name_as_typed_or_as_sent(name: str) -> None:
+def test_the_configs_price_wins_by_the_typed_or_the_sent_name(name: str) -> None:
     assert price("openai/gpt-5-mini", {name: OWN}) == Price(OWN, "[prices]")
 
 
@@ -76,7 +76,7 @@ def test_a_listed_model_has_the_price_of_the_list(model: str, table: dict[str, A
     assert 0 < found.rates.input <= found.rates.output
 
 
-def test_the_price_of_a_listed_model_is_that_of_short_prompts_and_its_caches() -> None:
+def test_a_listed_price_is_that_of_short_prompts_with_its_cache_prices() -> None:
     found = price("anthropic/claude-sonnet-4-5")
 
     assert found is not None
@@ -92,7 +92,7 @@ def test_the_price_of_a_listed_model_is_that_of_short_prompts_and_its_caches() -
         ("gpt-4o", {"base_url": "http://localhost:8000/v1"}),
     ],
 )
-def test_what_nobody_lists_has_no_price(model: str, table: dict[str, Any]) -> None:
+def test_an_unlisted_model_has_no_price(model: str, table: dict[str, Any]) -> None:
     assert price(model, **table) is None
 
 
@@ -113,11 +113,11 @@ def test_the_price_list_is_imported_for_services_only(
     assert ("genai_prices" in names) is imported
 
 
-def test_a_service_that_a_variable_moved_is_not_priced_by_its_name() -> None:
+def test_a_service_at_another_base_url_is_not_priced_by_its_name() -> None:
     assert price("openai/gpt-4o", environ={"OPENAI_BASE_URL": "http://localhost:4000/v1"}) is None
 
 
-def test_without_the_price_list_only_the_config_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_price_list_only_the_config_has_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(name: str, *args: Any, **kwargs: Any) -> Any:
         if name.partition(".")[0] == "genai_prices":
             raise ImportError(name)

@@ -172,7 +172,7 @@ async def test_an_unknown_path_is_an_error_in_the_shape_of_openai(method: str, p
     ("headers", "status"),
     [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Bearer right"}, 200)],
 )
-async def test_with_an_api_key_only_requests_that_send_it_are_answered(headers: dict[str, str], status: int) -> None:
+async def test_with_an_api_key_requests_without_it_are_refused(headers: dict[str, str], status: int) -> None:
     async with served(api_key="right") as client:
         response = await client.post(CHAT, json=body(), headers=headers)
         assert response.status == status
@@ -181,7 +181,7 @@ async def test_with_an_api_key_only_requests_that_send_it_are_answered(headers: 
         )
 
 
-async def test_the_stats_count_requests_and_the_most_that_were_in_flight_at_once() -> None:
+async def test_the_stats_count_requests_and_the_most_in_flight() -> None:
     async with served(latency_ms=60_000) as client:
         first = [asyncio.create_task(client.post(CHAT, json=body())) for _ in range(3)]
         assert await stats_with(client, in_flight=3) == {"requests": 3, "in_flight": 3, "max_in_flight": 3}
@@ -342,7 +342,7 @@ def test_a_stop_signal_ends_it_quietly(number: signal.Signals) -> None:
     assert (process.returncode, rest, errors) == (0, "", "")
 
 
-def test_a_port_in_use_is_named_with_a_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_with_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main([f"--port={port}"]) == 1
