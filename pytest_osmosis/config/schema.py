@@ -1,9 +1,7 @@
-"""The JSON Schema of an eval config, made from its field tables: for editors that check TOML as it is typed.
+"""The JSON Schema of an eval config, made from its field tables, for editors that check TOML while it is typed.
 
-It judges as the validator does but for what no schema of one document can say: whether files and folders are there,
-names that must be those of functions in another key ([scoring] thresholds, decide, [gate]), a mean without one function
-that decides, a pass@k of more runs than n, a variable both in [env] and in [secrets], ranges that run backwards, and
-numbers and dates that JSON has no equal of (1.0 where an integer must stand).
+It knows tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and names
+that refer to other keys are left to the validator, which is stricter.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ from pytest_osmosis.config.fields import Family, Field, Table
 Schema = dict[str, Any]
 
 _NEVER: Schema = {"not": {}}
-"""What is known and refused."""
+"""Allows no value."""
 
 
 def eval_schema() -> Schema:
-    """The schema of the eval dialect, draft 2020-12."""
+    """Return the schema of an eval config, draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:pytest-osmosis:eval-config",

@@ -1,8 +1,7 @@
-"""The JSON Schema for editors and the validator judge alike."""
+"""The JSON Schema for editors: every key is in it, and it accepts every valid config."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.schema import eval_schema
 from tests.unit.config.conftest import complete
-from tests.unit.config.test_eval_problems import BROKEN
 
 SCHEMA = eval_schema()
 
@@ -24,7 +22,7 @@ def faults(text: str) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(tomli.loads(text))]
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
@@ -39,7 +37,7 @@ def test_every_key_of_every_table_is_in_the_schema_and_described() -> None:
             assert declared["properties"][field.name]["description"].startswith(field.help)
 
 
-def test_every_kind_of_value_says_something_in_the_schema() -> None:
+def test_every_key_has_a_type_in_the_schema() -> None:
     silent = [
         f"[{table.name}] {field.name}"
         for table in EVAL_TABLES.values()
@@ -49,7 +47,7 @@ def test_every_kind_of_value_says_something_in_the_schema() -> None:
     assert silent == []
 
 
-def test_a_default_is_a_value_that_could_be_written() -> None:
+def test_every_default_is_valid() -> None:
     defaults = [
         (table, name, declared["default"])
         for table, one in SCHEMA["properties"].items()
@@ -61,42 +59,41 @@ def test_a_default_is_a_value_that_could_be_written() -> None:
         assert Draft202012Validator(SCHEMA["properties"][table]["properties"][name]).is_valid(default), (table, name)
 
 
-BEYOND_A_SCHEMA = [
-    "must stay",
-    "must be a folder",
-    "must be a file",
-    "must be an existing file",
-    "must end in",
-    "unknown function",
-    'must be "all", "any" or one function',
-    "stands in [env] too",
-    "runs backwards",
-    "needs one function that decides",
-    "needs [evaluation] n of at least",
-]
-"""What the schema does not look at: files, names that lead to other keys, order."""
-
-
-def is_not_json(body: str) -> bool:
-    """True for values that JSON has no equal of: an integral float, what is beyond a float, dates."""
-    return re.search(r"\bnan\b|\binf\b|= \d\.0\b|2020-01-01|07:32|0{100}", body) is not None
-
-
 INVALID = [
-    pytest.param(table, body, id=f"{table}: {body}"[:60])
-    for table, cases in BROKEN.items()
-    for body, expected in cases
-    if not all(any(rule in line for rule in BEYOND_A_SCHEMA) for line in expected) and not is_not_json(body)
+    ("evaluation", "n = 0"),
+    ("evaluation", 'n = "3"'),
+    ("evaluation", "pass_treshold = 1"),
+    ("evaluaton", "n = 1"),
+    ("evaluation", "grader_timeout_s = 0"),
+    ("model", 'client = "curl"'),
+    ("model", "headers = {A = 1}"),
+    ("model", "base_url = 8000"),
+    ("sampling", "extra_body = {messages = 1}"),
+    ("scoring", 'eval_fns = "rewards:exact"'),
+    ("scoring", 'eval_fns = ["a:b", "a:b"]'),
+    ("scoring", 'rubric = "be kind"'),
+    ("data", 'columns = {prompt = "q"}'),
+    ("execution", 'granularity = "rows"'),
+    ("gate", "pass_rate = 0.7"),
+    ("gate", 'pass_rate = {rule = "point"}'),
+    ("gate", "pass_at_0 = 1"),
+    ('gate."rewards:exact"', "median = 1"),
+    ("gate", "max_regression = 0.02"),
+    ("limits", "max_errors = -1"),
+    ("baseline", 'model_path = "x"\nresults = "x.json"'),
+    ("baseline", 'base_url = "http://localhost/v1"'),
+    ("prices", "m = {input = 1}"),
+    ("experiment", 'rollout = "multiply"'),
+    ("secrets", "required = [3]"),
 ]
 
 
 @pytest.mark.parametrize(("table", "body"), INVALID)
-def test_what_the_validator_refuses_is_refused_by_the_schema(table: str, body: str) -> None:
+def test_the_schema_rejects_wrong_types_choices_bounds_and_keys(
+    table_problems: Callable[..., list[str]], table: str, body: str
+) -> None:
     assert faults(complete(table, body)) != []
-
-
-def test_most_rules_of_the_validator_are_compared() -> None:
-    assert len(INVALID) > 0.75 * sum(map(len, BROKEN.values()))
+    assert table_problems(table, body) != []
 
 
 VALID = [
@@ -132,9 +129,7 @@ VALID = [
 
 
 @pytest.mark.parametrize(("table", "body"), VALID)
-def test_what_the_validator_takes_is_taken_by_the_schema(
-    load: Callable[..., EvalConfig], table: str, body: str
-) -> None:
+def test_the_schema_accepts_what_the_validator_accepts(load: Callable[..., EvalConfig], table: str, body: str) -> None:
     text = complete(table, body)
     assert load(text)
     assert faults(text) == []
@@ -149,12 +144,12 @@ def test_what_the_validator_takes_is_taken_by_the_schema(
         '[experiment]\nmodel_path = "m"\ndataset = "d"\n[secrets]\nrequired = []\n',
         "n = 1\n" + complete("experiment", ""),
     ],
-    ids=["nothing", "no secrets", "no dataset", "no scorer", "a key in no table"],
+    ids=["nothing", "no secrets", "no dataset", "no scorer", "a key outside of tables"],
 )
-def test_what_is_missing_is_refused_by_both(problems: Callable[..., list[str]], text: str) -> None:
+def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Callable[..., list[str]], text: str) -> None:
     assert problems(text)
     assert faults(text)
 
 
-def test_the_smallest_config_is_taken() -> None:
+def test_the_schema_accepts_the_smallest_config() -> None:
     assert faults(complete("experiment", "")) == []

@@ -1,0 +1,188 @@
+"""Kinds of values that only an eval config has: URLs, references to code, headers, prices and others."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_osmosis.config.kinds import (
+    Fault,
+    Unfit,
+    ValueKind,
+    faults_of,
+    name,
+    number,
+    refuse,
+    string,
+    table_of,
+    toml,
+    typed_array,
+    typed_toml,
+)
+from pytest_osmosis.config.tables import TokenPrices
+
+RESERVED_ENV_PREFIX = "_OSMOSIS_"
+RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
+
+
+def folder_name() -> ValueKind:
+    """The name of a folder under rollouts/."""
+    expects = "the name of one folder under rollouts/, not a path"
+    return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
+
+
+def code_reference(what: str, *others: str) -> ValueKind:
+    """A "module:attr", where `what` describes the attribute, or one of `others`."""
+    expects = " or ".join([*map(toml, others), f'"module:{what}"'])
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise refuse(f"must be {expects}")
+        module, colon, attribute = value.rpartition(":" if ":" in value else ".")
+        dotted = all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
+        if value in others or (colon == ":" and dotted):
+            return value
+        meant = f"; did you mean {toml(f'{module}:{attribute}')}?" if colon and dotted else ""
+        raise refuse(f"must be {expects}, got {toml(value)}{meant}", got="")
+
+    return ValueKind(expects, read, schema={"type": "string"})
+
+
+def url() -> ValueKind:
+    """The URL of a server."""
+
+    def fits(value: str) -> bool:
+        try:
+            parts = urlsplit(value)
+            port = parts.port
+        except ValueError:
+            return False
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and port != 0
+            and value.isprintable()
+            and " " not in value
+        )
+
+    return string("an http:// or https:// URL with a host", fits)
+
+
+def variable_name() -> ValueKind:
+    """The name of an environment variable."""
+    return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
+
+
+def _header_value() -> ValueKind:
+    expects = "a string without line breaks"
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise refuse(f"must be {expects}")
+        if re.search(r"[\r\n\0]", value):
+            raise refuse(f"must be {expects}", got="one with a line break or a NUL")
+        return value
+
+    return ValueKind(expects, read, schema={"type": "string"})
+
+
+def headers() -> ValueKind:
+    """HTTP headers. Names are checked, and values are never shown."""
+    pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+    token = string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)))
+    return table_of("a table of header names to strings", token, _header_value())
+
+
+def stop() -> ValueKind:
+    """One stop text or several, kept as a tuple."""
+    expects = "a string or an array of strings, none of them empty"
+
+    def read(value: Any) -> tuple[str, ...]:
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+            raise refuse(f"must be {expects}")
+        return tuple(items)
+
+    one = {"type": "string", "minLength": 1}
+    return ValueKind(expects, read, typed_array, {"anyOf": [one, {"type": "array", "items": one}]})
+
+
+def extra_body() -> ValueKind:
+    """Further keys of a request body."""
+    expects = "a table of JSON values"
+    reserved = f"set by the run itself; leave it out (reserved: {', '.join(RESERVED_BODY_KEYS)})"
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [Fault(reserved, (key,), "") for key in value if key in RESERVED_BODY_KEYS]
+        faults += [Fault("must be a JSON value", (key,), toml(one)) for key, one in value.items() if not _is_json(one)]
+        if faults:
+            raise Unfit(faults)
+        return value
+
+    schema = {"type": "object", "propertyNames": {"not": {"enum": list(RESERVED_BODY_KEYS)}}}
+    return ValueKind(expects, read, typed_toml, schema)
+
+
+def above_0() -> ValueKind:
+    """A positive number."""
+    return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
+
+
+def at_least_0() -> ValueKind:
+    """A number that is not negative."""
+    return number(" of at least 0", lambda value: value >= 0, minimum=0)
+
+
+def token_prices() -> ValueKind:
+    """The prices of a model, kept as `TokenPrices`."""
+    price = at_least_0()
+    names = tuple(field.name for field in fields(TokenPrices))
+    required = ("input", "output")
+    expects = (
+        f"a table of {', '.join(required)} and optionally {', '.join(names[len(required) :])}, each {price.expects}"
+    )
+
+    def read(value: Any) -> TokenPrices:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [Fault(f"unknown key (valid: {', '.join(names)})", (key,), "") for key in value if key not in names]
+        faults += [Fault(f"missing; must be {price.expects}", (key,), "") for key in required if key not in value]
+        faults += [
+            replace(fault, below=(key,)) for key in names if key in value for fault in faults_of(price, value[key])
+        ]
+        if faults:
+            raise Unfit(faults)
+        return TokenPrices(**{key: price.read(item) for key, item in value.items()})
+
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(names, price.schema),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return ValueKind(expects, read, typed_toml, schema)
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def env_name() -> ValueKind:
+    """The name of a variable in [env]."""
+    expects = f"^[A-Z_][A-Z0-9_]*$ and must not start with {RESERVED_ENV_PREFIX} (reserved)"
+
+    def read(value: Any) -> str:
+        if not re.fullmatch("[A-Z_][A-Z0-9_]*", value) or value.startswith(RESERVED_ENV_PREFIX):
+            raise refuse(f"must match {expects}")
+        return str(value)
+
+    return ValueKind(expects, read, schema={"type": "string"})
