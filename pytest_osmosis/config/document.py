@@ -46,7 +46,7 @@ def _text(path: Path) -> str:
         close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
         raise _problem(path, f"not found{f', did you mean {shown(path.with_name(close))}?' if close else ''}") from None
     except IsADirectoryError:
-        raise _problem(path, "must be a TOML file, is a folder") from None
+        raise _problem(path, "must be a TOML file, but is a folder") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise _problem(path, f"cannot be read: {reason}") from None

@@ -48,7 +48,10 @@ _REPORT_ORDER: Mapping[ConfigLevel, int] = {
 _MISSING: Mapping[TableKey, tuple[str, str]] = {
     ("experiment", "model_path"): ("--osmosis-model", "name the model, like --osmosis-model=openai/gpt-5-mini"),
     ("experiment", "dataset"): ("--osmosis-dataset", "name the rows, like --osmosis-dataset=rows.jsonl"),
-    ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name what scores, like --osmosis-eval-fn=rewards:compute_reward"),
+    ("scoring", "eval_fns"): (
+        "--osmosis-eval-fn",
+        "name a scoring function, like --osmosis-eval-fn=rewards:compute_reward",
+    ),
 }
 """What an eval without a TOML lacks: the option, and how to give it."""
 
@@ -277,7 +280,7 @@ class Draft:
                 continue
             if table.required and self.document is not None and table.name not in self.document.content:
                 keys = ", ".join(field.name for field in table.fields if field.required)
-                text = f"[{table.name}]: missing; add [{table.name}] with {keys} = [...], [] for none"
+                text = f"[{table.name}]: missing; add [{table.name}] with {keys} = [...] ([] if the eval needs none)"
                 self._fail_in("file", self.document, (), text)
                 continue
             for field in table.fields:

@@ -83,7 +83,7 @@ def _refuse_other_dialects(document: Document) -> None:
             text = f"[{name}]: training configs are not supported yet; an eval config has no [{name}]"
             raise ConfigError([Problem(document.where(name), text)])
     if in_training(document.path):
-        text = "training configs are not supported yet; an eval config stands in configs/eval/"
+        text = "training configs are not supported yet; an eval config belongs in configs/eval/"
         raise ConfigError([Problem(document.where(), text)])
 
 

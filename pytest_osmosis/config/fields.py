@@ -92,7 +92,7 @@ def unknown_table(tables: Tables, name: str) -> str:
 def unknown_top_key(tables: Tables, name: str) -> str:
     """What to say of a key that stands in no table."""
     home = _home_of(tables, name) or _table_of_close(tables, name)
-    return f"unknown key{f', did you mean {home}?' if home else ''} (every key stands in a table)"
+    return f"unknown key{f', did you mean {home}?' if home else ''} (keys must be inside a table)"
 
 
 def unknown_key(tables: Tables, table: Table, name: str) -> str:

@@ -54,7 +54,7 @@ def _refuse_misspelt(evals: Document, name: str, workspace: Path) -> None:
     meant = closest(name, evals.content.keys() - known)
     if meant is not None:
         table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (meant, name))
-        text = f"[{table}]: there is no eval of this name, did you mean [{own}]? (if not, remove the table)"
+        text = f"[{table}]: no eval has this name, did you mean [{own}]? (if not, remove the table)"
         raise ConfigError([Problem(evals.where(meant), text)])
 
 

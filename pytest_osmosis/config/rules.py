@@ -54,7 +54,7 @@ def gates_of(draft: Draft) -> tuple[GateRule, ...]:
 
 def _one_commit(draft: Draft) -> None:
     if draft.given("experiment", "branch") and draft.given("experiment", "commit_sha"):
-        draft.fail("experiment", "branch", "excludes commit_sha; keep one of them")
+        draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
 
 
 def _code(draft: Draft, workspace: Path) -> None:
@@ -62,15 +62,15 @@ def _code(draft: Draft, workspace: Path) -> None:
     if rollout and entrypoint:
         _rollout_folder(draft, workspace)
     elif rollout:
-        draft.fail("experiment", "entrypoint", "missing; rollout and entrypoint are given together or not at all")
+        draft.fail("experiment", "entrypoint", "missing; set both rollout and entrypoint, or neither")
     elif entrypoint:
-        draft.fail("experiment", "rollout", "missing; rollout and entrypoint are given together or not at all")
+        draft.fail("experiment", "rollout", "missing; set both rollout and entrypoint, or neither")
     elif not draft.given("agent", "agent") and not _has_scorer(draft):
         draft.fail(
             "experiment",
             "rollout",
-            "missing, and entrypoint too; name the code under rollouts/, "
-            'or let [scoring] eval_fns = ["module:function"] score the built-in chat',
+            "missing, and so is entrypoint; name the code under rollouts/, "
+            'or set [scoring] eval_fns = ["module:function"] to score the built-in chat',
         )
 
 
@@ -80,11 +80,11 @@ def _rollout_folder(draft: Draft, workspace: Path) -> None:
         return
     folder = inside(workspace / "rollouts", rollout)
     if folder is None:
-        draft.fail("experiment", "rollout", f"must stay under rollouts/, symlinks resolved, got {toml(rollout)}")
+        draft.fail("experiment", "rollout", f"must stay under rollouts/ (symlinks resolved), got {toml(rollout)}")
     elif not is_folder(folder):
         there = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
         text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)}"
-        draft.fail("experiment", "rollout", f"{text} (there: {there})")
+        draft.fail("experiment", "rollout", f"{text} (available: {there})")
     else:
         _entrypoint(draft, folder, rollout)
 
@@ -95,11 +95,11 @@ def _entrypoint(draft: Draft, folder: Path, rollout: str) -> None:
         return
     file = inside(folder, entrypoint)
     if file is None:
-        text = f"must stay under rollouts/{rollout}/, symlinks resolved, got {toml(entrypoint)}"
+        text = f"must stay under rollouts/{rollout}/ (symlinks resolved), got {toml(entrypoint)}"
         draft.fail("experiment", "entrypoint", text)
     elif not is_file(file):
         there = _names(folder.glob("*.py"))
-        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (there: {there})"
+        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (available: {there})"
         draft.fail("experiment", "entrypoint", text)
 
 
@@ -114,7 +114,7 @@ def _dataset(draft: Draft, workspace: Path) -> None:
         draft.fail(
             "experiment",
             "dataset",
-            "missing; must be the name of a dataset under datasets/ or data/, or give [data] path",
+            "missing; name a dataset under datasets/ or data/, or set [data] path",
         )
 
 
@@ -124,7 +124,7 @@ def _data_file(draft: Draft, workspace: Path) -> None:
         return
     file = absolute(Path(path)) if draft.typed("data", "path") else inside(workspace, path)
     if file is None:
-        draft.fail("data", "path", f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
+        draft.fail("data", "path", f"must be inside the workspace (symlinks resolved), got {toml(path)}")
         return
     if file.suffix.lower() not in DATASET_SUFFIXES:
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
@@ -135,7 +135,7 @@ def _data_file(draft: Draft, workspace: Path) -> None:
 def _environment(draft: Draft) -> None:
     for name in draft.get("secrets", "required") or ():
         if draft.given("env", name):
-            draft.fail("secrets", "required", f"{toml(name)} stands in [env] too; keep it in one of them")
+            draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
 
 
 def _has_scorer(draft: Draft) -> bool:
@@ -152,7 +152,7 @@ def _scorers(draft: Draft) -> None:
         draft.fail(
             "scoring",
             "eval_fns",
-            'missing; a run needs a scorer: eval_fns = ["module:function"], grader = "module:Class", '
+            'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class", '
             "or the Grader of a rollout's entrypoint",
         )
 
@@ -181,7 +181,7 @@ def _gates(draft: Draft) -> None:
         elif rule.k is not None and n is not None and rule.k > n:
             draft.fail("gate", place[0], f"needs [evaluation] n of at least {rule.k}, n is {n}", *place[1:])
         elif rule.metric == "mean" and rule.function is None and functions_known and not _one_decides(draft, names):
-            text = 'needs one function that decides: name it in [scoring] decide, or write [gate."{}"] mean = ...'
+            text = 'needs a single deciding function: name it in [scoring] decide, or write [gate."{}"] mean = ...'
             draft.fail("gate", "mean", text.format(names[0] if names else "module:function"))
 
 
@@ -203,15 +203,15 @@ def _meant(name: str, names: tuple[str, ...]) -> str:
 def _baseline(draft: Draft) -> None:
     model, results = draft.given("baseline", "model_path"), draft.given("baseline", "results")
     if draft.given("gate", "max_regression") and not (model or results):
-        draft.fail("gate", "max_regression", "needs a baseline: give [baseline] results or model_path")
+        draft.fail("gate", "max_regression", "needs a baseline: set [baseline] results or model_path")
     if any({("baseline", "model_path"), ("baseline", "results")} <= level.keys() for level in draft.levels):
-        draft.fail("baseline", "results", "excludes model_path; keep one of them")
+        draft.fail("baseline", "results", "cannot be used with model_path; keep one of them")
     for key in ("base_url", "api_key_env"):
         if draft.given("baseline", key) and not model:
-            draft.fail("baseline", key, "is that of model_path, which is missing")
+            draft.fail("baseline", key, "needs [baseline] model_path")
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:
     path = draft.get(table, key)
     if path is not None and not draft.typed(table, key) and inside(workspace, path) is None:
-        draft.fail(table, key, f"must stay inside the workspace, symlinks resolved, got {toml(path)}")
+        draft.fail(table, key, f"must be inside the workspace (symlinks resolved), got {toml(path)}")

@@ -80,7 +80,7 @@ def _assignment(line: str) -> tuple[str, str]:
     name, raw = found.groups()
     value = _value(raw)
     if "\0" in value:
-        raise ValueError(f"{name}: the value holds a NUL character, which an environment variable cannot")
+        raise ValueError(f"{name}: the value contains a NUL character, which an environment variable cannot hold")
     return name, value
 
 
@@ -109,7 +109,7 @@ def _unescaped(found: re.Match[str]) -> str:
     except KeyError:
         raise ValueError(
             r"unknown escape in a double-quoted value (valid: \n, \t, \", \\); "
-            "single quotes take a value literally"
+            "use single quotes for a literal value"
         ) from None
 
 

@@ -79,7 +79,7 @@ def _ours(columns: Columns, names: tuple[str, ...]) -> list[str]:
 def same_column(one: str, other: str) -> str:
     """The fault of two names that mean the same column."""
     if one == other:
-        return f'column "{one}" stands more than once; remove or rename one'
+        return f'column "{one}" appears more than once; remove or rename one'
     return f'columns "{one}" and "{other}" are the same column; remove or rename one'
 
 

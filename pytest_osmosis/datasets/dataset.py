@@ -76,7 +76,7 @@ class Dataset:
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
-            raise DatasetError([Problem(self.display, "has changed since it was first read; start the run again")])
+            raise DatasetError([Problem(self.display, "has changed since it was first read; start the eval again")])
         return file
 
     def read(self, file: BufferedReader, row_index: int) -> Row:
@@ -112,7 +112,7 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
             where = display if error.line is None else f"{display}:{error.line}"
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
-        raise DatasetError([Problem(display, "holds no rows; it needs at least one")])
+        raise DatasetError([Problem(display, "has no rows; it needs at least one")])
     return Dataset(path, display, known, source, text_cells, stamp)
 
 
@@ -162,14 +162,14 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
 
 def _never_there(dataset: Dataset, ours: str) -> Problem:
     what = f"{dataset.columns.titled(ours)}: no selected row has it"
-    return Problem(dataset.display, f"{what}; correct the name in [data] columns or drop it there")
+    return Problem(dataset.display, f"{what}; correct or remove it in [data] columns")
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
     folded = Counter(fold(theirs) for theirs in mapped.values())
     twice = [theirs for theirs, times in folded.items() if times > 1]
     if twice:
-        text = "is mapped to more than one of our columns; keep one of them"
+        text = "is mapped to more than one column; keep one of them"
         raise DatasetError(Problem("[data] columns", f'"{theirs}" {text}') for theirs in twice)
     return Columns(mapped)
 

@@ -25,7 +25,7 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
         return _at_path(workspace, path)
     if name is not None:
         return _by_name(workspace, name)
-    raise _error("dataset", 'none is named; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+    raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
 
 
 def need_readable(path: Path, where: str) -> None:
@@ -55,7 +55,7 @@ def _by_name(workspace: Path, name: str) -> Path:
     if len(candidates) > 1:
         listed = " and ".join(_short(workspace, candidate) for candidate in candidates)
         fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
-        raise _error(f'dataset "{name}"', f"stands for {len(candidates)} files, {listed}; {fix}")
+        raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {listed}; {fix}")
     found = candidates[0]
     _need_inside(workspace, found, _short(workspace, found))
     need_readable(found, _short(workspace, found))
@@ -73,7 +73,7 @@ def _candidates(workspace: Path, name: str) -> list[Path]:
 def _need_inside(workspace: Path, path: Path, where: str) -> None:
     if not path.resolve().is_relative_to(workspace.resolve()):
         fix = "copy it into the workspace, or give its absolute path in [data] path"
-        raise _error(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
+        raise _error(where, f"is outside the workspace {workspace} (symlinks resolved); {fix}")
 
 
 def _what_lies_there(workspace: Path) -> str:
@@ -82,8 +82,8 @@ def _what_lies_there(workspace: Path) -> str:
         return "the workspace has neither datasets/ nor data/"
     files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
     if not files:
-        return f"no dataset lies in {' or '.join(f'{folder.name}/' for folder in folders)}"
-    return f"there are {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
+        return f"there is no dataset in {' or '.join(f'{folder.name}/' for folder in folders)}"
+    return f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
 
 
 def _from(workspace: Path, path: str) -> str:

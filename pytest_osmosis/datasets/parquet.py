@@ -44,7 +44,7 @@ class ParquetFooter:
                 convert = _converter(field.type)
                 converts[field.name] = _chat(convert) if own == "messages" else convert
             except _NoJson as error:
-                faults.append(f'column "{field.name}": {error.type} is nothing that JSON holds; {_DROP_IT}')
+                faults.append(f'column "{field.name}": {error.type} has no JSON equivalent; {_DROP_IT}')
         if faults:
             raise BadRow(*faults)
         chats = [field.type for field, own in zip(self.schema, ours, strict=True) if own == "messages"]
@@ -77,7 +77,7 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
             ends.append(rows)
         return ParquetFooter(parquet.schema_arrow, ends)
     except (ArrowException, OSError) as error:
-        raise Unscannable(None, f"not a Parquet file that can be read: {_one_line(error)}; write it again") from error
+        raise Unscannable(None, f"cannot be read as Parquet: {_one_line(error)}; write the file again") from error
 
 
 class ParquetReader:
@@ -98,7 +98,7 @@ class ParquetReader:
         return row_index + 1
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """The row's values. Raises BadRow where the row group is damaged or a value is nothing that JSON holds."""
+        """The row's values. Raises BadRow where the row group is damaged or a value has no JSON equivalent."""
         values = self._values(file, row_index)
         record, faults = {}, []
         for name, convert in self._converts.items():

@@ -21,7 +21,7 @@ def parse_json(text: str) -> Any:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
         raise BadRow(
-            f"not valid JSON at character {error.pos + 1}: {error.msg}; it must be one whole JSON value"
+            f"not valid JSON at character {error.pos + 1}: {error.msg}; expected one complete JSON value"
         ) from error
     except RecursionError as error:
         raise BadRow("nested too deeply to be read; flatten it") from error
@@ -41,8 +41,8 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
     """The record of a CSV row: every cell a string."""
     cells = parse_csv(text)
     if len(cells) != len(header):
-        fix = 'put a cell that holds a comma or a line break in "..."'
-        raise BadRow(f"must hold {_cells(len(header))} as the header does, got {_cells(len(cells))}; {fix}")
+        fix = "quote cells that contain a comma or a line break"
+        raise BadRow(f"must have {_cells(len(header))} like the header, got {_cells(len(cells))}; {fix}")
     return dict(zip(header, cells, strict=True))
 
 
@@ -69,14 +69,14 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise BadRow(f"key {shown(repeated)} stands more than once in one object; keep one")
+        raise BadRow(f"key {shown(repeated)} appears more than once in one object; keep one")
     return found
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise BadRow(f"{text} is beyond what a float holds; write it as a string")
+        raise BadRow(f"{text} is too large for a float; write it as a string")
     return number
 
 

@@ -112,7 +112,7 @@ def otherwise_separated(names: Sequence[str]) -> str | None:
     return f"cells are separated by {json.dumps(found)}; save the file with commas, or as .jsonl"
 
 
-_CSV_FIX = 'put a cell that holds a comma, a quote or a line break in "...", and write a quote in it twice'
+_CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 
 
 class _Lines:
@@ -154,14 +154,16 @@ def scan_json(file: BinaryIO) -> Extents:
     if window.peek() == "":
         return extents
     if window.peek() != "[":
-        raise Unscannable(window.line, "must be an array of objects; one object a line is .jsonl: rename the file")
+        raise Unscannable(
+            window.line, "must be an array of objects; for one object per line, rename the file to .jsonl"
+        )
     window.take()
     if window.peek() == "]":
         window.take()
     else:
         _scan_elements(window, extents)
     if window.peek() != "":
-        raise Unscannable(window.line, "not valid JSON: more follows after the array; keep one array in the file")
+        raise Unscannable(window.line, "not valid JSON: the file continues after the array; keep one array in the file")
     return extents
 
 

@@ -48,20 +48,20 @@ def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
     first, others = next(iter(repeats.items()))
     total = sum(1 + len(rows) for rows in repeats.values())
     such = f" ({total:,} such rows)" if len(repeats) > 1 else ""
-    yield f"rows {_listed([first, *others])} hold the same prompt{such}: {_REPEATED_FIX}"
+    yield f"rows {_listed([first, *others])} have the same prompt{such}: {_REPEATED_FIX}"
 
 
-_REPEATED_FIX = "it counts more than once; keep one, and raise n for more"
+_REPEATED_FIX = "it counts more than once; keep one row, and raise n for more runs"
 
 
 def _told(rows: Sequence[int]) -> Iterator[str]:
     if len(rows) == 1:
-        yield f"row {rows[0]} holds its ground truth in its own prompt: {_TOLD_FIX}"
+        yield f"row {rows[0]} contains its ground truth in its prompt: {_TOLD_FIX}"
     elif rows:
-        yield f"rows {_listed(rows)} hold their ground truth in their own prompt: {_TOLD_FIX}"
+        yield f"rows {_listed(rows)} contain their ground truth in their prompt: {_TOLD_FIX}"
 
 
-_TOLD_FIX = "a model can copy the answer; take it out of the prompt"
+_TOLD_FIX = "a model can copy the answer; remove it from the prompt"
 
 
 def _listed(rows: Sequence[int]) -> str:

@@ -79,7 +79,7 @@ def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns
 def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
     """The fault of a row, or a header, that has neither a user prompt nor messages."""
     there = ", ".join(shown(name) for name in names) or "none"
-    fix = 'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+    fix = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
     return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {there}; {fix}'
 
 
@@ -127,7 +127,7 @@ def _parsed_messages(text: str, columns: Columns) -> Any:
 def _given_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
     title, messages = columns.titled("messages"), record["messages"]
     faults = [
-        f'{title}: cannot stand together with "{other}"; keep one of them in this row'
+        f'{title}: cannot be combined with "{other}"; keep one of them in this row'
         for other in ("user_prompt", "system_prompt")
         if not _is_blank(record.get(other))
     ]

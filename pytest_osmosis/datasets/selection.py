@@ -90,4 +90,4 @@ def _rows(count: int) -> str:
 
 
 def _beyond(got: str, total: int) -> str:
-    return f"must lie within the dataset's {total:,} {_rows(total)}, {_span(0, total - 1)}, got {got}"
+    return f"must be within the dataset's {total:,} {_rows(total)} ({_span(0, total - 1)}), got {got}"

@@ -137,7 +137,7 @@ def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace
             [
                 "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
                 "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
-                "--osmosis-eval-fn: missing; name what scores, like --osmosis-eval-fn=rewards:compute_reward",
+                "--osmosis-eval-fn: missing; name a scoring function, like --osmosis-eval-fn=rewards:compute_reward",
             ],
         ),
         (

@@ -64,7 +64,7 @@ def test_two_files_of_one_name_are_both_named(workspace: Path) -> None:
     put(workspace / "datasets" / "sums.csv")
     put(workspace / "data" / "sums.parquet")
     assert problem(workspace, "sums") == (
-        'dataset "sums": stands for 2 files, datasets/sums.csv and data/sums.parquet; '
+        'dataset "sums": matches 2 files, datasets/sums.csv and data/sums.parquet; '
         'set [data] path = "datasets/sums.csv" or remove the others'
     )
 
@@ -75,7 +75,7 @@ def test_missing_name_says_where_it_was_looked_for_and_what_lies_there(workspace
     put(workspace / "data" / "notes.txt")
     assert problem(workspace, "sums") == (
         f'dataset "sums": not found; looked for datasets/sums.* and data/sums.* in {workspace}; '
-        "there are data/divide.csv, datasets/multiply.jsonl"
+        "available: data/divide.csv, datasets/multiply.jsonl"
     )
 
 
@@ -91,13 +91,13 @@ def test_workspace_without_dataset_folders_says_so(workspace: Path) -> None:
 
 def test_empty_dataset_folder_says_so(workspace: Path) -> None:
     (workspace / "data").mkdir()
-    assert problem(workspace, "sums").endswith("; no dataset lies in data/")
+    assert problem(workspace, "sums").endswith("; there is no dataset in data/")
 
 
 def test_missing_path_says_so(workspace: Path) -> None:
     put(workspace / "data" / "sums.csv")
     assert problem(workspace, path="data/sum.csv") == (
-        f"data/sum.csv: no such file in {workspace}; there are data/sums.csv"
+        f"data/sum.csv: no such file in {workspace}; available: data/sums.csv"
     )
 
 
@@ -108,13 +108,11 @@ def test_missing_absolute_path_says_so(workspace: Path) -> None:
 
 def test_folder_is_no_dataset(workspace: Path) -> None:
     put(workspace / "data" / "sums.csv")
-    assert problem(workspace, path="data") == "data: is a folder, not a file; there are data/sums.csv"
+    assert problem(workspace, path="data") == "data: is a folder, not a file; available: data/sums.csv"
 
 
 def test_neither_name_nor_path_says_what_to_set(workspace: Path) -> None:
-    assert problem(workspace) == (
-        'dataset: none is named; set [experiment] dataset = "<name>" or [data] path = "<file>"'
-    )
+    assert problem(workspace) == ('dataset: missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
 
 
 @pytest.mark.parametrize(
@@ -137,7 +135,7 @@ def test_what_lies_outside_the_workspace_is_refused(workspace: Path, kind: str, 
     if value == "../../sums":
         (workspace / "data").rename(workspace / "elsewhere")  # else the name stands for one file by two ways
     expected = (
-        f"{where}: lies outside the workspace {workspace} (symlinks resolved); "
+        f"{where}: is outside the workspace {workspace} (symlinks resolved); "
         "copy it into the workspace, or give its absolute path in [data] path"
     )
     assert problem(workspace, **{kind: value}) == expected

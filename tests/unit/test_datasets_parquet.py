@@ -174,7 +174,7 @@ def test_nan_and_infinity_are_refused(opened: Opened, value: float, said: str) -
 def test_schema_without_a_prompt_is_said_once(opened: Opened) -> None:
     assert problem(lambda: opened({"question": ["a", "b", "c"]})) == (
         'data/x.parquet: schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
-        'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+        'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
     )
 
 
@@ -188,23 +188,23 @@ def test_column_twice_is_refused(opened: Opened) -> None:
 def test_columns_that_json_cannot_hold_are_refused_at_once(opened: Opened) -> None:
     table = pa.table({"user_prompt": ["a"], "image": [b"x"], "took": [[{"s": timedelta(seconds=1)}]]})
     assert problem(lambda: opened(table)) == (
-        'data/x.parquet: schema: column "image": binary is nothing that JSON holds; '
+        'data/x.parquet: schema: column "image": binary has no JSON equivalent; '
         "drop the column or store it as text\n"
-        'data/x.parquet: schema: column "took": duration[us] is nothing that JSON holds; '
+        'data/x.parquet: schema: column "took": duration[us] has no JSON equivalent; '
         "drop the column or store it as text"
     )
 
 
 def test_file_without_rows_is_refused(opened: Opened) -> None:
     table = pa.table({"user_prompt": pa.array([], pa.string())})
-    assert problem(lambda: opened(table)) == "data/x.parquet: holds no rows; it needs at least one"
+    assert problem(lambda: opened(table)) == "data/x.parquet: has no rows; it needs at least one"
 
 
 def test_file_that_is_no_parquet_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text('{"user_prompt": "2+2?"}\n')
     said = problem(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
-    assert said.startswith("data/x.parquet: not a Parquet file that can be read: ")
-    assert said.endswith("; write it again")
+    assert said.startswith("data/x.parquet: cannot be read as Parquet: ")
+    assert said.endswith("; write the file again")
     assert "\n" not in said
 
 

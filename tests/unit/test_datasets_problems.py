@@ -14,9 +14,9 @@ from pytest_osmosis.errors import DatasetError
 
 GOOD = '{"user_prompt": "2+2?"}'
 MUST_CHAT = 'must be a non-empty list of {"role": ..., "content": ...}'
-CELLS_FIX = 'put a cell that holds a comma or a line break in "..."'
-CSV_FIX = 'put a cell that holds a comma, a quote or a line break in "...", and write a quote in it twice'
-NAME_IT = 'add it, or name the column that holds the prompt in [data] columns = {user_prompt = "..."}'
+CELLS_FIX = "quote cells that contain a comma or a line break"
+CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
+NAME_IT = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
 
 Problems = Callable[..., str]
 
@@ -111,9 +111,9 @@ def test_messages_must_be_a_list(problem: Problems, got: str) -> None:
 def test_messages_exclude_the_prompts(problem: Problems) -> None:
     chat = [{"role": "user", "content": "2+2?"}]
     assert problem(json.dumps({"messages": chat, "user_prompt": "2+2?", "system_prompt": "Be brief."})) == (
-        'data/x.jsonl:1: row 0: column "messages": cannot stand together with "user_prompt"; '
+        'data/x.jsonl:1: row 0: column "messages": cannot be combined with "user_prompt"; '
         "keep one of them in this row\n"
-        'data/x.jsonl:1: row 0: column "messages": cannot stand together with "system_prompt"; '
+        'data/x.jsonl:1: row 0: column "messages": cannot be combined with "system_prompt"; '
         "keep one of them in this row"
     )
 
@@ -138,7 +138,7 @@ def test_each_message_has_a_role_and_content(problem: Problems, message: object,
 def test_csv_messages_must_be_json_text(problem: Problems) -> None:
     assert problem("messages\n[2+2?]\n", "x.csv") == (
         'data/x.csv:2: row 0: column "messages": not valid JSON at character 3: '
-        "Expecting ',' delimiter; it must be one whole JSON value"
+        "Expecting ',' delimiter; expected one complete JSON value"
     )
 
 
@@ -167,7 +167,7 @@ def test_json_number_cut_by_the_end_of_a_chunk_is_one_row(problem: Problems) -> 
 
 def test_jsonl_line_must_be_whole(problem: Problems) -> None:
     assert problem(f'{GOOD}\n{{"user_prompt": \n') == (
-        "data/x.jsonl:2: row 1: not valid JSON at character 18: Expecting value; it must be one whole JSON value"
+        "data/x.jsonl:2: row 1: not valid JSON at character 18: Expecting value; expected one complete JSON value"
     )
 
 
@@ -181,7 +181,7 @@ def test_nan_and_infinity_are_refused(problem: Problems, constant: str, name: st
 
 def test_number_beyond_a_float_is_refused(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "ground_truth": 1e999}') == (
-        "data/x.jsonl:1: row 0: 1e999 is beyond what a float holds; write it as a string"
+        "data/x.jsonl:1: row 0: 1e999 is too large for a float; write it as a string"
     )
 
 
@@ -194,7 +194,7 @@ def test_whole_number_too_long_for_python_is_refused(problem: Problems, name: st
 
 def test_key_twice_in_one_object_is_refused(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "user_prompt": "3+3?"}') == (
-        'data/x.jsonl:1: row 0: key "user_prompt" stands more than once in one object; keep one'
+        'data/x.jsonl:1: row 0: key "user_prompt" appears more than once in one object; keep one'
     )
 
 
@@ -207,7 +207,7 @@ def test_endless_nesting_is_refused(problem: Problems, name: str, row: str) -> N
 
 def test_json_must_be_an_array(problem: Problems) -> None:
     assert problem(f"\n{GOOD}\n{GOOD}\n", "x.json") == (
-        "data/x.json:2: must be an array of objects; one object a line is .jsonl: rename the file"
+        "data/x.json:2: must be an array of objects; for one object per line, rename the file to .jsonl"
     )
 
 
@@ -238,7 +238,7 @@ def test_json_must_be_an_array(problem: Problems) -> None:
         ),
         (
             f"[{GOOD}]\n[{GOOD}]",
-            "data/x.json:2: not valid JSON: more follows after the array; keep one array in the file",
+            "data/x.json:2: not valid JSON: the file continues after the array; keep one array in the file",
         ),
     ],
     ids=["no comma", "no end", "comma at the end", "no colon", "open string", "two arrays"],
@@ -253,7 +253,7 @@ def test_broken_json_array_is_named_by_line(problem: Problems, text: str, expect
 @pytest.mark.parametrize(("row", "got"), [("2+2?", "1 cell"), ("2+2?,4,5", "3 cells")])
 def test_csv_row_has_as_many_cells_as_the_header(problem: Problems, row: str, got: str) -> None:
     assert problem(f"user_prompt,ground_truth\n2+2?,4\n{row}\n", "x.csv") == (
-        f"data/x.csv:3: row 1: must hold 2 cells as the header does, got {got}; {CELLS_FIX}"
+        f"data/x.csv:3: row 1: must have 2 cells like the header, got {got}; {CELLS_FIX}"
     )
 
 
@@ -295,7 +295,7 @@ def test_csv_column_whose_name_holds_a_semicolon_may_hold_the_prompt(opened: Cal
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ("user_prompt,k,k", 'column "k" stands more than once; remove or rename one'),
+        ("user_prompt,k,k", 'column "k" appears more than once; remove or rename one'),
         ("user_prompt,K,k", 'columns "K" and "k" are the same column; remove or rename one'),
         (
             "user_prompt,User_Prompt",
@@ -327,8 +327,7 @@ def test_mapped_column_beside_our_own_is_refused(problem: Problems, name: str) -
 def test_mapped_column_that_no_selected_row_has_is_refused(problem: Problems, name: str) -> None:
     text = "user_prompt,answer\na,b\n" if name == "x.csv" else '{"user_prompt": "a", "answer": "b"}'
     assert problem(text, name, {"ground_truth": "anwser"}) == (
-        f'data/{name}: column "anwser" (ground_truth): no selected row has it; '
-        "correct the name in [data] columns or drop it there"
+        f'data/{name}: column "anwser" (ground_truth): no selected row has it; correct or remove it in [data] columns'
     )
 
 
@@ -339,7 +338,7 @@ def test_mapped_column_that_some_row_has_is_enough(opened: Callable[..., Dataset
 
 def test_two_of_our_columns_cannot_be_one_of_theirs(problem: Problems) -> None:
     assert problem(GOOD, columns={"user_prompt": "text", "ground_truth": "Text"}) == (
-        '[data] columns: "text" is mapped to more than one of our columns; keep one of them'
+        '[data] columns: "text" is mapped to more than one column; keep one of them'
     )
 
 
@@ -371,7 +370,7 @@ def test_bad_byte_is_named_by_line(problem: Problems, name: str, text: bytes, wh
     ],
 )
 def test_dataset_without_rows_is_refused(problem: Problems, name: str, text: str) -> None:
-    assert problem(text, name) == f"data/{name}: holds no rows; it needs at least one"
+    assert problem(text, name) == f"data/{name}: has no rows; it needs at least one"
 
 
 @pytest.mark.parametrize(
@@ -406,7 +405,7 @@ def test_file_that_changed_after_it_was_indexed_is_refused(opened: Callable[...,
         os.utime(dataset.path, ns=(1, 1))
     with pytest.raises(DatasetError) as caught:
         dataset.row(0)
-    assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the run again"
+    assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the eval again"
 
 
 # -- check_rows --------------------------------------------------------------------------------------------

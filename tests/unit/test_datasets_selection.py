@@ -67,8 +67,8 @@ def test_rows_beyond_the_end_are_all_named() -> None:
     with pytest.raises(DatasetError) as caught:
         select(1000, RowSelection(rows=((3, 3), (990, 1000), (5000, 5000))), seed=0)
     assert str(caught.value) == (
-        "[data] rows: must lie within the dataset's 1,000 rows, 0 to 999, got 990 to 1000\n"
-        "[data] rows: must lie within the dataset's 1,000 rows, 0 to 999, got 5000"
+        "[data] rows: must be within the dataset's 1,000 rows (0 to 999), got 990 to 1000\n"
+        "[data] rows: must be within the dataset's 1,000 rows (0 to 999), got 5000"
     )
 
 
@@ -76,7 +76,7 @@ def test_rows_beyond_the_end_are_all_named() -> None:
 def test_offset_beyond_the_end_is_refused(limit: int | None) -> None:
     with pytest.raises(DatasetError) as caught:
         select(1, RowSelection(offset=1, limit=limit), seed=0)
-    assert str(caught.value) == "[data] offset: must lie within the dataset's 1 row, 0, got 1"
+    assert str(caught.value) == "[data] offset: must be within the dataset's 1 row (0), got 1"
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: (min(pair), max(pair))), min_size=1))

@@ -13,8 +13,8 @@ import pytest
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.datasets.row_warnings import notes_of
 
-TOLD = "a model can copy the answer; take it out of the prompt"
-REPEATED = "it counts more than once; keep one, and raise n for more"
+TOLD = "a model can copy the answer; remove it from the prompt"
+REPEATED = "it counts more than once; keep one row, and raise n for more runs"
 
 
 def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
@@ -31,17 +31,17 @@ def test_nothing_is_said_of_good_rows() -> None:
 
 def test_two_rows_with_the_same_prompt_are_named() -> None:
     assert notes_of([row(3, "2+2?"), row(5, "3+3?"), row(17, "2+2?")]) == (
-        f"rows 3 and 17 hold the same prompt: {REPEATED}",
+        f"rows 3 and 17 have the same prompt: {REPEATED}",
     )
 
 
 def test_all_repeated_prompts_are_one_note_with_a_count() -> None:
     prompts = ["a", "b", "a", "c", "b", "b", "b", "b"]
-    assert notes_of(numbered(prompts)) == (f"rows 0 and 2 hold the same prompt (7 such rows): {REPEATED}",)
+    assert notes_of(numbered(prompts)) == (f"rows 0 and 2 have the same prompt (7 such rows): {REPEATED}",)
 
 
 def test_many_rows_with_one_prompt_are_counted_not_listed() -> None:
-    assert notes_of(numbered(["a"] * 1002)) == (f"rows 0, 1, 2 and 999 more hold the same prompt: {REPEATED}",)
+    assert notes_of(numbered(["a"] * 1002)) == (f"rows 0, 1, 2 and 999 more have the same prompt: {REPEATED}",)
 
 
 def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
@@ -53,12 +53,12 @@ def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
 
 def test_ground_truth_in_its_own_prompt_is_named() -> None:
     rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
-    assert notes_of(rows) == (f"row 7 holds its ground truth in its own prompt: {TOLD}",)
+    assert notes_of(rows) == (f"row 7 contains its ground truth in its prompt: {TOLD}",)
 
 
 def test_all_told_ground_truths_are_one_note_with_a_count() -> None:
     rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
-    assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more hold their ground truth in their own prompt: {TOLD}",)
+    assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more contain their ground truth in their prompt: {TOLD}",)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_all_told_ground_truths_are_one_note_with_a_count() -> None:
     ],
 )
 def test_ground_truth_is_found_whatever_its_case_and_blanks(prompt: str, ground_truth: object) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 holds its ground truth in its own prompt: {TOLD}",)
+    assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 contains its ground truth in its prompt: {TOLD}",)
 
 
 def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
@@ -110,7 +110,7 @@ def test_check_rows_warns_of_the_selected_rows(tmp_path: Path) -> None:
     lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
     (tmp_path / "x.jsonl").write_text("".join(lines))
     dataset = open_dataset(tmp_path / "x.jsonl")
-    assert check_rows(dataset, [0, 1, 3]).notes == (f"rows 1 and 3 hold the same prompt: {REPEATED}",)
+    assert check_rows(dataset, [0, 1, 3]).notes == (f"rows 1 and 3 have the same prompt: {REPEATED}",)
 
 
 def test_rows_are_not_kept() -> None:

@@ -49,17 +49,17 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             'branch = "main"\ncommit_sha = "abcdef7"',
             [
                 "2: [experiment] branch: not supported yet; leave it out",
-                "2: [experiment] branch: excludes commit_sha; keep one of them",
+                "2: [experiment] branch: cannot be used with commit_sha; keep one of them",
                 "3: [experiment] commit_sha: not supported yet; leave it out",
             ],
         ),
         (
             'rollout = "multiply"',
-            ["1: [experiment] entrypoint: missing; rollout and entrypoint are given together or not at all"],
+            ["1: [experiment] entrypoint: missing; set both rollout and entrypoint, or neither"],
         ),
         (
             'entrypoint = "main.py"',
-            ["1: [experiment] rollout: missing; rollout and entrypoint are given together or not at all"],
+            ["1: [experiment] rollout: missing; set both rollout and entrypoint, or neither"],
         ),
         (
             'rollout = ""\nentrypoint = "main.py"',
@@ -91,7 +91,9 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ),
         (
             'rollout = "nope"\nentrypoint = "main.py"',
-            ['2: [experiment] rollout: must be a folder in rollouts, got "nope" (there: elsewhere, empty, multiply)'],
+            [
+                '2: [experiment] rollout: must be a folder in rollouts, got "nope" (available: elsewhere, empty, multiply)'
+            ],
         ),
         (
             'rollout = "multiply"\nentrypoint = " "',
@@ -100,37 +102,37 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'rollout = "multiply"\nentrypoint = "man.py"',
             [
-                '3: [experiment] entrypoint: must be a file in rollouts/multiply/, got "man.py" (there: link.py, main.py, tools.py)'
+                '3: [experiment] entrypoint: must be a file in rollouts/multiply/, got "man.py" (available: link.py, main.py, tools.py)'
             ],
         ),
         (
             'rollout = "multiply"\nentrypoint = "sub"',
             [
-                '3: [experiment] entrypoint: must be a file in rollouts/multiply/, got "sub" (there: link.py, main.py, tools.py)'
+                '3: [experiment] entrypoint: must be a file in rollouts/multiply/, got "sub" (available: link.py, main.py, tools.py)'
             ],
         ),
         (
             'rollout = "empty"\nentrypoint = "main.py"',
-            ['3: [experiment] entrypoint: must be a file in rollouts/empty/, got "main.py" (there: none)'],
+            ['3: [experiment] entrypoint: must be a file in rollouts/empty/, got "main.py" (available: none)'],
         ),
         (
             'rollout = "multiply"\nentrypoint = "../../../outside.py"',
             [
-                '3: [experiment] entrypoint: must stay under rollouts/multiply/, symlinks resolved, got "../../../outside.py"'
+                '3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "../../../outside.py"'
             ],
         ),
         (
             'rollout = "multiply"\nentrypoint = "/etc/hostname"',
-            ['3: [experiment] entrypoint: must stay under rollouts/multiply/, symlinks resolved, got "/etc/hostname"'],
+            ['3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "/etc/hostname"'],
         ),
         ("x.y = 1", ["2: [experiment] x: unknown key (valid: rollout, entrypoint, model_path, dataset)"]),
         (
             'rollout = "multiply"\nentrypoint = "link.py"',
-            ['3: [experiment] entrypoint: must stay under rollouts/multiply/, symlinks resolved, got "link.py"'],
+            ['3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "link.py"'],
         ),
         (
             'rollout = "elsewhere"\nentrypoint = "outside.py"',
-            ['2: [experiment] rollout: must stay under rollouts/, symlinks resolved, got "elsewhere"'],
+            ['2: [experiment] rollout: must stay under rollouts/ (symlinks resolved), got "elsewhere"'],
         ),
     ],
     "evaluation": [
@@ -214,25 +216,25 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'log_level = "x"',
             [
-                '2: [env] log_level: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "log_level"'
+                '2: [env] log_level: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "log_level"'
             ],
         ),
         (
             '1A = "x"',
             [
-                '2: [env] 1A: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "1A"'
+                '2: [env] 1A: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "1A"'
             ],
         ),
         (
             '_OSMOSIS_X = "x"',
             [
-                '2: [env] _OSMOSIS_X: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "_OSMOSIS_X"'
+                '2: [env] _OSMOSIS_X: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "_OSMOSIS_X"'
             ],
         ),
         (
             '"A B" = "x"',
             [
-                '2: [env] "A B": the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "A B"'
+                '2: [env] "A B": the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "A B"'
             ],
         ),
         ("A = 1", ["2: [env] A: must be a string without NUL, got 1"]),
@@ -240,13 +242,13 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "a = 1",
             [
-                '2: [env] a: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "a"',
+                '2: [env] a: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "a"',
                 "2: [env] a: must be a string without NUL, got 1",
             ],
         ),
     ],
     "secrets": [
-        ('required = "A"', ['2: [secrets] required: must be an array of names, all different, got "A"']),
+        ('required = "A"', ['2: [secrets] required: must be an array of distinct names, got "A"']),
         (
             'required = ["a", "B", 3, "_C"]',
             [
@@ -261,7 +263,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
                 "2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got a string of 24 characters"
             ],
         ),
-        ('required = ["A", "B", "A"]', ['2: [secrets] required: "A" stands here 2 times; keep one']),
+        ('required = ["A", "B", "A"]', ['2: [secrets] required: duplicate "A"']),
         ("optional = []", ["2: [secrets] optional: unknown key (valid: required)"]),
     ],
     "model": [
@@ -348,7 +350,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             'stop = ["a", ""]',
             ['2: [sampling] stop: must be a string or an array of strings, none of them empty, got ["a", ""]'],
         ),
-        ('extra_body = "x"', ['2: [sampling] extra_body: must be a table of what JSON can hold, got "x"']),
+        ('extra_body = "x"', ['2: [sampling] extra_body: must be a table of JSON values, got "x"']),
         (
             "extra_body = {a = 1, messages = 1}",
             [
@@ -379,22 +381,22 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
                 "2: [sampling] extra_body.n: set by the run itself; leave it out (reserved: messages, model, tools, stream, n)"
             ],
         ),
-        ("extra_body = {a = nan}", ["2: [sampling] extra_body.a: must be a value that JSON can hold, got nan"]),
+        ("extra_body = {a = nan}", ["2: [sampling] extra_body.a: must be a JSON value, got nan"]),
         (
             "extra_body = {a = 2020-01-01}",
-            ["2: [sampling] extra_body.a: must be a value that JSON can hold, got 2020-01-01"],
+            ["2: [sampling] extra_body.a: must be a JSON value, got 2020-01-01"],
         ),
-        ("extra_body = {a = [inf]}", ["2: [sampling] extra_body.a: must be a value that JSON can hold, got [inf]"]),
+        ("extra_body = {a = [inf]}", ["2: [sampling] extra_body.a: must be a JSON value, got [inf]"]),
         (
             "extra_body = {a = {d = 07:32:00}}",
-            ["2: [sampling] extra_body.a: must be a value that JSON can hold, got {d = 07:32:00}"],
+            ["2: [sampling] extra_body.a: must be a JSON value, got {d = 07:32:00}"],
         ),
     ],
     "scoring": [
         (
             'eval_fns = "rewards:exact"',
             [
-                '2: [scoring] eval_fns: must be an array of functions as "module:function", all different, got "rewards:exact"'
+                '2: [scoring] eval_fns: must be an array of distinct functions, each "module:function", got "rewards:exact"'
             ],
         ),
         (
@@ -406,7 +408,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
                 '2: [scoring] eval_fns: each must be "module:function", got 1',
             ],
         ),
-        ('eval_fns = ["a:b", "a:b"]', ['2: [scoring] eval_fns: "a:b" stands here 2 times; keep one']),
+        ('eval_fns = ["a:b", "a:b"]', ['2: [scoring] eval_fns: duplicate "a:b"']),
         ('grader = "Grader"', ['2: [scoring] grader: must be "module:Class", got "Grader"']),
         ('rubric = "be kind"', ["2: [scoring] rubric: not supported yet; leave it out"]),
         ("thresholds = 0.5", ["2: [scoring] thresholds: must be a table of function names to numbers, got 0.5"]),
@@ -453,15 +455,15 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
     "data": [
         (
             'path = "../outside.jsonl"',
-            ['2: [data] path: must stay inside the workspace, symlinks resolved, got "../outside.jsonl"'],
+            ['2: [data] path: must be inside the workspace (symlinks resolved), got "../outside.jsonl"'],
         ),
         (
             'path = "/etc/x.jsonl"',
-            ['2: [data] path: must stay inside the workspace, symlinks resolved, got "/etc/x.jsonl"'],
+            ['2: [data] path: must be inside the workspace (symlinks resolved), got "/etc/x.jsonl"'],
         ),
         (
             'path = "data/link.jsonl"',
-            ['2: [data] path: must stay inside the workspace, symlinks resolved, got "data/link.jsonl"'],
+            ['2: [data] path: must be inside the workspace (symlinks resolved), got "data/link.jsonl"'],
         ),
         (
             'path = "data/none.jsonl"',
@@ -516,7 +518,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'rows = "20-10"',
             [
-                '2: [data] rows: must be row numbers and inclusive ranges like "3,7,10-20", or "all"; "20-10" runs backwards, write "10-20", got "20-10"'
+                '2: [data] rows: must be row numbers and inclusive ranges like "3,7,10-20", or "all"; "20-10" is backwards, write "10-20", got "20-10"'
             ],
         ),
         ("seed = true", ["2: [data] seed: must be an integer, got true"]),
@@ -553,18 +555,18 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         ('model_path = " "', ['2: [baseline] model_path: must be a string that is not blank, got " "']),
         (
             'model_path = "x"\nresults = "x.json"',
-            ["3: [baseline] results: excludes model_path; keep one of them"],
+            ["3: [baseline] results: cannot be used with model_path; keep one of them"],
         ),
         (
             'base_url = "http://localhost/v1"\napi_key_env = "K"',
             [
-                "2: [baseline] base_url: is that of model_path, which is missing",
-                "3: [baseline] api_key_env: is that of model_path, which is missing",
+                "2: [baseline] base_url: needs [baseline] model_path",
+                "3: [baseline] api_key_env: needs [baseline] model_path",
             ],
         ),
         (
             'results = "../x.json"',
-            ['2: [baseline] results: must stay inside the workspace, symlinks resolved, got "../x.json"'],
+            ['2: [baseline] results: must be inside the workspace (symlinks resolved), got "../x.json"'],
         ),
     ],
     "prices": [
@@ -580,33 +582,33 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             "m = 0.25",
             [
-                "2: [prices] m: must be a table of input, output and maybe cached_input, cache_write, "
+                "2: [prices] m: must be a table of input, output and optionally cached_input, cache_write, "
                 f"each {RATE}, got 0.25"
             ],
         ),
     ],
     "output": [
-        ('dir = "../out"', ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "../out"']),
+        ('dir = "../out"', ['2: [output] dir: must be inside the workspace (symlinks resolved), got "../out"']),
         (
             'dir = "/elsewhere/out"',
-            ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "/elsewhere/out"'],
+            ['2: [output] dir: must be inside the workspace (symlinks resolved), got "/elsewhere/out"'],
         ),
         (
             'dir = "link_out/x"',
-            ['2: [output] dir: must stay inside the workspace, symlinks resolved, got "link_out/x"'],
+            ['2: [output] dir: must be inside the workspace (symlinks resolved), got "link_out/x"'],
         ),
         ("dir = 1", ["2: [output] dir: must be a string that is not blank, got 1"]),
         (
             'results = "../out"',
-            ['2: [output] results: must stay inside the workspace, symlinks resolved, got "../out"'],
+            ['2: [output] results: must be inside the workspace (symlinks resolved), got "../out"'],
         ),
         (
             'results = "/elsewhere/out"',
-            ['2: [output] results: must stay inside the workspace, symlinks resolved, got "/elsewhere/out"'],
+            ['2: [output] results: must be inside the workspace (symlinks resolved), got "/elsewhere/out"'],
         ),
         (
             'results = "link_out/x"',
-            ['2: [output] results: must stay inside the workspace, symlinks resolved, got "link_out/x"'],
+            ['2: [output] results: must be inside the workspace (symlinks resolved), got "link_out/x"'],
         ),
         ("results = 1", ["2: [output] results: must be a string that is not blank, got 1"]),
         ("html = true", ["2: [output] html: not supported yet; leave it out"]),
@@ -628,37 +630,37 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'pass_rate = "<= 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator "<=" is not possible, only ">=" is, got "<= 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "<= 0.7"'
             ],
         ),
         (
             'pass_rate = "== 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator "==" is not possible, only ">=" is, got "== 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "== 0.7"'
             ],
         ),
         (
             'pass_rate = "!= 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator "!=" is not possible, only ">=" is, got "!= 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "!= 0.7"'
             ],
         ),
         (
             'pass_rate = "= 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator "=" is not possible, only ">=" is, got "= 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "= 0.7"'
             ],
         ),
         (
             'pass_rate = "> 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator ">" is not possible, only ">=" is, got "> 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "> 0.7"'
             ],
         ),
         (
             'pass_rate = "< 0.7"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator "<" is not possible, only ">=" is, got "< 0.7"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "< 0.7"'
             ],
         ),
         (
@@ -670,7 +672,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'pass_rate = ">= 70%"',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; a share is written as 0.7, not 70%, got ">= 70%"'
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; write a share as 0.7, not 70%, got ">= 70%"'
             ],
         ),
         (
@@ -724,7 +726,7 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'mean = ">= 0.7"',
             [
-                '2: [gate] mean: needs one function that decides: name it in [scoring] decide, or write [gate."rewards:exact"] mean = ...'
+                '2: [gate] mean: needs a single deciding function: name it in [scoring] decide, or write [gate."rewards:exact"] mean = ...'
             ],
         ),
         (
@@ -738,12 +740,12 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
             'max_regression = ">= 0.7"',
             [
                 '2: [gate] max_regression: must be a finite number between 0 and 1, got ">= 0.7"',
-                "2: [gate] max_regression: needs a baseline: give [baseline] results or model_path",
+                "2: [gate] max_regression: needs a baseline: set [baseline] results or model_path",
             ],
         ),
         (
             "max_regression = 0.02",
-            ["2: [gate] max_regression: needs a baseline: give [baseline] results or model_path"],
+            ["2: [gate] max_regression: needs a baseline: set [baseline] results or model_path"],
         ),
         (
             '"rewards:exact" = {max_regression = 0.1}',
@@ -887,18 +889,16 @@ SECRETS = "[secrets]\nrequired = []\n"
 SCORING = '[scoring]\neval_fns = ["a:b"]\n'
 EXPERIMENT = '[experiment]\nmodel_path = "m"\ndataset = "d"\n'
 NO_CODE = (
-    "[experiment] rollout: missing, and entrypoint too; name the code under rollouts/, "
-    'or let [scoring] eval_fns = ["module:function"] score the built-in chat'
+    "[experiment] rollout: missing, and so is entrypoint; name the code under rollouts/, "
+    'or set [scoring] eval_fns = ["module:function"] to score the built-in chat'
 )
 NO_SCORER = (
-    '[scoring] eval_fns: missing; a run needs a scorer: eval_fns = ["module:function"], '
+    '[scoring] eval_fns: missing; nothing scores the runs: set eval_fns = ["module:function"] or '
     'grader = "module:Class", or the Grader of a rollout\'s entrypoint'
 )
-NO_DATASET = (
-    "[experiment] dataset: missing; must be the name of a dataset under datasets/ or data/, or give [data] path"
-)
+NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
-NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...], [] for none"
+NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
 
 @pytest.mark.parametrize(
@@ -908,7 +908,7 @@ NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...], [] for
         (EXPERIMENT + SCORING, [NO_SECRETS]),
         (
             EXPERIMENT + SCORING + "[secrets]\n",
-            ["6: [secrets] required: missing; must be an array of names, all different"],
+            ["6: [secrets] required: missing; must be an array of distinct names"],
         ),
         (SECRETS + SCORING + '[experiment]\nmodel_path = "m"\n', [f"5: {NO_DATASET}"]),
         (SECRETS + SCORING + '[experiment]\ndataset = "d"\n', [f"5: {NO_MODEL}"]),
@@ -919,8 +919,8 @@ NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...], [] for
         (
             SCORING + EXPERIMENT + '[env]\nA = "x"\nB = "y"\n[secrets]\nrequired = ["A", "B", "C"]\n',
             [
-                '10: [secrets] required: "A" stands in [env] too; keep it in one of them',
-                '10: [secrets] required: "B" stands in [env] too; keep it in one of them',
+                '10: [secrets] required: "A" is also in [env]; keep it in one of them',
+                '10: [secrets] required: "B" is also in [env]; keep it in one of them',
             ],
         ),
         (
@@ -930,9 +930,9 @@ NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...], [] for
         (
             "n = 5\nevaluaton = 1\nzzz = 1\n" + SECRETS + EXPERIMENT + SCORING,
             [
-                "1: n: unknown key, did you mean [evaluation] n? (every key stands in a table)",
-                "2: evaluaton: unknown key, did you mean [evaluation]? (every key stands in a table)",
-                "3: zzz: unknown key (every key stands in a table)",
+                "1: n: unknown key, did you mean [evaluation] n? (keys must be inside a table)",
+                "2: evaluaton: unknown key, did you mean [evaluation]? (keys must be inside a table)",
+                "3: zzz: unknown key (keys must be inside a table)",
             ],
         ),
         ("secrets = 1\n" + EXPERIMENT + SCORING, ["1: [secrets]: must be a table, got 1"]),
@@ -992,7 +992,7 @@ def test_a_config_under_configs_training_is_refused(workspace: Path) -> None:
     path.parent.mkdir()
     path.write_text(EXPERIMENT + SECRETS)
     assert problem_of(path) == (
-        "configs/training/deep/x.toml:1: training configs are not supported yet; an eval config stands in configs/eval/"
+        "configs/training/deep/x.toml:1: training configs are not supported yet; an eval config belongs in configs/eval/"
     )
 
 
@@ -1008,7 +1008,7 @@ def test_a_file_that_is_not_there_in_a_folder_that_is_not_there_is_named(workspa
 
 
 def test_a_folder_is_no_config(workspace: Path) -> None:
-    assert problem_of(Path("configs/eval")) == "configs/eval: must be a TOML file, is a folder"
+    assert problem_of(Path("configs/eval")) == "configs/eval: must be a TOML file, but is a folder"
 
 
 def test_a_path_through_a_file_cannot_be_read(workspace: Path) -> None:
@@ -1076,16 +1076,16 @@ results = "/x.json"
         "3: [evaluation] limit: must be an integer of at least 1, got true",
         '4: [evaluation] pass_treshold: unknown key, did you mean "pass_threshold"? (valid: limit, n, batch_size, pass_threshold, agent_workflow_timeout_s, grader_timeout_s)',
         "6: [experiment] model_path: missing; must be a string that is not blank",
-        '8: [experiment] entrypoint: must be a file in rollouts/multiply/, got "mian.py" (there: link.py, main.py, tools.py)',
+        '8: [experiment] entrypoint: must be a file in rollouts/multiply/, got "mian.py" (available: link.py, main.py, tools.py)',
         f'12: [model] client: must be one of {CLIENTS}, got "lite"',
         '14: [model] headers."A B": the name must be an HTTP header name, got "A B"',
         "15: [model] headers.C: must be a string without line breaks, got 1",
-        '20: [env] lower: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "lower"',
-        '23: [scoring] eval_fns: "rewards:exact" stands here 2 times; keep one',
-        '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; the operator ">" is not possible, only ">=" is, got "> 0.7"',
+        '20: [env] lower: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "lower"',
+        '23: [scoring] eval_fns: duplicate "rewards:exact"',
+        '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "> 0.7"',
         '30: [gate] pass_at_3: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
-        '33: [secrets] required: "TOKEN" stands in [env] too; keep it in one of them',
-        '38: [baseline] results: must stay inside the workspace, symlinks resolved, got "/x.json"',
+        '33: [secrets] required: "TOKEN" is also in [env]; keep it in one of them',
+        '38: [baseline] results: must be inside the workspace (symlinks resolved), got "/x.json"',
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',
     ]
 

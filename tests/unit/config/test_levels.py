@@ -112,7 +112,7 @@ def test_a_table_for_another_eval_is_no_misspelling(
         ),
         (
             "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
-            "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: there is no eval of this name, did you mean "
+            "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: no eval has this name, did you mean "
             "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
         ),
         ("[tool.pytest-osmosis]\neval = 3", "pyproject.toml:2: [tool.pytest-osmosis.eval]: must be a table, got 3"),
@@ -251,7 +251,7 @@ def test_what_an_eval_without_a_toml_lacks_is_told_by_option(workspace: Path) ->
         typed_eval_config(workspace, [AGENT])
     assert sorted(str(problem) for problem in caught.value.problems) == [
         "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
-        "--osmosis-eval-fn: missing; name what scores, like --osmosis-eval-fn=rewards:compute_reward",
+        "--osmosis-eval-fn: missing; name a scoring function, like --osmosis-eval-fn=rewards:compute_reward",
         "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5-mini",
     ]
 

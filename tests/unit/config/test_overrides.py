@@ -92,7 +92,7 @@ def test_what_is_typed_and_is_no_condition_is_refused(text: str) -> None:
 
 
 def test_a_typed_condition_is_checked_as_one_of_the_file(load_table: Load) -> None:
-    with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*the operator ">" is not possible'):
+    with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*only the operator ">=" is supported'):
         load_table("gate", "", typed_gate("pass_rate > 0.7"))
 
 
@@ -144,7 +144,7 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
         ),
         ("gate", "pass_at_3", ">= 0.5", "--x: needs [evaluation] n of at least 3, n is 1"),
         ("baseline", "x", "1", "--x: [baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
-        ("gate", "max_regression", "0.02", "--x: needs a baseline: give [baseline] results or model_path"),
+        ("gate", "max_regression", "0.02", "--x: needs a baseline: set [baseline] results or model_path"),
         (
             "modl",
             "x",
@@ -156,7 +156,7 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
             "env",
             "low",
             "1",
-            '--x: the name must match ^[A-Z_][A-Z0-9_]*$ and not start with _OSMOSIS_, which is reserved, got "low"',
+            '--x: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "low"',
         ),
     ],
 )

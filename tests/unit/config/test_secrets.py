@@ -88,9 +88,9 @@ def test_a_line_of_a_secrets_file_is_read(dotenv: Callable[[str], Path], line: s
         (
             r'B="s3cr3t\d"',
             r"unknown escape in a double-quoted value (valid: \n, \t, \", \\); "
-            "single quotes take a value literally",
+            "use single quotes for a literal value",
         ),
-        ("B=s3cr3t\0", "B: the value holds a NUL character, which an environment variable cannot"),
+        ("B=s3cr3t\0", "B: the value contains a NUL character, which an environment variable cannot hold"),
     ],
 )
 def test_a_bad_line_is_named_without_its_content(dotenv: Callable[[str], Path], line: str, problem: str) -> None:
