@@ -19,7 +19,7 @@ from pytest_osmosis.plugin.reward_tests import reward_options
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.prestart import PrestartedHost
-    from pytest_osmosis.plugin.command.named_evals import Naming
+    from pytest_osmosis.plugin.command.named_evals import NamedEvals
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
@@ -58,9 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
-    from pytest_osmosis.plugin.compat.no_assert_rewrite import imported_plainly
+    from pytest_osmosis.plugin.compat.no_assert_rewrite import without_assert_rewriting
 
-    with imported_plainly():
+    with without_assert_rewriting():
         begin(config)
 
 
@@ -74,13 +74,13 @@ def _serve(config: pytest.Config) -> None:
 def _control(config: pytest.Config) -> None:
     """Start the session's part where evals are named."""
     warm = _started(config) if options.seems_to_run(config) else None
-    from pytest_osmosis.plugin.command.named_evals import SetAside, named_evals
+    from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals
 
     named = named_evals(config)
     if named.evals or named.source == "model":
         _start(config, named, warm)
     elif named.aside:
-        config.pluginmanager.register(SetAside(config, named), "osmosis-set-aside")
+        config.pluginmanager.register(AddoptsNotice(config, named), "osmosis-set-aside")
 
 
 def _started(config: pytest.Config) -> PrestartedHost:
@@ -92,10 +92,10 @@ def _started(config: pytest.Config) -> PrestartedHost:
     return warm
 
 
-def _start(config: pytest.Config, named: Naming, warm: PrestartedHost | None) -> None:
-    from pytest_osmosis.plugin.command import read_options
+def _start(config: pytest.Config, named: NamedEvals, warm: PrestartedHost | None) -> None:
+    from pytest_osmosis.plugin.command import session_options
 
-    asked = read_options.read(config, os.environ)
+    asked = session_options.read(config, os.environ)
     if not named.runs_evals or config.option.collectonly or asked.dry_run or asked.inline:
         warm = None
     elif warm is None:

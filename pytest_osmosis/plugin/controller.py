@@ -16,24 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import Naming, aside_lines
-from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
-from pytest_osmosis.plugin.compat.other_plugins import Companions
-from pytest_osmosis.plugin.compat.sigterm import terminated_as_interrupted
-from pytest_osmosis.plugin.debug.debugger import Debugging
+from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_lines
+from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
+from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
+from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
+from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
 from pytest_osmosis.plugin.items.collect import EvalFile, eval_file
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output import github_annotations
-from pytest_osmosis.plugin.output.terminal import Progress, asked_lines, header, say, source_lines, summary
+from pytest_osmosis.plugin.output.header import asked_lines, header, source_lines
+from pytest_osmosis.plugin.output.progress_line import ProgressLine
+from pytest_osmosis.plugin.output.terminal import say, summary
 from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
 from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.prestart import PrestartedHost
-    from pytest_osmosis.plugin.command.read_options import Options
+    from pytest_osmosis.plugin.command.session_options import SessionOptions
     from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
     from pytest_osmosis.plugin.xdist.crashed_workers import Unreported
     from pytest_osmosis.plugin.xdist.server import OutcomeServer
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
 class ControllerPlugin:
     """Hooks; each delegates."""
 
-    def __init__(self, config: pytest.Config, naming: Naming, options: Options, warm: PrestartedHost | None) -> None:
+    def __init__(
+        self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, warm: PrestartedHost | None
+    ) -> None:
         self.config = config
         self.naming = naming
         self.evals = EvalSession(config, naming, options, warm)
@@ -50,9 +54,9 @@ class ControllerPlugin:
         self.server: OutcomeServer | None = None
         self.unreported: Unreported | None = None
         self.ticks: Ticks | None = None
-        self.progress = Progress(config, self.evals)
-        config.pluginmanager.register(Debugging(config, self.evals), "osmosis-debugging")
-        config.pluginmanager.register(Companions(), "osmosis-companions")
+        self.progress = ProgressLine(config, self.evals)
+        config.pluginmanager.register(DebuggerHooks(config, self.evals), "osmosis-debugging")
+        config.pluginmanager.register(OtherPlugins(), "osmosis-companions")
         if naming.source == "model":
             config.stash[SOURCE] = ModelSource(self.evals)
             if self.evals.inline is None:
@@ -70,7 +74,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         """What will run, and with what."""
-        return [*header(self.evals), *source_lines(self.naming), *aside_lines(self.naming)]
+        return [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """A named file holds evals."""
@@ -81,7 +85,7 @@ class ControllerPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """All that is collected stays."""
-        with seldom_collected():
+        with rare_garbage_collection():
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
@@ -149,7 +153,7 @@ class ControllerPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """End the engines whatever ends the loop, then report gates and limits as tests of their own."""
-        with terminated_as_interrupted():
+        with sigterm_as_interrupt():
             try:
                 result = yield
                 if self.unreported is not None:
@@ -183,7 +187,7 @@ class ControllerPlugin:
             self.evals.stop("maxfail", stopped)
             if self.distributed:  # xdist waits for the tests that its workers are at
                 self.evals.end_early()
-        self.evals.listeners.tell(self.evals.runs)
+        self.evals.hook_caller.call_finished(self.evals.runs)
         self.progress.update()
         return result
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_osmosis.plugin.command.options import plans_setup
-from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
+from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
 from pytest_osmosis.plugin.items.item import EvalItem, Sentinel
-from pytest_osmosis.plugin.output.terminal import Progress
+from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.record.run_id import Unit
 
@@ -48,14 +48,14 @@ class DryRun:
 class CompletionLoop:
     """Stands in for pytest's own loop when there are runs to wait for."""
 
-    def __init__(self, evals: EvalSession, progress: Progress) -> None:
+    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
         self._evals = evals
         self._progress = progress
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run everything, as pytest's loop does, but for the order."""
-        with seldom_collected():
+        with rare_garbage_collection():
             self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         others = [item for item in session.items if not isinstance(item, EvalItem)]
@@ -66,7 +66,7 @@ class CompletionLoop:
             return True
         self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
-        with seldom_collected():
+        with rare_garbage_collection():
             for item, last in self._collected(session) if in_order else self._completed(session):
                 self._run(session, item, None if last else sentinel)
         return True

@@ -18,8 +18,8 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
-from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, read_options
-from pytest_osmosis.plugin.hooks.call import Listeners
+from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, session_options
+from pytest_osmosis.plugin.hooks.call import HookCaller
 from pytest_osmosis.plugin.items import gate_reports, last_failed
 from pytest_osmosis.plugin.items.collect import by_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem
@@ -36,7 +36,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, kind_of
 if TYPE_CHECKING:
     from pytest_osmosis.engine.inline_host import InlineHost
     from pytest_osmosis.engine.prestart import PrestartedHost
-    from pytest_osmosis.plugin.debug.inline import Inline
+    from pytest_osmosis.plugin.debug.inline import InlineHosts
 
 INTERRUPT_GRACE_S = 2.0
 
@@ -51,8 +51,8 @@ class EvalSession:
     def __init__(
         self,
         config: pytest.Config,
-        named: named_evals.Naming,
-        options: read_options.Options,
+        named: named_evals.NamedEvals,
+        options: session_options.SessionOptions,
         warm: PrestartedHost | None,
     ) -> None:
         self.config = config
@@ -67,8 +67,8 @@ class EvalSession:
         self.completed: queue.SimpleQueue[tuple[str, Unit]] = queue.SimpleQueue()
         self._named = named
         self.not_listed: list[str] = []
-        self.listeners = Listeners(config)
-        self._replays: Inline | None = None
+        self.hook_caller = HookCaller(config)
+        self._replays: InlineHosts | None = None
         self._failures = 0
         self._known_failed: frozenset[str] = frozenset()
         self.recalled: set[str] = set()
@@ -80,10 +80,10 @@ class EvalSession:
         self._outcomes: dict[tuple[str, Unit], Outcome] = {}
         self._done = threading.Condition()  # protects _outcomes
 
-    def _inline(self) -> Inline:
-        from pytest_osmosis.plugin.debug.inline import Inline
+    def _inline(self) -> InlineHosts:
+        from pytest_osmosis.plugin.debug.inline import InlineHosts
 
-        return Inline(trace=self.config.option.trace)
+        return InlineHosts(trace=self.config.option.trace)
 
     def _spawn(self, key: str) -> Spawn | None:
         """What makes the hosts of an eval, None where nothing special does."""
@@ -138,12 +138,12 @@ class EvalSession:
                 environ=os.environ,
                 rerun=self.asked.rerun(key) if key in self.asked else self._rerun(self.prepared[key]),
                 every=self._completion(key),
-                pythonpath=read_options.pythonpath(self.config),
+                pythonpath=session_options.pythonpath(self.config),
                 probe=self.options.probe,
-                hosts=read_options.workers(self.config),
+                hosts=session_options.workers(self.config),
                 spawn=self._spawn(key),
                 inline=self.inline is not None,
-                keep_conversations=self.listeners.want_rollouts or key in self.asked,
+                keep_conversations=self.hook_caller.want_rollouts or key in self.asked,
                 stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
                 stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
                 update_baseline=self.options.update_baseline and key not in self.asked,
@@ -215,7 +215,10 @@ class EvalSession:
         """The command that repeats the test of a run, from the folder that this one was called in."""
         plan, source = prepared.plan, prepared.source
         path = os.path.relpath(plan.path, self.config.invocation_params.dir)
-        typed = [*read_options.typed(self.config), *([f"--osmosis-from={shown(source.run.folder)}"] if source else [])]
+        typed = [
+            *session_options.typed(self.config),
+            *([f"--osmosis-from={shown(source.run.folder)}"] if source else []),
+        ]
 
         def command(run: RunId) -> str:
             return shlex.join(["pytest", node_id(f"{path}::{plan.name}", plan.unit_of(run)), *typed])
@@ -230,8 +233,8 @@ class EvalSession:
         def completed(run: RunId, outcome: Outcome) -> None:
             if key in self.asked:
                 self.asked.keep(key, run, self.runs[key].conversations.get(run))
-            if self.listeners.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
-                self.listeners.finished(key, run)
+            if self.hook_caller.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
+                self.hook_caller.enqueue_finished(key, run)
             self._report(key, run, outcome)
             if self.inline is not None:
                 self.inline.host(key).wake()
@@ -339,7 +342,7 @@ class EvalSession:
                 run.engine.resume()
 
     @property
-    def replaying(self) -> Inline:
+    def replaying(self) -> InlineHosts:
         """Hosts in this process, for what is called again under `--pdb`."""
         self._replays = self.inline or self._replays or self._inline()
         return self._replays
@@ -372,14 +375,14 @@ class EvalSession:
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report stops, limits and gates as tests of their own, then write results; others are asked and told."""
         self._finish_runs(0.0)
-        self.listeners.tell(self.runs)
+        self.hook_caller.call_finished(self.runs)
         for key, run in self.runs.items():
             if run.results is not None and not run.partial and key not in self.asked:
-                run.add_verdicts(self.listeners.verdicts(key, run.results))
+                run.add_verdicts(self.hook_caller.gate_verdicts(key, run.results))
         self._write_results()
         for key, run in self.runs.items():
             gate_reports.report(session, key, run, gated=self._decides(key))
-        gate_reports.report_hook_errors(session, self.listeners.take_errors())
+        gate_reports.report_hook_errors(session, self.hook_caller.take_errors())
 
     def _write_results(self) -> None:
         for key, run in self.runs.items():
@@ -387,7 +390,7 @@ class EvalSession:
                 run.write_results()
                 assert run.results is not None
                 for path in run.written[:1]:
-                    self.listeners.written(key, run.results, path)
+                    self.hook_caller.call_results(key, run.results, path)
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured. Where nothing began, nothing is kept."""
@@ -396,7 +399,7 @@ class EvalSession:
         self._finish_runs(0.0)
         if self.options.smoke is not None:
             self._known_failed = last_failed.failed(self.config)
-        self.listeners.tell(self.runs)
+        self.hook_caller.call_finished(self.runs)
         self._write_results()
         failure = markdown_page.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
         for run in list(self.runs.values())[-1:]:

@@ -77,7 +77,7 @@ def test_both_models_are_asked_the_same_and_a_regression_fails(
     result.stdout.fnmatch_lines(
         [
             "  7 rows x 1 run x 2 models = 14 rollouts, 4 in flight",
-            f"  baseline: old at {server.base_url}, asked the same side by side; its tests never fail",
+            f"  baseline: old at {server.base_url}, on the same rows side by side; its tests never fail",
             "eval function  model *",
             "rewards:score    new *0.143 *",
             "rewards:score    old *1.000 *",

@@ -35,7 +35,7 @@ def test_a_baseline_to_be_written_is_named_from_the_current_folder(plain_workspa
 
     result = plain_workspace.run(CONFIG, UPDATE, "--osmosis-set=baseline.results=other.json", "--osmosis-dry-run")
 
-    result.stdout.fnmatch_lines(["  baseline: other.json, which this run is to become"])
+    result.stdout.fnmatch_lines(["  baseline: other.json, which this run will write"])
 
 
 def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Workspace) -> None:
@@ -45,7 +45,7 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     written.assert_outcomes(passed=7, skipped=1)
     written.stdout.fnmatch_lines(
         [
-            "  baseline: baselines/x.json, which this run is to become",
+            "  baseline: baselines/x.json, which this run will write",
             "gate max_regression <= 0.02: NOT DECIDED: a new baseline is asked for",
             "baseline updated: baselines/x.json (pass rate 1.000)",
         ]

@@ -82,7 +82,7 @@ def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option:
     outcomes = done.parseoutcomes()
     assert outcomes.keys() & {"rerun", "retried"}, "the Python test is repeated"
     assert {name: outcomes[name] for name in ("failed", "errors", "passed")} == {"failed": 2, "errors": 1, "passed": 1}
-    assert done.stdout.str().count(f"{option.partition('=')[0]} repeats no rollout") == 1
+    assert done.stdout.str().count(f"{option.partition('=')[0]} does not repeat rollouts") == 1
 
 
 @pytest.mark.usefixtures("companions")
@@ -95,7 +95,7 @@ def test_no_rollout_is_made_as_often_as_tests_are_repeated(workspace: Workspace)
 
         assert len(server.requests) == 2
     done.assert_outcomes(passed=3 + 2)
-    done.stdout.fnmatch_lines(["osmosis: --count repeats no rollout: *"])
+    done.stdout.fnmatch_lines(["osmosis: --count does not repeat rollouts: *"])
 
 
 @pytest.mark.usefixtures("companions")

@@ -174,7 +174,7 @@ def test_pdb_does_not_repeat_a_rollout_that_failed(plain_workspace: Workspace) -
     done = plain_workspace.run(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
 
     assert printed(done) == ["('say', 'ZeroDivisionError: division by zero', 'user', '0')"]
-    done.stdout.fnmatch_lines(["osmosis: a rollout is not repeated for a debugger; `--osmosis-inline --pdb` *"])
+    done.stdout.fnmatch_lines(["osmosis: --pdb does not repeat a rollout; `--osmosis-inline --pdb` *"])
     assert len(plain_workspace.events("start")) == 1
 
 

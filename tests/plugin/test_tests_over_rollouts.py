@@ -95,7 +95,7 @@ def test_the_same_tests_run_on_references_offline_and_on_each_rollout_of_a_model
         [
             "osmosis: x-tests (configs/eval/x.toml)",
             "  7 rollouts of 4 rows, 1 in flight*",
-            "  for 10 tests, which decide: no gate does",
+            "  used by 10 tests; gates are not evaluated",
         ]
     )
     (results,) = [read_json(folder / "results.json") for folder in workspace.run_dirs("x-tests")]

@@ -33,7 +33,7 @@ _HOW = (
 )
 
 
-class Naming(NamedTuple):
+class NamedEvals(NamedTuple):
     """The evals of a session: TOMLs, or None for the one that options alone describe.
 
     `listed` are those that are only shown; `aside` is what addopts name and this command does not. With `stored` the
@@ -54,7 +54,7 @@ class Naming(NamedTuple):
         return any(path not in self.listed for path in self.evals)
 
 
-def named_evals(config: pytest.Config) -> Naming:
+def named_evals(config: pytest.Config) -> NamedEvals:
     """What this command names. pytest's own arguments are left with what it may collect.
 
     `pytest.UsageError` for a path that holds no eval, and for options that say something of evals where none is named.
@@ -82,7 +82,9 @@ def named_evals(config: pytest.Config) -> Naming:
         if config.args_source is not config.ArgsSource.ARGS:  # testpaths, or nothing typed
             config.args.clear()
         config.args_source = config.ArgsSource.ARGS
-    return Naming((*named, *found), tuple(found) if listing else (), aside, stored, by_itself, source or "reference")
+    return NamedEvals(
+        (*named, *found), tuple(found) if listing else (), aside, stored, by_itself, source or "reference"
+    )
 
 
 def _stored(config: pytest.Config, asked: str, named: Sequence[Path | None]) -> StoredEvalRun:
@@ -97,16 +99,16 @@ def _stored(config: pytest.Config, asked: str, named: Sequence[Path | None]) -> 
         raise pytest.UsageError(f"{options.FROM.flag}: {error}") from None
 
 
-class SetAside:
+class AddoptsNotice:
     """Says, in a session without an eval, which ones were left alone."""
 
-    def __init__(self, config: pytest.Config, naming: Naming) -> None:
+    def __init__(self, config: pytest.Config, naming: NamedEvals) -> None:
         self._config = config
         self._naming = naming
 
     def pytest_report_header(self) -> list[str]:
         """One line."""
-        return aside_lines(self._naming)
+        return ignored_eval_lines(self._naming)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -114,7 +116,7 @@ class SetAside:
         node.workerinput["osmosis-args"] = list(self._config.args)
 
 
-def aside_lines(naming: Naming) -> list[str]:
+def ignored_eval_lines(naming: NamedEvals) -> list[str]:
     """What to say of evals that only addopts name."""
     text = "named by addopts alone, which starts no eval; name it in the command"
     return [f"osmosis: {', '.join(naming.aside)}: {text}"] if naming.aside else []

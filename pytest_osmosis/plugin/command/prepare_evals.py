@@ -17,37 +17,41 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, output_problems, prepare, update_problems
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_again
-from pytest_osmosis.plugin.command import named_evals, read_options
+from pytest_osmosis.plugin.command import named_evals, session_options
 from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.text.paths import shown
 
 
-class Evals(NamedTuple):
+class PreparedEvals(NamedTuple):
     """Evals by id, in the order in which they were named; `not_listed` says why others cannot even be shown."""
 
     prepared: dict[str, Prepared]
     not_listed: list[str]
 
 
-def prepared_evals(config: pytest.Config, named: named_evals.Naming, options: read_options.Options) -> Evals:
+def prepared_evals(
+    config: pytest.Config, named: named_evals.NamedEvals, options: session_options.SessionOptions
+) -> PreparedEvals:
     """Every eval that the command names. `pytest.UsageError` with all problems of all of them."""
-    return Preparing(config, named, options).all()
+    return EvalPreparer(config, named, options).all()
 
 
-class Preparing:
+class EvalPreparer:
     """Prepares evals of one session, with all that its command says of them."""
 
-    def __init__(self, config: pytest.Config, named: named_evals.Naming, options: read_options.Options) -> None:
+    def __init__(
+        self, config: pytest.Config, named: named_evals.NamedEvals, options: session_options.SessionOptions
+    ) -> None:
         self._config = config
         self._named = named
         self._options = options
-        self._read_stdin = functools.cache(lambda: read_options.read_stdin(config))  # once, for all evals
+        self._read_stdin = functools.cache(lambda: session_options.read_stdin(config))  # once, for all evals
 
-    def all(self) -> Evals:
+    def all(self) -> PreparedEvals:
         """Every eval that the command names, each once. `pytest.UsageError` with all problems of all of them."""
-        found = Evals({}, [])
+        found = PreparedEvals({}, [])
         problems = self._contradictions()
         for path in self._named.evals:
             try:

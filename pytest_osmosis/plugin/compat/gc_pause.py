@@ -1,4 +1,4 @@
-"""Python's search for cyclic garbage: it finds next to nothing among tests, and takes the longer the more there are."""
+"""Rarer garbage collection: test items hold almost no cycles, and each collection looks through all of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 COLLECT_EVERY = 20_000
-"""New objects between two looks for cyclic garbage; Python's own 700 suit fewer objects that live long."""
+"""New objects between two collections; Python's default of 700 suits programs with fewer long-lived objects."""
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
-    """What there is, like the items, is not looked through for cyclic garbage again and again meanwhile."""
+def rare_garbage_collection() -> Iterator[None]:
+    """Exclude existing objects from garbage collection, and collect new ones rarely."""
     thresholds = gc.get_threshold()
     gc.freeze()
     if gc.isenabled():

@@ -1,4 +1,4 @@
-"""Other plugins, and what they must not do to our tests: time the wait for a rollout, or repeat one."""
+"""Hooks that keep other plugins from timing the wait for a rollout, and from repeating it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from _pytest.runner import runtestprotocol
 from pytest_osmosis.plugin.items.item import EvalItem
 
 
-class Companions:
-    """Hooks in every process that runs our tests."""
+class OtherPlugins:
+    """Exempts our tests from timeouts and repetition; registered in every process that runs them."""
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
-        """pytest-timeout: rollouts have deadlines of their own, and an item mostly waits for its turn."""
+        """Keep pytest-timeout away: rollouts have deadlines of their own, and items mostly wait for their turn."""
         return isinstance(item, EvalItem) or None
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
-        """None was set."""
+        """Tell pytest-timeout that no timer was set."""
         return isinstance(item, EvalItem) or None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Plugins that repeat tests (pytest-rerunfailures) get none of ours: the best of k would pass for the score."""
+        """Run our tests once, past plugins like pytest-rerunfailures: the best of k runs would pass for the score."""
         if not isinstance(item, EvalItem):
             return None
-        _expect_a_wait(item.config)
+        _cancel_faulthandler(item.config)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         runtestprotocol(item, nextitem=nextitem)
         item.answer = None
@@ -36,20 +36,19 @@ class Companions:
         return True
 
 
-def _expect_a_wait(config: pytest.Config) -> None:
-    """pytest's faulthandler: under xdist it has set its timer by now."""
+def _cancel_faulthandler(config: pytest.Config) -> None:
+    """Cancel the timer of pytest's faulthandler, which is already set under xdist."""
     if config.pluginmanager.hasplugin("faulthandler") and float(config.getini("faulthandler_timeout") or 0):
         faulthandler.cancel_dump_traceback_later()
 
 
 def notes(config: pytest.Config) -> list[str]:
-    """What the header says of other plugins' options."""
-    asked = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
-    said = [f"{_typed(name)} repeats no rollout: the best of several would pass for the score" for name in asked[:1]]
+    """Return the header's lines about other plugins' options that do not apply to rollouts."""
+    repeating = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
+    lines = [
+        f"--{name.replace('_', '-')} does not repeat rollouts: the best of several would pass for the score"
+        for name in repeating[:1]
+    ]
     if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
-        said.append("--count repeats no rollout: n in the config, or --osmosis-n, says how many runs a row has")
-    return [f"osmosis: {line}" for line in said]
-
-
-def _typed(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+        lines.append("--count does not repeat rollouts: set n in the config, or --osmosis-n, for more runs of a row")
+    return [f"osmosis: {line}" for line in lines]

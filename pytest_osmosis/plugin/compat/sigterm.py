@@ -1,6 +1,6 @@
-"""SIGTERM ends an eval as Ctrl-C does: what is in flight gets a moment, results are written, exit 2.
+"""SIGTERM ends an eval like Ctrl-C: runs in flight get a moment to finish, results are written, pytest exits with 2.
 
-It is what CI systems and schedulers send; Python would end at once, without results.
+CI systems and schedulers send it. By default Python would end at once, without results.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Within, SIGTERM raises KeyboardInterrupt, where nobody else has a handler for it."""
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, unless somebody else handles that signal."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

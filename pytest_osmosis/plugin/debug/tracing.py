@@ -1,4 +1,4 @@
-"""Debuggers in user code: where it is entered, and where it returned."""
+"""Trace functions for debuggers: one stops where user code is entered, one remembers where a function returned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 @contextlib.contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
-    """`tracer` is Python's trace function inside, for this thread."""
+    """Install `tracer` as Python's trace function for this thread."""
     before = sys.gettrace()
     sys.settrace(tracer)
     try:
@@ -33,7 +33,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
 
 
 def stop_at_entry(frame: FrameType, event: str, arg: object) -> object:
-    """A tracer: opens pytest's debugger at the first line of the first function of the user's that is called."""
+    """Open pytest's debugger at the first line of the first user function that is called (a trace function)."""
     if event != "call" or not _is_users(frame.f_code.co_filename):
         return None
     sys.settrace(None)
@@ -42,8 +42,8 @@ def stop_at_entry(frame: FrameType, event: str, arg: object) -> object:
     return debugger.trace_dispatch
 
 
-class Return:
-    """A tracer: keeps the frame in which a function returned last, locals and all."""
+class ReturnTracer:
+    """Remembers the frame in which a function last returned, with its locals (a trace function)."""
 
     def __init__(self, function: object) -> None:
         self._code = _code_of(function)
@@ -51,7 +51,6 @@ class Return:
         self._line = 0
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> object:
-        """Python's global trace function."""
         if frame.f_code is not self._code:
             return None
         frame.f_trace_lines = False
@@ -63,14 +62,14 @@ class Return:
         return self._local
 
     def located(self, error: BaseException) -> BaseException:
-        """`error` where user code raised it; one of ours as if the function had raised it when it returned."""
+        """Return `error`; unless user code raised it, with a traceback to the line where the function returned."""
         if self._frame is None or any(map(_is_users, _files(error))):
             return cut_to_users(error)
         return error.with_traceback(TracebackType(None, self._frame, self._frame.f_lasti, self._line))
 
 
 def cut_to_users(error: BaseException) -> BaseException:
-    """`error` with a traceback that ends in the user's frame, where that called into this package."""
+    """Return `error` with its traceback cut after the last user frame, if frames of this package follow it."""
     files = list(_files(error))
     last = max((index for index, file in enumerate(files) if _is_users(file)), default=None)
     if last is None or not any(file.startswith(OURS) for file in files[last:]):
@@ -94,7 +93,7 @@ def _files(error: BaseException) -> Iterator[str]:
 
 
 def _code_of(function: object) -> CodeType | None:
-    """The code of a Python function under its decorators, None where it is something else."""
+    """Return the code of a Python function under its decorators, None for other callables."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     return code if isinstance(code, CodeType) else None
 

@@ -1,1 +1,1 @@
-"""The hooks that a conftest.py or another plugin may implement."""
+"""Hooks that a conftest.py or another plugin may implement."""

@@ -1,4 +1,4 @@
-"""Calls the hooks of `hookspecs` on every plugin that implements them, so that one that raises harms no other."""
+"""Calls of our hooks, plugin by plugin, so that one that raises does not affect the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES = ("holds", "fails", "not measured")
 
 
 class HookError(NamedTuple):
-    """What a plugin's hook raised first, in a line and with its traceback, and how often it raised for that eval."""
+    """The first exception of a plugin's hook for an eval: its last line, its traceback, and how often it was raised."""
 
     eval_id: str
     hook: str
@@ -42,8 +42,8 @@ class HookError(NamedTuple):
         return f"{self.hook} of {self.plugin} raised {self.line}{often}\n{self.details}"
 
 
-class Listeners:
-    """Those who hear of one session's evals, and what they raised."""
+class HookCaller:
+    """Calls the hooks of one session, and keeps the errors that they raise. `want_rollouts`: one hears of rollouts."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.want_rollouts = bool(_implementations(config, FINISHED))
@@ -51,35 +51,36 @@ class Listeners:
         self._finished: queue.SimpleQueue[tuple[str, RunId]] = queue.SimpleQueue()
         self._errors: list[HookError] = []
 
-    def finished(self, eval_id: str, run: RunId) -> None:
-        """Keep a run that is done until `tell`. May be called from any thread."""
+    def enqueue_finished(self, eval_id: str, run: RunId) -> None:
+        """Keep a finished run until `call_finished`. May be called from any thread."""
         self._finished.put((eval_id, run))
 
-    def tell(self, runs: Mapping[str, EvalRun]) -> None:
-        """Tell of the rollouts that have finished since."""
+    def call_finished(self, runs: Mapping[str, EvalRun]) -> None:
+        """Call the hook for every rollout that has finished since the last call."""
         while not self._finished.empty():
             eval_id, run = self._finished.get()
             engine = runs[eval_id].engine
             record = engine.ledger.records[run]
-            known = {
+            arguments = {
                 "nodeid": node_id(eval_id, run),
                 "record": record,
                 "messages": runs[eval_id].conversations.pop(run),
                 "outcome": kind_of(record, engine.judging),
             }
-            self._call(eval_id, FINISHED, known)
+            self._call(eval_id, FINISHED, arguments)
 
-    def verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
-        """What others decide on an eval's results; a gate that raises is not measured."""
-        known = {"eval_id": eval_id, "results": results}
-        return [verdict for found in self._call(eval_id, GATE, known, _verdicts, _unmeasured) for verdict in found]
+    def gate_verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
+        """Return the verdicts of other plugins' gates; a gate that raises is not measured."""
+        arguments = {"eval_id": eval_id, "results": results}
+        answers = self._call(eval_id, GATE, arguments, _verdicts, _unmeasured)
+        return [verdict for verdicts in answers for verdict in verdicts]
 
-    def written(self, eval_id: str, results: Results, path: Path) -> None:
-        """Tell of results."""
+    def call_results(self, eval_id: str, results: Results, path: Path) -> None:
+        """Call the hook for results that were written to `path`."""
         self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
 
     def take_errors(self) -> list[HookError]:
-        """What was raised since it was last asked."""
+        """Return the errors since the last call, one for each eval, hook and plugin."""
         errors, self._errors = self._errors, []
         firsts: dict[tuple[str, str, str], HookError] = {}
         for error in errors:
@@ -91,22 +92,23 @@ class Listeners:
         self,
         eval_id: str,
         hook: str,
-        known: Mapping[str, object],
-        take: Callable[[object], T] | None = None,
-        instead: Callable[[HookError], T] | None = None,
+        arguments: Mapping[str, object],
+        convert: Callable[[object], T] | None = None,
+        on_error: Callable[[HookError], T] | None = None,
     ) -> list[T]:
-        """What each plugin answers, as `take` gives it, or `instead` where it raises."""
+        """Call each plugin by itself; return the converted answers, with `on_error` in place of those that raise."""
         answers = []
         plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
         for plugin in reversed(plugins):
-            call = self._config.pluginmanager.subset_hook_caller(hook, [one for one in plugins if one is not plugin])
+            others = [other for other in plugins if other is not plugin]
+            call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
-                found = call(config=self._config, **known)
-                answers += [take(answer) for answer in found] if take is not None else []
+                returned = call(config=self._config, **arguments)
+                answers += [convert(answer) for answer in returned] if convert is not None else []
             except Exception as error:
                 failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
                 self._errors.append(failed)
-                answers += [instead(failed)] if instead is not None else []
+                answers += [on_error(failed)] if on_error is not None else []
         return answers
 
     def _name(self, plugin: object) -> str:
@@ -115,12 +117,12 @@ class Listeners:
 
 
 def _implementations(config: pytest.Config, hook: str) -> Sequence[Any]:
-    found: Sequence[Any] = getattr(config.hook, hook).get_hookimpls()
-    return found
+    implementations: Sequence[Any] = getattr(config.hook, hook).get_hookimpls()
+    return implementations
 
 
 def _verdicts(answer: object) -> list[Verdict]:
-    """A gate's answer, checked."""
+    """Return the verdicts in a gate's answer. Raises TypeError for anything else."""
     several = isinstance(answer, Iterable) and not isinstance(answer, str)
     verdicts: list[Any] = list(cast(Iterable[object], answer)) if several else [answer]
     for verdict in verdicts:
@@ -138,7 +140,7 @@ def _line(error: Exception) -> str:
 
 
 def _users_traceback(error: Exception) -> str:
-    """The traceback of `error` without the frames between pytest and the hook."""
+    """Return the traceback of `error` without the frames of pluggy and of this package."""
     whole = traceback.TracebackException.from_exception(error)
     between = (OURS, str(Path(pluggy.__file__).parent))
     whole.stack = traceback.StackSummary.from_list(

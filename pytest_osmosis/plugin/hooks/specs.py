@@ -1,7 +1,7 @@
-"""Hooks of ours that a `conftest.py` or another plugin may implement. Any of the arguments may be left out.
+"""The hooks that a `conftest.py` or another plugin may implement. Any of the arguments may be left out.
 
-They are called in pytest's main thread, under pytest-xdist in the controller alone. One that raises is reported, and
-costs nothing else: results are written all the same.
+They are called in pytest's main thread; under pytest-xdist, only in the controller. If one raises, that is reported,
+and results are still written.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def pytest_osmosis_rollout_finished(
     messages: Sequence[Mapping[str, Any]],
     outcome: Literal["passed", "failed", "error", "skipped"],
 ) -> None:
-    """A run was rolled out and, if that went well, scored. Called once for each, soon after it is in the journal.
+    """Called once for each run that was rolled out and, if possible, scored, soon after it is in the journal.
 
-    `nodeid` is its test's, `record` what is known of it, `messages` the conversation (as far as it came), `outcome`
-    what its test would report without a gate. Runs that never ran are not told of. `record.run.baseline` is true where
-    a baseline's model made the run.
+    `nodeid` is the id of its test, `record` its facts and scores, `messages` the conversation (as far as it went),
+    and `outcome` what its test would report without a gate. Runs that never ran are left out.
+    `record.run.model` is "baseline" if the baseline's model made the run.
 
     This conftest.py keeps the conversations that failed:
 
@@ -44,12 +44,12 @@ def pytest_osmosis_rollout_finished(
 
 
 def pytest_osmosis_gate(config: pytest.Config, eval_id: str, results: Results) -> Verdict | Iterable[Verdict] | None:
-    """Decide gates of your own on the results of an eval: each is a test `x.toml::x[gate <title>]`.
+    """Add gates of your own to an eval; each is reported as a test `x.toml::x[gate <title>]`.
 
-    Called once for each eval ("configs/eval/x.toml::x"), when nothing more will run; not for a partial selection, of
-    which no gate is decided, nor after Ctrl-C. Look at `results.stopped` where it matters that some runs never ran. A
-    verdict's state is "holds", "fails" or "not measured", which is an error and exit status 9, as it is where this
-    hook raises. What single runs report stays as `[gate]` in the config says.
+    Called once for each eval ("configs/eval/x.toml::x") after its last run, but not for a partial selection (gates
+    are not evaluated then) and not after Ctrl-C. `results.stopped` tells if some runs never ran. A verdict's state is
+    "holds", "fails" or "not measured". "not measured" is an error and makes the exit status 9; so does an exception
+    in this hook. It does not change what tests of single runs report; `[gate]` in the config does.
 
     This conftest.py wants answers that are not cut off:
 
@@ -63,10 +63,10 @@ def pytest_osmosis_gate(config: pytest.Config, eval_id: str, results: Results) -
 
 
 def pytest_osmosis_results(config: pytest.Config, eval_id: str, results: Results, path: Path) -> None:
-    """The results of an eval are written. Called once for each eval, also for partial and interrupted ones.
+    """Called once for each eval after its results were written, also if it was partial or interrupted.
 
-    `path` is `results.json` in the run directory; `results.to_json()` is what it holds, valid against the schema that
-    `python -m pytest_osmosis schema` prints.
+    `path` is `results.json` in the run directory. `results.to_json()` returns its content, which is valid against the
+    schema that `python -m pytest_osmosis schema` prints.
 
     This conftest.py appends a line to a tracker's file:
 

@@ -1,1 +1,1 @@
-"""What an eval shows: in the terminal, as Markdown, as annotations on GitHub."""
+"""Output of evals: lines in the terminal, a Markdown page, annotations on GitHub."""

@@ -1,7 +1,7 @@
-"""Under GitHub Actions what failed is an annotation: a run on its dataset line, a gate on its line of the config.
+"""Annotations under GitHub Actions: a failed run at its dataset line, a failed gate at its line of the config.
 
-What failed is what pytest reports as failed, so xfailed runs are none. Nothing is annotated where
-pytest-github-actions-annotate-failures does it.
+Only tests that pytest reports as failed are annotated, so xfailed runs are not. If
+pytest-github-actions-annotate-failures is installed, it annotates instead.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pytest_osmosis.report.github_annotations import Finding, commands
 OTHERS = ("pytest_github_actions_annotate_failures", "pytest-github-actions-annotate-failures")
 """Names under which a plugin that annotates every failure may be registered."""
 TABLES = {"gate": "gate", "limit": "limits", "probe": "model"}
-"""The table of the config that a finding about a whole eval is about, by the first word of its title."""
+"""The table of the config that the test of a whole eval is about, by the first word of its name."""
 
 
 def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: EvalSession) -> list[str]:
-    """The commands that annotate failed `reports`, those about whole evals first."""
+    """Return the workflow commands that annotate failed `reports`, those about whole evals first."""
     if os.environ.get("GITHUB_ACTIONS") != "true" or any(map(config.pluginmanager.hasplugin, OTHERS)):
         return []
     ours = [report for report in reports if eval_id_of(report.nodeid) in evals.prepared]
     of_runs = [_of_run(report) for report in ours]
-    runs = [finding for finding in of_runs if finding is not None]
-    wholes = [_of_whole(report, evals) for report, finding in zip(ours, of_runs, strict=True) if finding is None]
+    runs = [annotation for annotation in of_runs if annotation is not None]
+    wholes = [_of_whole(report, evals) for report, annotation in zip(ours, of_runs, strict=True) if annotation is None]
     checkout = os.environ.get("GITHUB_WORKSPACE")
     return commands([*wholes, *runs], Path(checkout) if checkout else config.rootpath)
 
 
 def _of_run(report: pytest.TestReport) -> Finding | None:
-    """What a run's report says, at its dataset line; None for a report about a whole eval."""
+    """Annotate a run at its dataset line; None for a report about a whole eval."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None or unit_key(report.nodeid) is None:
         return None
@@ -45,7 +45,7 @@ def _of_run(report: pytest.TestReport) -> Finding | None:
 
 
 def _of_whole(report: pytest.TestReport, evals: EvalSession) -> Finding:
-    """What became of a gate, a limit or a probe, at its line of the config; without a TOML, at the dataset."""
+    """Annotate a gate, a limit or a probe at its line of the config; without a TOML, at the dataset."""
     plan = evals.prepared[eval_id_of(report.nodeid)].plan
     kind, *words = report.nodeid.rpartition("[")[2].rstrip("]").split()
     path, line = Path(plan.path), 1

@@ -1,4 +1,4 @@
-"""The summary in Markdown, where it was asked for and on the page of a GitHub Actions job."""
+"""The summary in Markdown: in the file of `--osmosis-markdown`, and on the page of a GitHub Actions job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pytest_osmosis.text.paths import shown
 
 
 def write(results: Sequence[Results], path: Path | None) -> list[str]:
-    """Write a section for each eval to `path`, and add the same to the job's page; gives what could not be written."""
+    """Write a section for each eval to `path` and append the same to the job's page; return what went wrong."""
     page = os.environ.get("GITHUB_STEP_SUMMARY")
     places = [(place, mode) for place, mode in ((path, "w"), (Path(page) if page else None, "a")) if place]
     text = "\n".join(map(markdown, results)) if places else ""
-    return [said for place, mode in places if text and (said := _written(place, mode, text))]
+    return [failure for place, mode in places if text and (failure := _write(place, mode, text))]
 
 
-def _written(path: Path, mode: str, text: str) -> str | None:
-    """None, or what kept it from being written."""
+def _write(path: Path, mode: str, text: str) -> str | None:
+    """Write `text`; return the reason if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding="utf-8") as file:

@@ -20,7 +20,7 @@ from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 from pytest_osmosis.datasets import SOLUTION
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import prepare
-from pytest_osmosis.plugin.command import options, read_options
+from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.items.node_ids import ungrouped
 from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, Request, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
@@ -188,7 +188,7 @@ def rerun(config: pytest.Config, nodeid: str) -> str:
     """The command that asks the model again for a test, from the folder that this one was called in."""
     file, _, name = ungrouped(nodeid).partition("::")
     path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
-    return shlex.join(["pytest", f"{path}::{name}", *read_options.typed(config), f"{options.SOURCE.flag}=model"])
+    return shlex.join(["pytest", f"{path}::{name}", *session_options.typed(config), f"{options.SOURCE.flag}=model"])
 
 
 class Ahead:
@@ -211,7 +211,7 @@ class ReferenceSource:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._overrides = read_options.read(config, os.environ).overrides
+        self._overrides = session_options.read(config, os.environ).overrides
         self._known: dict[tuple[Path, str], References] = {}
 
     def plan(self, request: Request) -> Plan:
@@ -245,5 +245,5 @@ class ReferenceSource:
         if request.key not in self._known:
             overrides = [*request.overrides(), *self._overrides]
             prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
-            self._known[request.key] = References(prepared, os.environ, read_options.pythonpath(self._config))
+            self._known[request.key] = References(prepared, os.environ, session_options.pythonpath(self._config))
         return self._known[request.key]

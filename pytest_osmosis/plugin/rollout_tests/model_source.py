@@ -19,9 +19,9 @@ from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
-from pytest_osmosis.plugin.command import options, read_options
-from pytest_osmosis.plugin.command.named_evals import Naming
-from pytest_osmosis.plugin.command.prepare_evals import Preparing
+from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.command.prepare_evals import EvalPreparer
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.rollout_tests.marker import Asked, Given, all_asked, rerun
 from pytest_osmosis.plugin.rollout_tests.request import Request
@@ -45,7 +45,7 @@ class AskedEvals:
     Workers of xdist say what they need from threads of their own.
     """
 
-    def __init__(self, config: pytest.Config, named: Naming, options: read_options.Options) -> None:
+    def __init__(self, config: pytest.Config, named: NamedEvals, options: session_options.SessionOptions) -> None:
         self.prepared: dict[str, Prepared] = {}
         self._config = config
         self._named = named
@@ -86,7 +86,7 @@ class AskedEvals:
         if self.prepared or not self._needs:
             return self.prepared
         paths = list(self._needs)
-        preparing = Preparing(self._config, Naming((*self._named.evals, *paths)), self._options)
+        preparing = EvalPreparer(self._config, NamedEvals((*self._named.evals, *paths)), self._options)
         problems: list[Problem] = []
         for path in paths:
             try:
@@ -99,7 +99,7 @@ class AskedEvals:
             raise pytest.UsageError(*map(str, problems))
         return self.prepared
 
-    def _for_tests(self, preparing: Preparing, path: Path) -> Prepared:
+    def _for_tests(self, preparing: EvalPreparer, path: Path) -> Prepared:
         """The eval in a TOML as collected tests ask for it: all their rows, under a name of its own.
 
         Without gate and baseline, and whatever `max_errors` says: each test reports its own error.

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_osmosis.plugin.items import gate_reports
 from pytest_osmosis.plugin.items.node_ids import unit_key
-from pytest_osmosis.plugin.output.terminal import Progress
+from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.session import EvalSession
 
 IDLE_S = 0.1
@@ -22,7 +22,7 @@ IDLE_S = 0.1
 class Unreported:
     """Hooks in the controller."""
 
-    def __init__(self, evals: EvalSession, progress: Progress) -> None:
+    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
         self._evals = evals
         self._progress = progress
         self._ids: dict[str, None] = {}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.compat.gc_pause import seldom_collected
-from pytest_osmosis.plugin.compat.other_plugins import Companions
+from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
+from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
 from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
@@ -34,7 +34,7 @@ class WorkerPlugin:
         self._address, self._key = sent["address"], sent["key"]
         self._plans = by_file(map(Plan.from_json, sent["plans"]))
         self._connection: Connection[bytes, bytes] | None = None
-        config.pluginmanager.register(Companions(), "osmosis-companions")
+        config.pluginmanager.register(OtherPlugins(), "osmosis-companions")
         if sent["asks_models"]:
             source = config.stash[SOURCE] = RemoteSource(self._ask)
             config.pluginmanager.register(source, "osmosis-needs")
@@ -53,7 +53,7 @@ class WorkerPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        with seldom_collected():
+        with rare_garbage_collection():
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)

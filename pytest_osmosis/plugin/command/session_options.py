@@ -1,4 +1,4 @@
-"""What a command, its environment and pytest's ini say of evals, read once into `Options`.
+"""What a command, its environment and pytest's ini say of evals, read once into `SessionOptions`.
 
 `PYTEST_OSMOSIS_<OPTION>` stands for an option that takes a value, `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` for a key of the
 config whose names are bare and lower case ([env] variables keep their case), `PYTEST_OSMOSIS_SET` for any others, one
@@ -31,14 +31,14 @@ SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
-class Cap(NamedTuple):
+class InFlightLimit(NamedTuple):
     """How many rollouts may be in flight, and where that was said."""
 
     n: int
     origin: str
 
 
-class Options(NamedTuple):
+class SessionOptions(NamedTuple):
     """What is said, beside which evals.
 
     `smoke` is how many rows a smoke test takes, None where none is asked for; `stop_when_decided` where that was said,
@@ -50,7 +50,7 @@ class Options(NamedTuple):
     output: str | None
     markdown: Path | None
     probe: bool
-    max_in_flight: Cap | None
+    max_in_flight: InFlightLimit | None
     confirm_above: float | None
     stop_when_decided: str | None
     dry_run: bool
@@ -61,7 +61,7 @@ class Options(NamedTuple):
     rescore: bool
 
 
-def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
+def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     """The options of this command. `pytest.UsageError` with all that cannot be one."""
     problems: list[Problem] = []
     overrides = [*_ini(config, problems), *_environment(environ, problems), *_command(config, problems)]
@@ -80,7 +80,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> Options:
     update_baseline = _update_baseline(session["update-baseline"], smoke, stop_when_decided, problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
-    return Options(
+    return SessionOptions(
         overrides=tuple(overrides),
         secrets_file=_path_or_stdin(config, session["secrets-file"].text),
         output=session["output"].text,
@@ -113,7 +113,7 @@ def typed(config: pytest.Config) -> list[str]:
 
 
 _OF_WHOLE_RUNS = ("output", "markdown", "inline", "stop-when-decided", "update-baseline")
-"""Options that mean nothing, or the wrong thing, where a single run is run again."""
+"""SessionOptions that mean nothing, or the wrong thing, where a single run is run again."""
 
 
 def read_stdin(config: pytest.Config) -> str:
@@ -128,22 +128,22 @@ def read_stdin(config: pytest.Config) -> str:
         capture.resume_global_capture()
 
 
-class _Said(NamedTuple):
+class _OptionValue(NamedTuple):
     """The value of an option of the session, and where it was said."""
 
     text: str | None
     origin: str
 
 
-def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) -> _Said:
+def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) -> _OptionValue:
     typed = config.getoption(option.dest)
     if typed:
-        return _Said(str(typed), option.flag)
+        return _OptionValue(str(typed), option.flag)
     if environ.get(option.variable):
-        return _Said(environ[option.variable], option.variable)
+        return _OptionValue(environ[option.variable], option.variable)
     if option.name in options.INI_OF_SESSION and config.getini(option.dest):
-        return _Said(config.getini(option.dest), f"ini {option.dest}")
-    return _Said(None, option.flag)
+        return _OptionValue(config.getini(option.dest), f"ini {option.dest}")
+    return _OptionValue(None, option.flag)
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
@@ -217,12 +217,12 @@ def _set(
     yield Override(said.table, said.key, said.value, origin, said.below, as_toml=True, level=level)
 
 
-def _cap(said: _Said, problems: list[Problem]) -> Cap | None:
+def _cap(said: _OptionValue, problems: list[Problem]) -> InFlightLimit | None:
     value = _positive(said, problems)
-    return None if value is None else Cap(value, said.origin)
+    return None if value is None else InFlightLimit(value, said.origin)
 
 
-def _positive(said: _Said, problems: list[Problem]) -> int | None:
+def _positive(said: _OptionValue, problems: list[Problem]) -> int | None:
     if said.text is None:
         return None
     value = typed_integer(said.text)
@@ -230,7 +230,9 @@ def _positive(said: _Said, problems: list[Problem]) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _smoke(smoke: _Said, rows: _Said, overrides: Iterable[Override], problems: list[Problem]) -> int | None:
+def _smoke(
+    smoke: _OptionValue, rows: _OptionValue, overrides: Iterable[Override], problems: list[Problem]
+) -> int | None:
     """How many rows a smoke test takes. What says otherwise contradicts it, unless a command goes before it."""
     asked, n_rows = _flag(smoke, problems), _positive(rows, problems)
     if not asked:
@@ -246,7 +248,7 @@ def _smoke(smoke: _Said, rows: _Said, overrides: Iterable[Override], problems: l
     return SMOKE_ROWS if n_rows is None else n_rows
 
 
-def _update_baseline(said: _Said, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:
+def _update_baseline(said: _OptionValue, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:
     """Whether results become the baseline, which nothing but the command says; a part of an eval cannot become it."""
     if not _flag(said, problems):
         return False
@@ -270,7 +272,7 @@ _INSTEAD_OF = {
 """What to do in a smoke test about keys of the config that would say which runs are made."""
 
 
-def _usd(said: _Said, problems: list[Problem]) -> float | None:
+def _usd(said: _OptionValue, problems: list[Problem]) -> float | None:
     if said.text is None:
         return None
     kind = number(" of at least 0", lambda value: value >= 0)
@@ -279,7 +281,7 @@ def _usd(said: _Said, problems: list[Problem]) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _flag(said: _Said, problems: list[Problem]) -> bool:
+def _flag(said: _OptionValue, problems: list[Problem]) -> bool:
     text = (said.text or "").lower()
     if text not in (*_TRUE, *_FALSE):
         problems.append(Problem(said.origin, f"must be 1 or 0, got {toml(said.text)}"))

@@ -1,0 +1,147 @@
+"""The lines that pytest's header shows for each eval: its model, data, size, limits, gates and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.evals import Prepared, baseline_path, limits_said, sampling_text
+from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.compat import other_plugins
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.report.summary import last_run_line, stored_line
+from pytest_osmosis.text.numbers import count, moment, plural, score
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import MIN_CHARS
+from pytest_osmosis.verdicts.gates import title_of
+
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.session import EvalSession
+
+MANY_TESTS = 20_000
+"""Above this many tests, the header suggests `--osmosis-granularity=row`."""
+
+
+def header(evals: EvalSession) -> list[str]:
+    """Return the lines of all named evals."""
+    lines = [line for prepared in evals.prepared.values() for line in _eval_lines(prepared, evals)]
+    return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
+
+
+def source_lines(named: NamedEvals) -> list[str]:
+    """Return a line if tests request rollouts of models."""
+    if named.source == "reference":
+        return []
+    return [
+        f"osmosis: tests marked {options.EVAL_MARKER_NAME} ask the models of their evals ({options.SOURCE.flag}=model)"
+    ]
+
+
+def asked_lines(evals: EvalSession) -> list[str]:
+    """Return the lines of evals that tests need, which is known after collection."""
+    lines: list[str] = []
+    for key, prepared in evals.asked.prepared.items():
+        runs = evals.asked.runs(key)
+        rows = plural(len({run.row for run in runs}), "row")
+        lines += _eval_lines(prepared, evals, f"{plural(len(runs), 'rollout')} of {rows}")
+        lines.append(f"  used by {plural(evals.asked.n_tests(key), 'test')}; gates are not evaluated")
+    return lines
+
+
+def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
+    """Yield the lines of one eval; `size` replaces "rows x runs"."""
+    config, plan = prepared.config, prepared.collected
+    yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
+    sampling = f"; sampling: {sampling_text(prepared)}" if prepared.source is None else ""
+    yield f"  model: {prepared.target.describe}{sampling}"
+    yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
+    yield from _rescore_lines(prepared) if prepared.source is not None else _rollout_lines(prepared, evals, size)
+    if config.baseline.results is not None:
+        yield f"  {_baseline(prepared)}"
+    if config.gates:
+        yield f"  gate: {', '.join(map(title_of, config.gates))}"
+        if evals.options.stop_when_decided is not None:
+            yield f"  stops early: {_early_stop(prepared, runxfail=evals.config.option.runxfail)}"
+    if config.text is None:
+        scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
+        yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
+    if overridden := _overridden(config):
+        yield f"  overridden: {', '.join(overridden)}"
+    if config.preset:
+        yield f"  preset: {', '.join(config.preset)}"
+    for note in (*config.notes, *prepared.notes, *(f"the baseline differs in {key}" for key in prepared.differs)):
+        yield f"  note: {note}"
+    for name in prepared.short_secrets:
+        yield f"  note: {name} has fewer than {MIN_CHARS} characters and will not be redacted"
+
+
+def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
+    """Yield the size of the eval, its limits, and the cost of its last run."""
+    config, plan = prepared.config, prepared.collected
+    in_flight = f"{count(config.evaluation.batch_size)} in flight"
+    if evals.inline is not None:
+        in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
+    elif config.evaluation.batch_size == 1 and plan.n_rollouts > 1:
+        in_flight += " (raise batch_size to run more at once)"
+    whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
+    yield f"  {size or whole}, {in_flight}"
+    yield from number_of_tests(plan)
+    for limit in limits_said(prepared):
+        yield f"  limit: {limit}"
+    if prepared.smoke is not None:
+        yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
+    if prepared.last is not None:
+        yield f"  {last_run_line(prepared.last)}"
+    if prepared.beside is not None:
+        yield f"  baseline: {prepared.beside.target.describe}, on the same rows side by side; its tests never fail"
+
+
+def _rows_and_runs(plan: Plan) -> str:
+    models = f" x {len(plan.models)} models" if plan.baseline else ""
+    return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
+
+
+def _rescore_lines(prepared: Prepared) -> Iterator[str]:
+    """Yield how much of the plan is stored."""
+    plan, source = prepared.plan, prepared.source
+    assert source is not None
+    yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
+    yield from number_of_tests(plan)
+    n_gone = sum(run in source.gone for run in plan.runs())
+    yield f"  {stored_line(source.run.folder.name, source.rolled_out_at, plan.n_rollouts - n_gone, n_gone)}"
+
+
+def _baseline(prepared: Prepared) -> str:
+    stored = prepared.baseline
+    if stored is None:
+        path = baseline_path(prepared.config)
+        assert path is not None, "only an eval with a baseline path can lack a stored baseline"
+        return f"baseline: {shown(path)}, which this run will write"
+    rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.n_runs, 'run')}"
+    return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+
+
+def number_of_tests(plan: Plan) -> Iterator[str]:
+    """Yield the number of tests if they report rows, and a hint if tests of runs would be too many."""
+    n_rows = plan.n_rows * len(plan.models)
+    if plan.granularity == "row":
+        yield f"  granularity: row, {plural(n_rows, 'test')}"
+    elif plan.n_rollouts > MANY_TESTS and plan.n > 1:
+        instead = f'--osmosis-granularity=row ([execution] granularity = "row") makes {count(n_rows)}'
+        yield f"  note: {plural(plan.n_rollouts, 'test')} take pytest much time and memory; {instead}, one for each row"
+
+
+def _early_stop(prepared: Prepared, *, runxfail: bool) -> str:
+    """Return when the eval may stop early, or why it never does."""
+    if runxfail:
+        return "never, because no gate decides under --runxfail"
+    if prepared.needs_every_run is not None:
+        return f"never, because {prepared.needs_every_run}"
+    return "once the gates are decided; not if only part of the plan is selected"
+
+
+def _overridden(config: EvalConfig) -> list[str]:
+    """Return the overridden keys; without a TOML, options are the eval itself and are not repeated."""
+    return [line for line in config.overridden if config.text is not None or "(--osmosis-" not in line]

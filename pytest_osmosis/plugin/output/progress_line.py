@@ -1,0 +1,167 @@
+"""The progress line of the running eval: rewritten in place on a terminal, appended every few seconds to a log."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from pytest_osmosis.evals import EvalRun
+from pytest_osmosis.plugin.items.node_ids import unit_key
+from pytest_osmosis.report.live_line import Pace, live_line
+from pytest_osmosis.text.safe import width
+
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.session import EvalSession
+
+REWRITE_S = 0.2
+"""Seconds between two versions of the line on a terminal."""
+LINE_S, MOST_LINE_S, LINES_A_RUN = 5.0, 60.0, 20
+"""Seconds between two lines of a log: at first, at most, and the number of lines that spreads over a long eval."""
+CHECK_S = 0.05
+"""Minimum interval between redraw checks."""
+
+
+class ProgressLine:
+    """The progress line: in place if nothing else writes to the terminal, else one more line every few seconds."""
+
+    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
+        self._config = config
+        self._evals = evals
+        self._began_at = self._shown_at = self._checked_at = time.monotonic()
+        self._paces: dict[EvalRun, Pace] = {}
+        self._n_alerts: dict[EvalRun, int] = {}
+        self._visible = self._begun = self._alone = self._over = self._in_place = False
+
+    @property
+    def _terminal(self) -> TerminalReporter | None:
+        """pytest's own reporter; replacements by other plugins may write in other ways, so they get no line."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter if isinstance(reporter, TerminalReporter) else None
+
+    def begin(self, *, alone: bool, undisturbed: bool) -> None:
+        """Begin with the first of our tests: no file names from now on, and no percentages if we are `alone`.
+
+        `undisturbed` means that no other test prints letters from now on, so the line can be rewritten in place.
+        """
+        if self._evals.inline is not None:
+            return
+        self._begun, self._alone = True, alone
+        terminal = self._terminal
+        if terminal is None or self._config.get_verbosity() > 0:
+            return
+        self._in_place = undisturbed and bool(terminal.isatty)
+        terminal.ensure_newline()
+        terminal.showfspath = False
+        if alone and hasattr(terminal, "_show_progress_info"):
+            terminal._show_progress_info = False
+
+    def status(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Return a report's category without a letter; None leaves it to pytest, which prints a line per test."""
+        if self._config.get_verbosity() > 0 or (self._evals.inline is not None and unit_key(report.nodeid)):
+            return None
+        if hasattr(report, "wasxfail"):
+            return "xfailed", "", self._word("XFAIL")
+        if report.failed or report.skipped:
+            category = "error" if report.failed and report.when != "call" else report.outcome
+            return category, "", category.upper()
+        return ("passed", "", self._word("PASSED")) if report.when == "call" else ("", "", "")
+
+    def _word(self, word: str) -> str:
+        """Return the word for the short summary; while tests run it is empty, because writing it costs pytest time."""
+        return word if self._over or not self._alone else ""
+
+    def forget(self, report: pytest.TestReport) -> None:
+        """Drop a setup or teardown report without output from pytest's memory; they are most of what a test keeps."""
+        if report.passed and report.when != "call" and (report.when == "setup" or not report.sections):
+            terminal = self._terminal
+            kept = terminal.stats.get("", []) if terminal is not None else []
+            if kept and kept[-1] is report:
+                kept.pop()
+
+    def update(self) -> None:
+        """Show the line if it is due. Anything that others wrote in its place stays above it."""
+        now = time.monotonic()
+        if now - self._checked_at < CHECK_S or not self._begun or self._over:
+            return
+        self._checked_at, terminal = now, self._terminal
+        if terminal is None or self._config.get_verbosity() != 0:
+            return
+        self._alert(terminal)
+        running = self._running()
+        if running is None or now - self._shown_at < self._interval_s(now):
+            return
+        self._shown_at = now
+        if self._in_place:
+            self._write_over(terminal, self._line(running, now, terminal._tw.fullwidth - 1))
+        else:
+            terminal.ensure_newline()
+            if terminal._tw.width_of_current_line:
+                terminal.write_line("")
+            terminal.write_line(f"osmosis: {self._line(running, now, None)}")
+            terminal.flush()
+
+    def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
+        progress, pace = run.engine.progress, self._pace(run)
+        pace.saw(now, progress)
+        mean = len(run.engine.judging.deciding) == 1
+        return live_line(run.prepared.config.name, progress, pace, mean=mean, columns=columns)
+
+    def _write_over(self, terminal: pytest.TerminalReporter, line: str) -> None:
+        """Replace the visible line; an empty `line` erases it.
+
+        pytest's own `rewrite` counts characters, but wide ones take two columns.
+        """
+        tw = terminal._tw
+        if not self._visible and tw.width_of_current_line:
+            tw.line()
+        tw.write(f"\r{line}{' ' * (tw.fullwidth - 1 - width(line))}\r", flush=True)
+        _forget_line(terminal)
+        self._visible = bool(line)
+
+    def _alert(self, terminal: pytest.TerminalReporter) -> None:
+        """Print alerts at once instead of in the summary."""
+        for run in self._evals.runs.values():
+            for text in run.engine.alerts[self._n_alerts.get(run, 0) :]:
+                self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
+                self.clear()
+                terminal.ensure_newline()
+                terminal.write_line(f"osmosis {run.prepared.config.name}: {text}")
+                terminal.flush()
+
+    def clear(self) -> None:
+        """Erase the line before anything else is printed."""
+        if self._visible and self._terminal is not None:
+            self._write_over(self._terminal, "")
+
+    def end(self) -> None:
+        """Erase the line for good."""
+        self.clear()
+        self._over = True
+
+    def _running(self) -> EvalRun | None:
+        """The eval that began last."""
+        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
+        return begun[-1] if begun else None
+
+    def _pace(self, run: EvalRun) -> Pace:
+        if run not in self._paces:
+            self._paces[run] = Pace(run.prepared.config.evaluation.batch_size)
+            self._began_at = time.monotonic()
+        return self._paces[run]
+
+    def _interval_s(self, now: float) -> float:
+        if self._in_place:
+            return REWRITE_S
+        return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
+
+
+def _forget_line(terminal: pytest.TerminalReporter) -> None:
+    """Reset pytest's record of the current line, to which it adds text that we have overwritten.
+
+    `_current_line` is private: without it, pytest only starts a new line once too often.
+    """
+    if hasattr(terminal._tw, "_current_line"):
+        terminal._tw._current_line = ""
