@@ -21,7 +21,7 @@ For an editor that checks TOML as you type (taplo, Even Better TOML), write the 
 first line of a config under `configs/eval/`, as `#:schema ../eval.schema.json`:
 
 ```console check
-python -m pytest_osmosis schema config > configs/eval.schema.json
+pytest-osmosis schema config > configs/eval.schema.json
 ```
 
 This page is made by `docs/generate.py`.

@@ -19,7 +19,7 @@ Every eval run writes one into its folder under `.osmosis/runs/`, and `--osmosis
 say. It is strict JSON (no NaN), written atomically, and valid against the JSON Schema that the package ships:
 
 ```console check
-python -m pytest_osmosis schema results
+pytest-osmosis schema results
 ```
 
 `config`, `summary` and `rows` hold the keys of Osmosis' eval mode with their meaning there; the others are added.

@@ -36,6 +36,12 @@ def problem(words: list[str]) -> str | None:
         case ["pytest", *rest]:
             unknown = unknown_options("pytest", rest)
             return f"pytest has no {', '.join(unknown)}" if unknown else None
+        case ["pytest-osmosis", "demo", *rest]:
+            unknown = unknown_options("pytest_osmosis.demo", rest)
+            return f"pytest-osmosis demo has no {', '.join(unknown)}" if unknown else None
+        case ["pytest-osmosis", *rest]:
+            unknown = unknown_options("pytest_osmosis", rest)
+            return f"pytest-osmosis has no {', '.join(unknown)}" if unknown else None
         case ["python", "-m", module, *rest]:
             unknown = unknown_options(module, rest)
             return f"{module} has no {', '.join(unknown)}" if unknown else None

@@ -49,7 +49,7 @@ def problems(page: Page, *lines: str) -> list[str]:
         ("console foreign", "pip install vllm && pytest", "a command of ours"),
         ("console check", "pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
         ("console check", "A=1 pytest --osmosis-confg=x.toml", "pytest has no --osmosis-confg"),
-        ("console check", "python -m pytest_osmosis.demo --prot 0", "pytest_osmosis.demo has no --prot"),
+        ("console check", "pytest-osmosis demo --prot 0", "pytest-osmosis demo has no --prot"),
         ("console check", "make dmeo", "no target dmeo"),
         ("console check", "pip install pytest-osmosis[al]", "no such package"),
         ("console check", "rm -rf x", "a kind of command that is not checked here"),
