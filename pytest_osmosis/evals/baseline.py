@@ -16,7 +16,7 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget, resolve
-from pytest_osmosis.results.results import SCHEMA_VERSION
+from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import RowRuns
 from pytest_osmosis.verdicts.previous_run import is_measured, is_own

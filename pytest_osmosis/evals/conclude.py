@@ -12,7 +12,7 @@ from pytest_osmosis.evals.prepared import Prepared, Source, subject_of
 from pytest_osmosis.evals.selection import Selection
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results import results
+from pytest_osmosis.results import files, results
 from pytest_osmosis.results.results import Results, Side, Throttling
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates
@@ -126,7 +126,7 @@ class Conclusion:
         before = source.run.results
         found = turned(before, made.to_json()) if before is not None else ()
         file = source.run.folder / "results.json"
-        kept = results.aside(file) if self._engine.decided else file
+        kept = files.kept_path(file) if self._engine.decided else file
         previous = kept.name if before is not None else None
         return Rescored(source.rolled_out_at, duration_ms, self._engine.kept, previous, *found)
 

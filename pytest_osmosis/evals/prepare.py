@@ -21,7 +21,7 @@ from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.results import results
+from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.previous_run import last_run, plan_digest
 
@@ -139,14 +139,14 @@ def output_problems(prepared: Prepared) -> list[Problem]:
     path, baseline = results_path(prepared.config), baseline_path(prepared.config)
     if path is not None and path == baseline:
         return [Problem(f"results file {path}", "is the baseline's, which only --osmosis-update-baseline writes")]
-    found = results.obstacle(path) if path is not None else None
+    found = why_not_writable(path) if path is not None else None
     return [Problem(f"results file {path}", f"cannot be written: {found}")] if found else []
 
 
 def update_problems(prepared: Prepared) -> list[Problem]:
     """The same of the baseline's file, where it is to be written."""
     path = baseline_path(prepared.config)
-    found = results.obstacle(path) if path is not None else None
+    found = why_not_writable(path) if path is not None else None
     return [Problem(f"baseline {path}", f"cannot be written: {found}")] if found else []
 
 

@@ -22,7 +22,7 @@ from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
-from pytest_osmosis.results import results
+from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.results import Subject
 from pytest_osmosis.text.numbers import plural, seconds
 from pytest_osmosis.text.paths import shown
@@ -153,7 +153,7 @@ def differs(prepared: Prepared) -> tuple[str, ...]:
     config = prepared.config
     has_grader = config.scoring.grader is not None or config.experiment.entrypoint is not None
     scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []))
-    here = results.published_config(subject_of(prepared), judging_of(config, scorers))
+    here = published_config(subject_of(prepared), judging_of(config, scorers))
     return prepared.baseline.differs(here)
 
 

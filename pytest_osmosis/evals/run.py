@@ -26,7 +26,8 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import outcome_of
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
-from pytest_osmosis.results import results
+from pytest_osmosis.results import files, results
+from pytest_osmosis.results.publish import published_text
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural, score
 from pytest_osmosis.text.paths import shown
@@ -221,8 +222,8 @@ class EvalRun:
         for path in paths:
             try:
                 if self.engine.decided and path == paths[0]:
-                    results.set_aside(path)
-                self.written.append(results.write(path, self._text()))
+                    files.keep_earlier(path)
+                self.written.append(files.write(path, self._text()))
             except OSError as error:
                 self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
         baseline = baseline_path(self.prepared.config)
@@ -233,7 +234,7 @@ class EvalRun:
         """What the results' file holds, piece by piece: put into words once, then taken from where it stands."""
         assert self.results is not None
         if not self.written:
-            yield from self.results.text()
+            yield from published_text(self.results)
             return
         with self.written[0].open(encoding="utf-8") as pieces:
             yield from pieces
@@ -244,7 +245,7 @@ class EvalRun:
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         said = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
-            self.engine.notices.append(f"baseline updated: {shown(results.write(path, self._text()))} ({said})")
+            self.engine.notices.append(f"baseline updated: {shown(files.write(path, self._text()))} ({said})")
         except OSError as error:
             self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
 

@@ -19,7 +19,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.prepared import Prepared, subject_of
 from pytest_osmosis.host.secret_values import secret_headers
-from pytest_osmosis.results import results
+from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.redaction import Redaction
 
@@ -60,7 +60,7 @@ def _write_manifest(run_dir: Path, prepared: Prepared, began_at: datetime) -> No
     """What was asked for. Names of secrets, never values."""
     config, subject = prepared.config, subject_of(prepared)
     manifest = {
-        "schema_version": results.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
         "eval": config.name,
         "started_at": began_at.isoformat(timespec="milliseconds"),
         "folder": str(absolute(run_dir)),

@@ -1,10 +1,8 @@
-"""Results: the published keys and their meaning, the statistics' rules, and the file on disk."""
+"""Results: the published keys and their meaning, and the rules of the statistics."""
 
 from __future__ import annotations
 
 import json
-import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.results import Results, obstacle, records_of, runs_for, text_of, write
+from pytest_osmosis.results.results import Results, records_of, runs_for
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -278,65 +276,6 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
     assert summary["eval_fns"][A]["mean"] == summary["pass_rate"]
 
 
-# -- the file ---------------------------------------------------------------------------------------------
-
-
-def test_results_are_written_with_the_folders_that_they_need(tmp_path: Path) -> None:
-    path = write(tmp_path / "new" / "folder" / "results.json", text_of({"text": "ü \ud800"}))
-
-    assert json.loads(path.read_text(encoding="ascii")) == {"text": "ü \ud800"}
-    assert [file.name for file in path.parent.iterdir()] == ["results.json"]
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
-def test_what_is_not_strict_json_leaves_the_old_file_alone(tmp_path: Path, value: object) -> None:
-    path = write(tmp_path / "results.json", text_of({"old": True}))
-
-    with pytest.raises((ValueError, TypeError)):
-        write(path, text_of({"score": value}))
-
-    assert json.loads(path.read_text(encoding="utf-8")) == {"old": True}
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_no_scratch_file_is_left_where_the_path_cannot_be_written(tmp_path: Path) -> None:
-    folder = tmp_path / "results.json"
-    folder.mkdir()
-
-    with pytest.raises(OSError, match=r"results\.json"):
-        write(folder, text_of({}))
-
-    assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_a_reader_sees_the_old_file_or_the_whole_new_one(tmp_path: Path) -> None:
-    path = write(tmp_path / "results.json", text_of({"version": 0, "rows": ["x" * 100] * 2000}))
-    last = 30
-    seen: list[int] = []
-
-    def read_until_the_last() -> None:
-        while not seen or seen[-1] != last:
-            seen.append(json.loads(path.read_text(encoding="utf-8"))["version"])
-
-    reader = threading.Thread(target=read_until_the_last)
-    reader.start()
-    for version in range(1, last + 1):
-        write(path, text_of({"version": version, "rows": ["x" * 100] * 2000}))
-    reader.join(timeout=60)
-
-    assert seen[-1] == last
-    assert seen == sorted(seen)
-
-
-def test_what_will_keep_a_file_from_being_written_is_found(tmp_path: Path) -> None:
-    file = write(tmp_path / "file.json", text_of({}))
-
-    assert obstacle(tmp_path) == "it is a folder"
-    assert obstacle(file / "results.json") == f"{file} is not a folder"
-    assert obstacle(tmp_path / "new" / "results.json") is None
-    assert obstacle(file) is None
-
-
 # -- two models -------------------------------------------------------------------------------------------
 
 
@@ -356,7 +295,7 @@ def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
     assert (summary["cost_usd"], summary["cost_unknown"]) == (11.0 + 7.0 + 7.0, 1)
 
 
-def test_each_model_has_its_numbers_and_every_run_says_whose_it_is() -> None:
+def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
     found = published(side_by_side())
 
     keys = ("model", "model_tag", "total_runs", "total_tokens", "pass_rate", "measured", "cost_usd")
@@ -372,7 +311,7 @@ def test_each_model_has_its_numbers_and_every_run_says_whose_it_is() -> None:
     ]
 
 
-def test_runs_of_a_row_stand_model_by_model() -> None:
+def test_runs_of_a_row_are_ordered_by_model() -> None:
     own = [finished({A: 1.0}, 0, run) for run in (0, 1)]
 
     runs = published(results_of(own, n=2, beside=list(map(of_baseline, own))))["rows"][0]["runs"]
@@ -385,7 +324,7 @@ def test_runs_of_a_row_stand_model_by_model() -> None:
     ]
 
 
-def test_without_a_second_model_nothing_speaks_of_one() -> None:
+def test_one_model_alone_has_no_model_keys() -> None:
     found = published(results_of([finished({A: 1.0})]))
 
     assert "model_summaries" not in found

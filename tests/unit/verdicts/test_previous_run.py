@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.results import results
+from pytest_osmosis.results import files
+from pytest_osmosis.results.publish import text_of
 from pytest_osmosis.verdicts import previous_run
 from pytest_osmosis.verdicts.previous_run import LastRun, Share, flips, last_run, plan_digest, turned
 
@@ -42,9 +43,7 @@ def stored(tmp_path: Path) -> Stored:
         folder = tmp_path / name
         folder.mkdir()
         provenance = {**WHOLE["provenance"], "plan_digest": digest}
-        written = results.write(
-            folder / "results.json", results.text_of({**WHOLE, "provenance": provenance, **changed})
-        )
+        written = files.write(folder / "results.json", text_of({**WHOLE, "provenance": provenance, **changed}))
         os.utime(written, (2_000_000_000 - age_s,) * 2)
         return folder
 
@@ -183,7 +182,7 @@ def found(folder: Path) -> LastRun:
 
 def test_results_that_a_new_decision_replaced_are_still_those_of_their_plan(stored: Stored) -> None:
     folder = stored("decided again", digest=OTHER)
-    first = results.write(folder / "results.1.json", results.text_of(WHOLE))
+    first = files.write(folder / "results.1.json", text_of(WHOLE))
 
     assert found(folder).results == first
 

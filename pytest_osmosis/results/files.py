@@ -1,0 +1,47 @@
+"""Files of results: what keeps one from being written, writing one, and keeping earlier ones."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def why_not_writable(path: Path) -> str | None:
+    """Return why a file cannot be written at `path`, None if nothing stands in the way."""
+    if path.is_dir():
+        return "it is a folder"
+    if path.exists() and not path.is_file():
+        return "it is not a regular file"
+    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    if not nearest.is_dir():
+        return f"{nearest} is not a folder"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written to"
+
+
+def kept_path(path: Path) -> Path:
+    """Return the first unused path for earlier results: results.json is kept as results.1.json."""
+    numbered = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in itertools.count(1))
+    return next(free for free in numbered if not free.exists())
+
+
+def keep_earlier(path: Path) -> None:
+    """Copy the results at `path`, if there are any, before new ones replace them."""
+    if path.exists():
+        shutil.copy2(path, kept_path(path))
+
+
+def write(path: Path, text: Iterable[str]) -> Path:
+    """Write atomically and return the path: a reader sees the old file or the whole new one. Follows a link."""
+    file = path.resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    scratch = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with scratch.open("w", encoding="utf-8") as pieces:
+            pieces.writelines(text)
+        scratch.replace(file)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path

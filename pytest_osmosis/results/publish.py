@@ -1,0 +1,237 @@
+"""The published JSON of results, whose schema is results.schema.json.
+
+The keys `config`, `summary` and `rows` are those of Osmosis' eval mode, with the same meaning; all others are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pytest_osmosis import stats
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.results import Results, Side, Subject, Throttling, by_row, tokens_of
+from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.pass_rule import PassRule
+
+SCHEMA_VERSION = 1
+
+
+def published(results: Results) -> dict[str, Any]:
+    """Return the published object, strict JSON."""
+    return {key: list(value) if isinstance(value, Iterator) else value for key, value in _members(results).items()}
+
+
+def published_text(results: Results) -> Iterator[str]:
+    """Yield the published object as the text of a file, piece by piece, because it is large for many rows."""
+    return text_of(_members(results))
+
+
+def text_of(members: Mapping[str, Any]) -> Iterator[str]:
+    """Yield indented JSON with one line for each item of a list or iterator.
+
+    `json.dump` with an indent takes ten times as long.
+    """
+    before = "{\n"
+    for key, value in members.items():
+        yield f"{before}  {json.dumps(key)}: "
+        if isinstance(value, list | Iterator):
+            yield from _lines_of(value)
+        else:
+            yield json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n  ")
+        before = ",\n"
+    yield "\n}\n" if members else "{\n\n}\n"
+
+
+def _lines_of(items: Iterable[Any]) -> Iterator[str]:
+    before = "[\n"
+    for item in items:
+        yield f"{before}    {json.dumps(item, allow_nan=False)}"
+        before = ",\n"
+    yield "\n  ]" if before == ",\n" else "[]"
+
+
+def published_config(subject: Subject, judging: PassRule) -> dict[str, Any]:
+    """Return the settings that were evaluated, and the rule by which runs pass."""
+    return {
+        "model": subject.model,
+        "n_runs": subject.n,
+        "pass_threshold": judging.pass_threshold,
+        "eval_fns": list(judging.scorers),
+        "name": subject.name,
+        "thresholds": {name: judging.threshold(name) for name in judging.scorers},
+        "decide": judging.decide,
+        **subject.extra,
+    }
+
+
+def _members(results: Results) -> dict[str, Any]:
+    """Return the members of the published object; `rows` is an iterator."""
+    side = results.side
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "stopped" if results.stopped else "finished",
+        **({"stop_reason": results.stopped} if results.stopped else {}),
+        "partial": results.partial,
+        "config": {
+            **published_config(results.subject, results.judging),
+            "price": None if results.price is None else results.price.to_json(),
+            **({"baseline_model": side.model} if side is not None else {}),
+        },
+        "summary": _summary(results),
+        **({"model_summaries": _model_summaries(results, side)} if side is not None else {}),
+        "provenance": dict(results.provenance),
+        "last_run": None if results.flips is None else results.flips.to_json(),
+        "baseline": None if results.comparison is None else results.comparison.to_json(),
+        "redecided": None if results.redecided is None else results.redecided.to_json(),
+        "rows": _rows(results),
+        "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
+        "gates": [_gate(verdict) for verdict in results.verdicts],
+    }
+
+
+def _summary(results: Results) -> dict[str, Any]:
+    ended = _ended(results.all_records)
+    return {
+        "total_rows": len({record.run.row for record in ended}),
+        "total_runs": len(ended),
+        "eval_fns": {name: _statistics(summary) for name, summary in results.by_function.items()},
+        "total_tokens": results.total_tokens,
+        "total_duration_ms": round(results.duration_ms, 3),
+        "pass_rate": results.overall.pass_rate,
+        "pass_rate_interval": _interval(results.overall.pass_rate_interval),
+        "selected": len(results.records),
+        **{status: results.count(status) for status in ("finished", "failed", "skipped", "pending")},
+        "measured": results.measured,
+        "boundaries": results.boundaries(),
+        "retries": sum(record.retries for record in results.records),
+        "rolled_out_again": sum(record.attempt > 1 for record in results.records),
+        "truncated": len(results.truncated),
+        "rows_of_equal_answers": results.answered_rows.equal,
+        "usage": results.usage,
+        "cost_usd": results.cost_usd,
+        "cost_unknown": results.n_cost_unknown,
+        "throttling": _throttling(results.throttling),
+    }
+
+
+def _throttling(throttling: Throttling) -> dict[str, Any]:
+    return {
+        "pauses": throttling.pauses,
+        "paused_s": round(throttling.paused_s, 3),
+        "least_in_flight": throttling.least_in_flight,
+        "held_s": {name: round(held_s, 3) for name, held_s in throttling.held_s.items()},
+    }
+
+
+def _model_summaries(results: Results, side: Side) -> list[dict[str, Any]]:
+    own = Side(results.subject.model, results.records, results.by_function, results.overall, results.price)
+    models = [(ModelTag.PRIMARY, own), (ModelTag.BASELINE, side)]
+    return [_model_summary(results, tag, model) for tag, model in models]
+
+
+def _model_summary(results: Results, tag: ModelTag, side: Side) -> dict[str, Any]:
+    ended = _ended(side.records)
+    return {
+        "model": side.model,
+        "model_tag": str(tag),
+        "total_runs": len(ended),
+        "total_tokens": tokens_of(ended),
+        "total_duration_ms": round(math.fsum(record.duration_ms for record in ended), 3),
+        "eval_fns": {name: _statistics(summary) for name, summary in side.by_function.items()},
+        "pass_rate": side.overall.pass_rate,
+        "pass_rate_interval": _interval(side.overall.pass_rate_interval),
+        "measured": sum(map(results.judging.measured, ended)),
+        "cost_usd": results.cost_of(ended),
+        "price": None if side.price is None else side.price.to_json(),
+    }
+
+
+def _rows(results: Results) -> Iterator[dict[str, Any]]:
+    for row, records in by_row(_ended(results.all_records)).items():
+        ordered = sorted(records, key=lambda record: (record.run.is_baseline, record.run.index))
+        runs = [_run(results, record) for record in ordered]
+        yield {"row_index": row, "row_digest": results.row_digests[row], "runs": runs}
+
+
+def _run(results: Results, record: RunRecord) -> dict[str, Any]:
+    boundary = results.judging.boundary(record)
+    error = record.error
+    if error is None and record.scorer_errors:
+        error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
+    return {
+        "run_index": record.run.index,
+        **_tag(results, record.run),
+        "success": record.status != "failed",
+        "scores": dict(record.scores) if record.status == "finished" else {},
+        "duration_ms": record.duration_ms,
+        "tokens": record.tokens,
+        "status": record.status,
+        "passed": results.judging.passed(record),
+        **({"boundary": boundary} if boundary else {}),
+        **({"error": error} if error else {}),
+        **({"infra": True} if boundary in INFRASTRUCTURE else {}),
+        "scoring_ms": round(record.scoring_ms, 3),
+        "usage": dict(record.usage) if record.usage is not None else None,
+        "cost_usd": results.costs_usd.get(record.run),
+        "retries": record.retries,
+        "finish_reason": record.finish_reason,
+        "attempt": record.attempt,
+    }
+
+
+def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
+    run = record.run
+    return {"row_index": run.row, "run_index": run.index, **_tag(results, run), "reason": record.skip_reason}
+
+
+def _tag(results: Results, run: RunId) -> dict[str, str]:
+    """Return the run's model tag if two models ran."""
+    return {"model_tag": str(run.model)} if results.side is not None else {}
+
+
+def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if record.status != "pending"]
+
+
+def _gate(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "gate": verdict.title,
+        "state": verdict.state,
+        "value": verdict.value,
+        "finding": verdict.text,
+        "metric": verdict.rule.name if verdict.rule else None,
+        "function": verdict.rule.function if verdict.rule else None,
+        "minimum": verdict.rule.minimum if verdict.rule else None,
+        "rule": verdict.rule.rule if verdict.rule else None,
+        "compared": verdict.compared,
+        "power": verdict.power.chance if verdict.power else None,
+    }
+
+
+def _statistics(summary: stats.Summary) -> dict[str, Any]:
+    return {
+        "mean": summary.mean,
+        "std": summary.std,
+        "min": summary.min,
+        "max": summary.max,
+        "median": summary.median,
+        "pass_rate": summary.pass_rate,
+        "standard_error": summary.se,
+        "mean_interval": _interval(summary.mean_interval),
+        "pass_rate_interval": _interval(summary.pass_rate_interval),
+        **{f"p{p}": summary.percentiles.get(p) for p in stats.PERCENTILES},
+        "variance_within_rows": summary.within,
+        "variance_between_rows": summary.between,
+        "mixed_rows": summary.n_mixed,
+        "measured": summary.n_measured,
+        **{f"pass_at_{k}": value for k, value in summary.pass_at.items()},
+        **{f"pass_hat_{k}": value for k, value in summary.pass_hat.items() if k > 1},
+    }
+
+
+def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
+    return None if interval is None else interval._asdict()
