@@ -7,9 +7,12 @@ import pytest
 from tests.plugin.workspaces import Workspace
 
 
-@pytest.fixture(params=[pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2")])
+@pytest.fixture(params=[pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.slow)])
 def plugin_args(request: pytest.FixtureRequest) -> list[str]:
-    """One process, and two workers of xdist."""
+    """One process, and two workers of xdist: those are slow, and `make test` leaves them out.
+
+    `PLAIN_AND_XDIST` of `workspaces` runs both in `make test` too.
+    """
     args: list[str] = request.param
     return args
 

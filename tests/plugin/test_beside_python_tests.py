@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+
+pytestmark = PLAIN_AND_XDIST
 
 PYTHON = """
 import pytest

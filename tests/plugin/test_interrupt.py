@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
-from tests.plugin.workspaces import Workspace, hosts_under, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
+
+pytestmark = PLAIN_AND_XDIST
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 A_FEW_SECONDS = 20.0

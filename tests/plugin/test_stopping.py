@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, hosts_under
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under
 from tests.servers import ChatServer, held, reply
+
+pytestmark = PLAIN_AND_XDIST
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 TELLS = """

@@ -27,6 +27,11 @@ UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata")
 """Plugins that these workspaces do without: they cost as much as the eval does."""
 PYTEST = (sys.executable, "-mpytest", *(f"-pno:{plugin}" for plugin in UNUSED))
 
+PLAIN_AND_XDIST = pytest.mark.parametrize(
+    "plugin_args", [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2")], indirect=True
+)
+"""Runs a test in one process and under xdist, in `make test` too."""
+
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
     if extra_info.get("reward") == "raises":
