@@ -1,6 +1,7 @@
-"""What all tests share: Hypothesis has no deadline for an example, as machines are shared and slow is no failure.
+"""Settings for all tests.
 
-Sessions that tests start are nobody's workers, though the tests themselves may run in one.
+Hypothesis has no deadline for an example, because a slow machine is not a failure. Sessions that tests start are not
+xdist workers, even if the tests run in one.
 """
 
 from __future__ import annotations

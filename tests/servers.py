@@ -57,7 +57,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a behaviour is given: the request in both forms, and the server's gate."""
+    """The argument of a behaviour: the request in both forms, and the server's gate."""
 
     request: web.Request
     seen: Seen
@@ -65,7 +65,7 @@ class Exchange:
 
     @property
     def is_messages(self) -> bool:
-        """Whether Anthropic's Messages were asked for."""
+        """True for a request to Anthropic's Messages."""
         return self.seen.path.endswith("/messages")
 
 
@@ -73,7 +73,7 @@ Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 class ChatServer:
-    """Serves a script of behaviours; `requests`, `in_flight` and `max_in_flight` say what came; HTTPS with `tls`."""
+    """A server of scripted behaviours, over HTTPS with `tls`. `requests`, `in_flight` and `max_in_flight` record its requests."""
 
     def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
@@ -107,7 +107,7 @@ class ChatServer:
 
     @property
     def base_url(self) -> str:
-        """What a config gives as base_url."""
+        """The base_url for a config."""
         return f"{self.url}/v1"
 
     @property
@@ -238,7 +238,7 @@ def tool_call(name: str, arguments: Mapping[str, Any]) -> Behaviour:
 
 
 def refusal(text: str) -> Behaviour:
-    """Answers with a refusal, without content beside it."""
+    """Answers with a refusal and no content."""
     said = {"type": "text", "text": text}
     return by_api(
         completion({"role": "assistant", "content": None, "refusal": text}),

@@ -1,4 +1,4 @@
-"""Weather for evals: a server that refuses, fails and cuts, an agent to send into it, and what its count must say."""
+"""Bad weather for evals: a server that refuses, fails and cuts connections, an agent that talks to it, and checks of its counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAULTS: list[Behaviour] = [
 
 
 class Weather:
-    """Answers this share of requests with a fault, drawn by a seed; counts what came, by run, and what was answered.
+    """A server that answers a share of requests with a fault, drawn by a seed. It counts requests by run, and answers.
 
     After `slow_after` runs every answer takes half a second.
     """
@@ -44,7 +44,7 @@ class Weather:
         self.in_flight = self.most_in_flight = 0
 
     async def __call__(self, exchange: Exchange) -> web.StreamResponse:
-        """One request. Those of a host that was killed are over once its connections are."""
+        """Answer one request. The requests of a killed host end with its connections."""
         row, run = map(int, exchange.seen.body["messages"][-1]["content"].split()[1:])
         self.asked[row, run] += 1
         self.in_flight += 1
@@ -61,12 +61,12 @@ class Weather:
 
 
 def starts(journal: Iterable[Mapping[str, Any]]) -> Counter[tuple[int, int]]:
-    """How often each run was begun."""
+    """Return how many times each run began."""
     return Counter((event["row"], event["run"]) for event in journal if event["ev"] == "start")
 
 
 def check_requests(journal: Iterable[Mapping[str, Any]], weather: Weather, *, batch_size: int, retries: int) -> None:
-    """Nothing was asked for more often than its attempts allow, and nothing twice that was answered in time."""
+    """Check that no request came more often than its attempts allow, and none twice that was answered in time."""
     events = list(journal)
     begun = starts(events)
     rolled = Counter((event["row"], event["run"], event["attempt"]) for event in events if event["ev"] == "rollout")

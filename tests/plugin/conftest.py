@@ -25,5 +25,5 @@ def workspace(pytester: pytest.Pytester, plugin_args: list[str]) -> Workspace:
 
 @pytest.fixture
 def plain_workspace(pytester: pytest.Pytester) -> Workspace:
-    """A workspace whose commands run in one process, for what has nothing to do with workers."""
+    """A workspace whose commands run in one process, for behaviour that xdist cannot change."""
     return Workspace(pytester, [])

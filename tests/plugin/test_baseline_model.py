@@ -1,4 +1,4 @@
-"""A second model side by side: asked the same, compared row by row, and never the session's failure."""
+"""A second model alongside: it gets the same prompts, is compared row by row, and never fails the session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def rollout(ctx):
 
 
 class Models:
-    """A server of the models "new" and "old"; `wrong` are the rows whose answer each gets wrong."""
+    """A server of the models "new" and "old"; `wrong` holds the rows that each answers wrongly."""
 
     def __init__(self, new: Collection[int] = (), old: Collection[int] = ()) -> None:
         self.wrong = {"new": new, "old": old}
@@ -52,7 +52,7 @@ def server(models: Models) -> Iterator[ChatServer]:
 
 
 def eval_of(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: Any) -> None:
-    """An eval of the model "new" with "old" beside it."""
+    """Write an eval of the model "new" with "old" as its baseline."""
     workspace.write("rewards.py", REWARDS)
     given: dict[str, Any] = {
         "experiment": {"model_path": "new"},
@@ -64,7 +64,7 @@ def eval_of(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: A
     workspace.eval(rows=rows, **{**given, **tables})
 
 
-def test_both_models_are_asked_the_same_and_a_regression_fails(
+def test_both_models_get_the_same_prompts_and_a_regression_fails(
     workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
@@ -112,7 +112,7 @@ def test_both_models_are_asked_the_same_and_a_regression_fails(
     assert results["baseline"]["regression"] is True
 
 
-def test_a_baseline_that_is_worse_fails_nothing(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
+def test_a_worse_baseline_fails_nothing(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
     workspace = plain_workspace
     models.wrong = {"new": (), "old": range(6)}
     eval_of(workspace, server)
@@ -125,7 +125,7 @@ def test_a_baseline_that_is_worse_fails_nothing(plain_workspace: Workspace, mode
     assert workspace.last_failed() == set()
 
 
-def test_a_stored_run_of_the_baseline_can_be_shown(
+def test_show_prints_a_run_of_the_baseline(
     plain_workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = plain_workspace
@@ -142,9 +142,7 @@ def test_a_stored_run_of_the_baseline_can_be_shown(
     assert workspace.results()["summary"]["cost_usd"] == 7.0
 
 
-def test_a_baseline_that_cannot_be_asked_is_not_measured_and_the_eval_goes_on(
-    workspace: Workspace, server: ChatServer
-) -> None:
+def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         eval_of(
             workspace,
@@ -187,7 +185,7 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     result.stdout.fnmatch_lines(["the baseline's model is asked no more: *401*"])
 
 
-def test_a_model_that_cannot_be_asked_ends_the_baseline_too(plain_workspace: Workspace, server: ChatServer) -> None:
+def test_an_unreachable_model_ends_the_baseline_too(plain_workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         eval_of(plain_workspace, server, model={"base_url": closed.base_url})
 
@@ -222,7 +220,7 @@ def test_each_server_gets_its_own_key_and_no_other(
         assert not file.is_file() or "the-key-of" not in file.read_text()
 
 
-def test_what_is_selected_of_either_model_alone_is_no_comparison(
+def test_selecting_one_model_alone_compares_nothing(
     plain_workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     workspace = plain_workspace
@@ -248,7 +246,7 @@ def test_what_is_selected_of_either_model_alone_is_no_comparison(
     one.assert_outcomes(xfailed=1, skipped=2)
 
 
-def test_limits_count_what_both_models_take_and_max_errors_the_evals_own(
+def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     plain_workspace: Workspace, server: ChatServer
 ) -> None:
     workspace = plain_workspace
@@ -271,7 +269,9 @@ def test_limits_count_what_both_models_take_and_max_errors_the_evals_own(
     assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
 
 
-def test_a_test_may_be_a_row_of_each_model(plain_workspace: Workspace, models: Models, server: ChatServer) -> None:
+def test_with_granularity_row_each_model_has_a_test_per_row(
+    plain_workspace: Workspace, models: Models, server: ChatServer
+) -> None:
     models.wrong = {"new": (), "old": [1]}
     eval_of(plain_workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
 
@@ -282,7 +282,7 @@ def test_a_test_may_be_a_row_of_each_model(plain_workspace: Workspace, models: M
     result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
-def test_what_both_models_said_is_decided_again_and_nobody_is_asked(
+def test_rescoring_covers_both_models_and_sends_no_request(
     plain_workspace: Workspace, models: Models, server: ChatServer
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
@@ -317,7 +317,7 @@ def test_without_a_toml_options_name_the_baseline(plain_workspace: Workspace, se
     result.assert_outcomes(passed=2)
 
 
-def test_a_model_of_no_provider_is_told_of_the_baseline(plain_workspace: Workspace, server: ChatServer) -> None:
+def test_an_unknown_provider_of_the_baseline_is_reported(plain_workspace: Workspace, server: ChatServer) -> None:
     eval_of(plain_workspace, server, baseline={"model_path": "opnai/gpt-5"})
 
     result = plain_workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6")

@@ -1,4 +1,4 @@
-"""Earlier results as baseline: written when asked for, compared row by row, and a gate that a regression fails."""
+"""Earlier results as baseline: written on request, compared row by row, with a gate that a regression fails."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BROKEN: Row = {"reward": "raises"}
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
-    """An eval with these rows and [baseline] results."""
+    """Write an eval with these rows and [baseline] results."""
     workspace.eval(rows=rows, **{"baseline": {"results": FILE}, "gate": GATE, **tables})
 
 
 def with_baseline(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
-    """The same once the baseline is written from it."""
+    """Write the same eval, and its baseline from a first run."""
     eval_of(workspace, rows, **tables)
     workspace.run(CONFIG, UPDATE)
     assert (workspace.root / FILE).exists()
 
 
-def test_a_baseline_to_be_written_is_named_from_the_current_folder(plain_workspace: Workspace) -> None:
+def test_the_path_of_a_new_baseline_is_relative_to_the_current_folder(plain_workspace: Workspace) -> None:
     eval_of(plain_workspace, [PASS])
 
     result = plain_workspace.run(CONFIG, UPDATE, "--osmosis-set=baseline.results=other.json", "--osmosis-dry-run")
@@ -73,7 +73,9 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     assert read_json(workspace.root / FILE) != workspace.results(), "it is never written by itself"
 
 
-def test_what_chance_would_make_is_no_regression_and_rows_that_differ_are_told(plain_workspace: Workspace) -> None:
+def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_reported(
+    plain_workspace: Workspace,
+) -> None:
     workspace = plain_workspace
     with_baseline(workspace, [PASS] * 8)
     ours = workspace.root / "data/x.jsonl"
@@ -100,7 +102,7 @@ def test_what_chance_would_make_is_no_regression_and_rows_that_differ_are_told(p
     assert "a regression" not in out
 
 
-def test_what_could_not_be_measured_never_holds(plain_workspace: Workspace) -> None:
+def test_a_gate_never_holds_on_unmeasured_runs(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with_baseline(workspace, [PASS] * 8)
     eval_of(workspace, [BROKEN] * 6 + [PASS] * 2, limits={"max_errors": 8})
@@ -112,7 +114,7 @@ def test_what_could_not_be_measured_never_holds(plain_workspace: Workspace) -> N
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: NOT MEASURED: *; 6 unmeasured runs could change that"])
 
 
-def test_several_evals_are_looked_at_together(plain_workspace: Workspace) -> None:
+def test_several_evals_are_corrected_together(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     for name in ("x", "y"):
         workspace.eval(name, [PASS] * 7, baseline={"results": f"baselines/{name}.json"}, gate=GATE)
@@ -135,7 +137,7 @@ def test_several_evals_are_looked_at_together(plain_workspace: Workspace) -> Non
     ],
     ids=["a part", "unmeasured"],
 )
-def test_what_is_not_whole_or_not_measured_does_not_become_the_baseline(
+def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
     plain_workspace: Workspace, rows: list[Row], words: list[str], said: str
 ) -> None:
     eval_of(plain_workspace, rows)
@@ -164,7 +166,7 @@ def test_what_is_not_whole_or_not_measured_does_not_become_the_baseline(
     ],
     ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],
 )
-def test_what_cannot_be_is_exit_4(
+def test_invalid_baselines_exit_with_4(
     plain_workspace: Workspace, tables: dict[str, Any], words: list[str], said: str
 ) -> None:
     eval_of(plain_workspace, [PASS], **tables)
@@ -175,7 +177,9 @@ def test_what_cannot_be_is_exit_4(
     result.stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
-def test_a_variable_never_writes_a_baseline(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_never_writes_a_baseline(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eval_of(plain_workspace, [PASS])
     monkeypatch.setenv("PYTEST_OSMOSIS_UPDATE_BASELINE", "1")
 

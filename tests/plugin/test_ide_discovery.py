@@ -1,6 +1,6 @@
-"""What IDEs do: collect everything without naming an eval, read items' ids and places, run absolute ids.
+"""IDEs collect everything without naming an eval, read ids and locations of items, and run absolute ids.
 
-VS Code splits ids at "::" and names at "[", and replaces what stands before the first "::" by the item's path.
+VS Code splits ids at "::" and names at "[", and replaces the part before the first "::" by the item's path.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def pytest_collection_finish(session):
 
 
 def discovered(workspace: Workspace, *args: str) -> list[list[Any]]:
-    """The items that an IDE's discovery finds: id, path, location, name."""
+    """Return the items of an IDE's discovery: id, path, location, name."""
     workspace.run("--collect-only", "--rootdir=.", *args)
     found: list[list[Any]] = read_json(workspace.root / "items.json")
     return found
 
 
-def test_discovery_shows_named_evals_alone_and_starts_nothing(plain_workspace: Workspace) -> None:
+def test_discovery_lists_only_named_evals_and_starts_nothing(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("conftest.py", CONFTEST)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
@@ -53,7 +53,7 @@ def test_discovery_shows_named_evals_alone_and_starts_nothing(plain_workspace: W
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_absolute_ids_run_what_they_name(plain_workspace: Workspace) -> None:
+def test_absolute_node_ids_select_their_runs(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=3)
     ids = [f"{plain_workspace.root}/configs/eval/x.toml::x[row{row}-run0]" for row in (0, 2)]
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: what is done is kept, the rest is pending, nothing stays behind."""
+"""Ctrl-C: finished runs are kept, the rest are pending, no process stays behind."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ pytestmark = PLAIN_AND_XDIST
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 A_FEW_SECONDS = 20.0
-"""Between Ctrl-C and the end, on a loaded machine; what must not happen is a wait for the deadlines of rollouts."""
+"""The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
 
 
 def make(workspace: Workspace, server: ChatServer) -> None:
-    """Two evals: one run is answered, two are held by the server, the rest waits."""
+    """Write two evals: one run is answered, the server holds two, the rest wait."""
     workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
     workspace.eval("y", rows=2)
 
 
-def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
+def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
@@ -43,7 +43,7 @@ def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-def test_sigterm_keeps_what_is_done(workspace: Workspace) -> None:
+def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         session = workspace.start(CONFIG, "--osmosis-no-probe")

@@ -1,4 +1,4 @@
-"""A second run of an eval says what the first took, and which rows flipped since."""
+"""A second run of an eval reports the cost of the first, and the rows that flipped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.plugin.workspaces import Workspace
 NAMED = "--osmosis-config=configs/eval/x.toml"
 
 
-def test_the_second_run_is_held_against_the_first(workspace: Workspace) -> None:
+def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     first = workspace.run(NAMED)
     workspace.write(
@@ -26,7 +26,7 @@ def test_the_second_run_is_held_against_the_first(workspace: Workspace) -> None:
     assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
 
 
-def test_another_plan_and_a_partial_run_are_held_against_nothing(plain_workspace: Workspace) -> None:
+def test_another_plan_or_a_partial_run_is_compared_with_nothing(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4)
     plain_workspace.run(NAMED)
 
@@ -42,7 +42,7 @@ def rows(numbers: Iterable[int]) -> list[dict[str, object]]:
     return [{"user_prompt": f"What is {number} + 2?", "ground_truth": str(number)} for number in numbers]
 
 
-def test_rows_are_known_by_their_content(plain_workspace: Workspace) -> None:
+def test_rows_are_matched_by_their_content(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=rows(range(3)))
     plain_workspace.run(NAMED)
     plain_workspace.eval(rows=rows(reversed(range(3))))

@@ -1,6 +1,6 @@
-"""[limits] on what may be spent: nothing more is begun, what is there is kept, and what is missing is said.
+"""[limits] on spending: no further run begins, results are kept, and missing runs are reported.
 
-Limits of the provider: they hold, and it is told what they cost.
+Provider limits hold, and the time that they cost is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
     assert results["summary"]["total_runs"] == results["summary"]["finished"]  # what was in flight was finished
 
 
-def test_an_eval_stops_when_its_time_is_over(plain_workspace: Workspace) -> None:
+def test_an_eval_stops_when_its_time_is_used_up(plain_workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         workspace = plain_workspace
         workspace.eval(rows=40, limits={"max_duration_s": 1e-6}, model={"base_url": server.base_url})
@@ -49,7 +49,7 @@ def test_a_gate_that_the_missing_runs_cannot_change_still_decides(plain_workspac
 
 
 @pytest.mark.parametrize("prices", [{}, {"vendor/m": {"input": 1.0, "output": 1e6}}])
-def test_a_cost_is_limited_only_where_the_price_is_known(plain_workspace: Workspace, prices: dict[str, object]) -> None:
+def test_a_cost_limit_needs_a_known_price(plain_workspace: Workspace, prices: dict[str, object]) -> None:
     with ChatServer(reply("42")) as server:
         plain_workspace.eval(
             rows=40,
@@ -80,7 +80,7 @@ def test_limits_hold_inline_too(plain_workspace: Workspace) -> None:
     assert 2 <= plain_workspace.results()["summary"]["total_runs"] < 10
 
 
-def test_limits_of_the_provider_are_told_with_the_time_that_they_cost(plain_workspace: Workspace) -> None:
+def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4, evaluation={"batch_size": 4}, execution={"requests_per_minute": 150})
 
     result = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000")
@@ -100,7 +100,7 @@ def test_limits_of_the_provider_are_told_with_the_time_that_they_cost(plain_work
     again.stdout.fnmatch_lines(["  limit: 1,000,000 tokens a minute: about * by the last run's tokens"])
 
 
-def test_limits_of_the_provider_hold_inline_too(plain_workspace: Workspace) -> None:
+def test_provider_limits_hold_inline_too(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=3, execution={"requests_per_minute": 150})
 
     result = plain_workspace.run(CONFIG, "--osmosis-inline")

@@ -1,4 +1,4 @@
-"""What a rollout and its scoring print, log and warn of stands in its own test, and nowhere else."""
+"""Prints, logs and warnings of a rollout and its scoring appear in its own test, and nowhere else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
-def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
+def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
     with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.write("agents.py", AGENT)
         workspace.write("rewards.py", REWARDS)
@@ -62,7 +62,7 @@ def test_output_stands_in_its_own_test(workspace: Workspace) -> None:
         assert said == {name.removeprefix("x[row").removesuffix("-run0]")}
 
 
-def test_a_rerun_command_from_the_output_works(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_printed_rerun_command_works(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")  # there pytest's short summary shows whole messages
     workspace.eval(
         rows=[{}, {"score": 0.0}, {}],

@@ -1,4 +1,4 @@
-"""results.json: the keys of Osmosis' eval mode with their meaning there, whatever the session is like."""
+"""results.json has the keys of Osmosis' eval mode with their meaning there, in every kind of session."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert all(isinstance(run["duration_ms"], float) and isinstance(run["tokens"], int) for run in runs)
 
 
-def test_results_under_xdist_are_those_of_one_process(plain_workspace: Workspace) -> None:
+def test_results_are_the_same_under_xdist(plain_workspace: Workspace) -> None:
     make(plain_workspace)
 
     plain_workspace.run(CONFIG)
@@ -77,7 +77,7 @@ def test_results_under_xdist_are_those_of_one_process(plain_workspace: Workspace
 
 
 def without_times(value: Any) -> Any:
-    """`value` without what differs from run to run."""
+    """Return `value` without the parts that differ from run to run."""
     if isinstance(value, dict):
         return {key: without_times(inner) for key, inner in value.items() if key not in TIMES}
     return [without_times(inner) for inner in value] if isinstance(value, list) else value

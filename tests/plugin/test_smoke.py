@@ -1,4 +1,4 @@
-"""--osmosis-smoke: a few rows go the whole way; errors fail it, scores do not."""
+"""--osmosis-smoke: a few rows go all the way; errors fail the run, scores do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GATE = {"pass_rate": ">= 0.9"}
 
 
 def ids(*rows: int) -> set[str]:
-    """Ids of the first run of rows."""
+    """Return the ids of the first run of each row."""
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 
@@ -43,7 +43,7 @@ def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Work
     assert published["rows"][0]["runs"][0]["passed"] is False
 
 
-def test_an_error_fails_it_however_many_max_errors_allows(plain_workspace: Workspace) -> None:
+def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
 
     result = plain_workspace.run(CONFIG, "--osmosis-smoke")
@@ -53,7 +53,7 @@ def test_an_error_fails_it_however_many_max_errors_allows(plain_workspace: Works
     result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
 
 
-def test_a_probe_that_fails_is_not_measured(plain_workspace: Workspace) -> None:
+def test_a_failed_probe_is_not_measured(plain_workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         plain_workspace.eval(rows=3, model={"base_url": server.base_url})
 
@@ -63,7 +63,7 @@ def test_a_probe_that_fails_is_not_measured(plain_workspace: Workspace) -> None:
         assert len(server.requests) == 1
 
 
-def test_it_is_no_run_of_the_plan_even_where_it_takes_all_rows(plain_workspace: Workspace) -> None:
+def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=2)
 
@@ -75,7 +75,7 @@ def test_it_is_no_run_of_the_plan_even_where_it_takes_all_rows(plain_workspace: 
     assert "last run" not in whole.stdout.str()
 
 
-def test_without_a_toml(plain_workspace: Workspace) -> None:
+def test_a_smoke_run_needs_no_toml(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=[{}, FAIL, {}])
     dataset = ("--osmosis-agent=chat", "--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
@@ -102,7 +102,7 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(plain_
     workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)
 
 
-def test_a_row_that_a_node_id_names_is_taken(plain_workspace: Workspace) -> None:
+def test_a_row_named_by_a_node_id_is_run_too(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=[*[{}] * 7, FAIL])
 
     result = plain_workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke")
@@ -111,7 +111,9 @@ def test_a_row_that_a_node_id_names_is_taken(plain_workspace: Workspace) -> None
     result.assert_outcomes(passed=1)
 
 
-def test_what_contradicts_it_is_a_usage_error(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_contradict_smoke_are_usage_errors(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = plain_workspace
     workspace.eval()
 

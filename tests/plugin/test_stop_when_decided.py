@@ -1,4 +1,4 @@
-"""--osmosis-stop-when-decided: the verdict is the whole eval's, and what cannot change it is not paid for."""
+"""--osmosis-stop-when-decided: the verdict is that of the whole eval, and runs that cannot change it are not paid for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_eval_whose_gate_fails_ends_early(plain_workspace: Workspace) -> None
 
 
 def ends_early(workspace: Workspace, minimum: float, state: str, status: int) -> None:
-    """The verdict is that of the whole eval, the server is asked less often, and what was not asked is said."""
+    """Check that the verdict is that of the whole eval, with fewer requests, and that missing runs are reported."""
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=ROWS, gate={"pass_rate": f">= {minimum}"}, model={"base_url": server.base_url})
         whole = workspace.run(CONFIG, "--osmosis-no-probe")
@@ -57,7 +57,7 @@ def test_an_eval_without_a_gate_is_refused(plain_workspace: Workspace, monkeypat
     assert "the eval x" not in result.stderr.str()
 
 
-def test_a_part_of_the_plan_goes_on_to_its_end(plain_workspace: Workspace) -> None:
+def test_a_partial_selection_runs_to_its_end(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
 
     result = plain_workspace.run(CONFIG, EARLY, "-k", "row1")
@@ -76,7 +76,7 @@ def test_a_gate_that_needs_every_run_is_never_decided_early(plain_workspace: Wor
     assert plain_workspace.results()["status"] == "finished"
 
 
-def test_inline_it_ends_early_too(plain_workspace: Workspace) -> None:
+def test_an_inline_eval_ends_early_too(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=10, gate={"pass_rate": ">= 0.5"})
 
     result = plain_workspace.run(CONFIG, EARLY, "--osmosis-inline")

@@ -1,8 +1,7 @@
 """Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, a full disk, user code that harms its process.
 
-After each the server's own count says that nothing was asked for beyond what each attempt allows, pytest's report that
-each run was told once and rightly, and the machine that nothing is left: no process, thread, descriptor, temporary
-file or warning.
+After each session the server's counts show that no attempt sent more requests than allowed, pytest's report shows each run
+once and correctly, and nothing is left behind: no process, thread, descriptor, temporary file or warning.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def tell():
 
 
 class Place:
-    """A workspace whose sessions leave their traces where they are found."""
+    """A workspace whose sessions leave traces that tests can find."""
 
     def __init__(self, workspace: Workspace, temporary: Path) -> None:
         self.workspace = workspace
@@ -71,7 +70,7 @@ class Place:
         workspace.write("agent.py", AGENT)
 
     def eval(self, server: ChatServer, **tables: Mapping[str, Any]) -> None:
-        """ROWS rows, N runs each, two hosts, on `server`."""
+        """Write an eval of ROWS rows with N runs each and two hosts, on `server`."""
         base: dict[str, Mapping[str, Any]] = {
             "agent": {"agent": "agent:rollout"},
             "model": {"base_url": server.base_url, "max_retries": RETRIES},
@@ -83,27 +82,27 @@ class Place:
         self.workspace.eval("x", rows, ".", **{**base, **tables})
 
     def start(self, *args: str) -> Session:
-        """pytest on it."""
+        """Start pytest on the eval."""
         return self.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "--junitxml=junit.xml", *args)
 
     def done(self) -> int:
-        """How many runs were scored so far."""
+        """Return how many runs are scored so far."""
         dirs = self.workspace.run_dirs()
         return len(self.workspace.events("score")) if dirs and (dirs[-1] / "journal.jsonl").exists() else 0
 
     def journal(self) -> list[Mapping[str, Any]]:
-        """Every event."""
+        """Return every event of the journal."""
         return list(replay(self.workspace.run_dirs()[-1] / "journal.jsonl"))
 
     def told(self) -> Counter[str]:
-        """How each run's test was reported, by kind."""
+        """Return each run's outcomes as reported, by kind."""
         cases = {name: case for name, case in junit_cases(self.workspace.root / "junit.xml").items() if "row" in name}
         kinds = {"passed": "passed", "skipped": "xfailed", "error": "error", "failure": "failed"}
         found = [next((each.tag for each in case if each.tag in kinds), "passed") for case in cases.values()]
         return Counter(kinds[tag] for tag in found)
 
     def check(self, session: Session, weather: Weather | None = None) -> None:
-        """Nothing is left; the server was asked for what attempts allow; the results are those of the journal."""
+        """Check that nothing is left, that requests kept to their attempts, and that the results match the journal."""
         root = self.workspace.root
         assert read_json(root / "left.json") == {}, session.output
         wait_until(lambda: not processes(self.mark), "processes to end")
@@ -125,7 +124,7 @@ class Place:
 
 
 def processes(mark: str) -> list[int]:
-    """Processes that inherited the mark."""
+    """Return the processes that inherited the mark."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -140,7 +139,7 @@ def processes(mark: str) -> list[int]:
 def place(
     pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[list[str]], Place]]:
-    """Makes the place."""
+    """Return a function that makes a place."""
     temporary = tmp_path_factory.mktemp("t")
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv(MARK, str(temporary))
@@ -154,7 +153,7 @@ both = pytest.mark.parametrize("arguments", [[], ["-n2"]], ids=["plain", "-n2"])
 
 
 def kill_host(folder: Path) -> None:
-    """SIGKILL to an engine host, and all that it started."""
+    """Kill an engine host and all its children."""
     os.killpg(hosts_under(folder)[0], signal.SIGKILL)
 
 
@@ -222,10 +221,10 @@ def test_however_a_session_ends_nothing_is_left(
     assert len(weather.asked) <= ALL
 
 
-def test_a_disk_that_is_full_stops_the_eval_and_is_told(
+def test_a_full_disk_stops_the_eval_and_is_reported(
     place: Callable[[list[str]], Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No file may be larger than a few KB: the journal, and at the end the results."""
+    """Limit files to a few KB, first the journal and at the end the results."""
     weather = Weather(4, faults=0.0)
     here = place([])
     with ChatServer(weather) as server:
@@ -275,7 +274,7 @@ async def rollout(ctx):
 """
 
 
-def test_user_code_that_harms_its_process_costs_its_own_run(place: Callable[[list[str]], Place]) -> None:
+def test_user_code_that_harms_its_process_costs_only_its_own_run(place: Callable[[list[str]], Place]) -> None:
     weather = Weather(5, faults=0.0)
     here = place([])
     here.workspace.write("agent.py", HOSTILE)
@@ -296,7 +295,7 @@ def test_user_code_that_harms_its_process_costs_its_own_run(place: Callable[[lis
 
 
 @both
-def test_nothing_selected_asks_for_nothing_and_leaves_nothing(
+def test_an_empty_selection_sends_no_request_and_leaves_nothing(
     place: Callable[[list[str]], Place], arguments: list[str]
 ) -> None:
     weather = Weather(6)

@@ -471,7 +471,7 @@ def test_maxfail_ends_what_tests_asked_for(workspace: Workspace) -> None:
     assert workspace.results("x-tests")["status"] == "stopped"
 
 
-def test_ctrl_c_keeps_what_is_done(workspace: Workspace) -> None:
+def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("0"), held(reply("0"))) as server:
         make(workspace, model=at(server))
         session = workspace.start("tests", MODEL, "--osmosis-no-probe")

@@ -1,7 +1,7 @@
-"""Whole workspaces, run by a real pytest in a process of its own, and what its user sees.
+"""Whole workspaces, in which tests run a real pytest in a process of its own.
 
-A row says in its own columns what becomes of it, so that a test reads as the table that it checks: `score` is what the
-reward function gives (1.0 unless said otherwise), `reward` how it fails instead.
+A row's own columns set its outcome, so that a test reads like the table that it checks: `score` is the score that the
+reward function returns (1.0 by default), `reward` the way in which it fails instead.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Shell:
         self.path = path
 
     def run(self, *words: str, stdin: object = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
-        """What a command left, with nothing to read but the bytes in `stdin`."""
+        """Run a command with `stdin` as its input."""
         began = time.monotonic()
         given = stdin if isinstance(stdin, bytes) else b""
         done = subprocess.run(words, cwd=self.path, capture_output=True, input=given, timeout=timeout, check=False)
@@ -74,15 +74,15 @@ class Workspace:
 
     @property
     def distributed(self) -> bool:
-        """True where commands run under xdist."""
+        """True if commands run under xdist."""
         return bool(self.arguments)
 
     def ini(self, *lines: str) -> None:
-        """pytest.ini, with these lines."""
+        """Write pytest.ini with these lines."""
         self.write("pytest.ini", "\n".join(["[pytest]", *lines]) + "\n")
 
     def write(self, path: str, text: str) -> Path:
-        """A file, its folders made."""
+        """Write a file, and make its folders."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -91,7 +91,7 @@ class Workspace:
     def eval(
         self, name: str = "x", rows: int | Iterable[Row] = 3, folder: str = ".", **tables: Mapping[str, Any]
     ) -> None:
-        """configs/eval/<name>.toml and data/<name>.jsonl: so many rows that pass, or these rows."""
+        """Write configs/eval/<name>.toml and data/<name>.jsonl, with these rows or a number of rows that pass."""
         given = [{} for _ in range(rows)] if isinstance(rows, int) else list(rows)
         lines = [
             json.dumps({"user_prompt": f"What is {index} * 2?", "ground_truth": str(index * 2), **row})
@@ -103,37 +103,37 @@ class Workspace:
         self.write(f"{folder}/configs/eval/{name}.toml", toml(name, tables))
 
     def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
-        """`pytest <arguments of the parameter> <args>`, from the root."""
+        """Run `pytest <arguments of the fixture> <args>` in the root."""
         given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
         return self.pytester.run(*PYTEST, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
 
     def start(self, *args: str) -> Session:
-        """The same in the background, in a process group of its own."""
+        """Start the same command in the background, in a process group of its own."""
         return Session([*PYTEST, *self.arguments, *args], self.root)
 
     def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
-        """The run directories of an eval, the oldest first."""
+        """Return the run directories of an eval, the oldest first."""
         found = (self.root / folder / ".osmosis" / "runs").glob(f"{name}-*")
         return sorted(found, key=lambda path: path.stat().st_ctime_ns)
 
     def results(self, name: str = "x") -> dict[str, Any]:
-        """results.json of an eval's last run."""
+        """Return the results.json of an eval's last run."""
         results: dict[str, Any] = read_json(self.run_dirs(name)[-1] / "results.json")
         return results
 
     def events(self, kind: str, name: str = "x") -> list[dict[str, Any]]:
-        """The events of a kind in the journal of an eval's last run."""
+        """Return the events of one kind in the journal of an eval's last run."""
         lines = (self.run_dirs(name)[-1] / "journal.jsonl").read_text(encoding="utf-8").splitlines()
         return [event for event in map(json.loads, lines) if event["ev"] == kind]
 
     def last_failed(self) -> set[str]:
-        """What `--lf` would select."""
+        """Return the node ids that `--lf` would select."""
         path = self.root / ".pytest_cache" / "v" / "cache" / "lastfailed"
         return set(read_json(path)) if path.exists() else set()
 
 
 def _hears_ctrl_c() -> None:
-    """A shell has what it starts in the background ignore Ctrl-C, and whatever that starts in turn."""
+    """Undo what a shell does to background processes: they, and their children, ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -154,21 +154,21 @@ class Session:
         )
 
     def interrupt(self) -> None:
-        """Ctrl-C: SIGINT to the whole process group."""
+        """Press Ctrl-C: send SIGINT to the whole process group."""
         os.killpg(self._process.pid, signal.SIGINT)
 
     def terminate(self) -> None:
-        """SIGTERM to pytest alone, as from a scheduler."""
+        """Send SIGTERM to pytest alone, as a scheduler does."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL: pytest has no time for anything."""
+        """Send SIGKILL, after which pytest can do nothing."""
         self._process.kill()
         self._process.communicate()
 
     @property
     def workers(self) -> list[int]:
-        """The workers of xdist."""
+        """Return the process ids of xdist's workers."""
         found = []
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             with contextlib.suppress(OSError):
@@ -179,7 +179,7 @@ class Session:
         return found
 
     def wait_for(self, text: str) -> None:
-        """Until it has printed `text`; what it prints until then is in `output` as well."""
+        """Wait until pytest has printed `text`. `output` keeps everything that it prints."""
         assert self._process.stdout is not None
         end = time.monotonic() + DEADLINE_S
         while text not in self.output:
@@ -189,13 +189,13 @@ class Session:
             self.output += read.decode()
 
     def type(self, text: str) -> None:
-        """What its user types."""
+        """Type `text` on its terminal."""
         assert self._process.stdin is not None
         self._process.stdin.write(text)
         self._process.stdin.flush()
 
     def wait(self) -> int:
-        """Its exit status; `output` is what it printed. Fails, and kills it, where it does not end."""
+        """Wait for the exit status. `output` is everything printed. A pytest that does not end is killed, and fails the test."""
         try:
             self.output += self._process.communicate(timeout=DEADLINE_S)[0]
         except subprocess.TimeoutExpired:
@@ -206,7 +206,7 @@ class Session:
 
 
 def toml(name: str, tables: Tables) -> str:
-    """A config: `tables` laid over the defaults, a key set to None left out."""
+    """Return a config: the defaults with `tables` laid over them, without keys that are None."""
     defaults = {**DEFAULTS, "experiment": {**DEFAULTS["experiment"], "dataset": name}}
     merged = {table: {**defaults.get(table, {}), **tables.get(table, {})} for table in {**defaults, **tables}}
     lines = []
@@ -226,18 +226,18 @@ def _value(value: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def junit_cases(path: Path) -> dict[str, ElementTree.Element]:
-    """The test cases of a JUnit file by name; pytest writes one without a name where Ctrl-C ended it."""
+    """Return the test cases of a JUnit file by name; after Ctrl-C pytest writes one without a name."""
     cases = ElementTree.parse(path).getroot().iter("testcase")
     return {case.attrib["name"]: case for case in cases if "name" in case.attrib}
 
 
 def hosts_under(folder: Path) -> list[int]:
-    """Process ids of engine hosts, and of whatever they started, that work in `folder`."""
+    """Return the process ids of engine hosts that work in `folder`, and of their children."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and _works_in(process, folder):

@@ -1,4 +1,4 @@
-"""Runs of evals beside Python tests: fixtures live as long as they would without them."""
+"""Evals next to Python tests: fixtures live as long as they would without evals."""
 
 from __future__ import annotations
 

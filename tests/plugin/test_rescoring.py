@@ -1,4 +1,4 @@
-"""`--osmosis-from`: stored rollouts are decided again, by the functions, thresholds and gates of today."""
+"""`--osmosis-from`: stored rollouts are rescored with the present functions, thresholds and gates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(g
 
 
 def by_prompt() -> Behaviour:
-    """Refuses what the prompt says is to be refused."""
+    """Refuse the prompts that say so."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
         prompt = exchange.seen.body["messages"][-1]["content"]
@@ -36,7 +36,7 @@ def server() -> Iterator[ChatServer]:
         yield server
 
 
-def test_a_changed_function_decides_again_and_asks_no_model(workspace: Workspace, server: ChatServer) -> None:
+def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
     workspace.run(NAMED)
     (run_dir,) = workspace.run_dirs()
@@ -69,7 +69,7 @@ def test_a_changed_function_decides_again_and_asks_no_model(workspace: Workspace
     assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
 
 
-def test_thresholds_and_gates_decide_anew_on_scores_that_stand(plain_workspace: Workspace) -> None:
+def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
     workspace.run(NAMED)
@@ -94,7 +94,7 @@ def test_thresholds_and_gates_decide_anew_on_scores_that_stand(plain_workspace: 
     ]
 
 
-def test_rescore_calls_functions_again(plain_workspace: Workspace) -> None:
+def test_osmosis_rescore_calls_every_function_again(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     counting = "def score(solution_str, **kwargs):\n    open('calls', 'a').write('.')\n    return 1.0\n"
     workspace.eval(rows=2)
@@ -110,7 +110,7 @@ def test_rescore_calls_functions_again(plain_workspace: Workspace) -> None:
     assert "kept" not in result.stdout.str()
 
 
-def test_code_that_a_function_imports_is_its_code(plain_workspace: Workspace) -> None:
+def test_a_change_in_imported_code_counts_as_a_change_of_the_function(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write(
         "rewards.py", "def score(solution_str, **kwargs):\n    from helpers import given\n    return given\n"
@@ -123,7 +123,7 @@ def test_code_that_a_function_imports_is_its_code(plain_workspace: Workspace) ->
     workspace.run(FROM).assert_outcomes(failed=2)
 
 
-def test_a_function_that_raises_is_a_scorer_error(plain_workspace: Workspace) -> None:
+def test_a_function_that_raises_is_an_error_of_the_reward(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=2, limits={"max_errors": 2})
     workspace.run(NAMED)
@@ -139,7 +139,7 @@ def test_a_function_that_raises_is_a_scorer_error(plain_workspace: Workspace) ->
     assert workspace.results()["summary"]["boundaries"] == {"reward": 2}
 
 
-def test_a_part_is_decided_without_a_verdict_on_the_whole(workspace: Workspace) -> None:
+def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.5"})
     workspace.run(NAMED)
     (run_dir,) = workspace.run_dirs()
@@ -158,7 +158,7 @@ def test_a_part_is_decided_without_a_verdict_on_the_whole(workspace: Workspace) 
     again.stdout.fnmatch_lines(["kept, as code and row are the same: 1 score of rewards:score;*"])
 
 
-def test_what_was_not_rolled_out_stays_so(workspace: Workspace, server: ChatServer) -> None:
+def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatServer) -> None:
     workspace.eval(
         rows=[{}, {"user_prompt": "refused with 400"}, {"user_prompt": "refused with 503"}, {}],
         model={"base_url": server.base_url, "max_retries": 0},
@@ -193,7 +193,7 @@ async def score(solution_str, extra_info, **kwargs):
 """
 
 
-def test_a_decision_that_was_killed_leaves_the_one_before_and_pays_for_nothing_twice(
+def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice(
     plain_workspace: Workspace,
 ) -> None:
     workspace = plain_workspace
@@ -221,7 +221,7 @@ def test_a_decision_that_was_killed_leaves_the_one_before_and_pays_for_nothing_t
     workspace.pytester.run(*PACKAGE, "show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
 
 
-def test_rows_that_changed_are_scored_as_they_are_now_or_not_at_all(plain_workspace: Workspace) -> None:
+def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("rewards.py", BY_TRUTH)
     workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
@@ -244,7 +244,7 @@ def test_rows_that_changed_are_scored_as_they_are_now_or_not_at_all(plain_worksp
     )
 
 
-def test_neither_key_nor_server_is_needed(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescoring_needs_neither_key_nor_server(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         workspace.eval(
@@ -270,7 +270,7 @@ class Removes(Grader):
 """
 
 
-def test_what_a_grader_took_out_stays_out_until_its_code_changes(plain_workspace: Workspace) -> None:
+def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("graders.py", GRADER)
     workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
@@ -281,7 +281,7 @@ def test_what_a_grader_took_out_stays_out_until_its_code_changes(plain_workspace
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
 
 
-def test_an_eval_that_was_typed_is_typed_again(plain_workspace: Workspace) -> None:
+def test_an_eval_without_a_toml_is_rescored_with_the_same_options(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
@@ -306,7 +306,7 @@ def test_a_results_file_names_its_run(plain_workspace: Workspace) -> None:
     result.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
 
 
-def test_another_config_decides_with_its_own_gates(plain_workspace: Workspace) -> None:
+def test_another_config_applies_its_own_gates(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=[{"score": 0.25}, {}])
     workspace.run(NAMED, "--osmosis-n=2")
@@ -319,7 +319,7 @@ def test_another_config_decides_with_its_own_gates(plain_workspace: Workspace) -
     result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
 
 
-def test_what_cannot_be_decided_is_refused(plain_workspace: Workspace) -> None:
+def test_runs_that_cannot_be_rescored_are_refused(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=2)
     workspace.run(NAMED)
@@ -358,7 +358,7 @@ def test_what_cannot_be_decided_is_refused(plain_workspace: Workspace) -> None:
     assert workspace.results()["redecided"] is None
 
 
-def test_listing_decides_nothing(plain_workspace: Workspace) -> None:
+def test_collect_only_rescores_nothing(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=2)
     workspace.run(NAMED)
@@ -373,7 +373,7 @@ def test_listing_decides_nothing(plain_workspace: Workspace) -> None:
     assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
 
 
-def test_a_run_without_a_rollout_is_not_waited_for(plain_workspace: Workspace) -> None:
+def test_the_session_does_not_wait_for_a_run_without_a_rollout(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=3, evaluation={"batch_size": 8})
     workspace.run(NAMED, "-k", "row0- or row1-")
