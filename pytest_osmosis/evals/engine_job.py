@@ -1,25 +1,36 @@
-"""What the engine and its hosts are told of an eval."""
+"""The engine's job and the hosts' setup, made from a prepared eval."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.config.tables import LimitsTable
 from pytest_osmosis.engine.job import Describe, Job, RescoreJob, Spending, undecided
 from pytest_osmosis.evals.early_stop import Curtailment
 from pytest_osmosis.evals.prepared import Prepared, judging_of, rates_of, request_sampling
-from pytest_osmosis.evals.selection import Selection
+from pytest_osmosis.evals.run_settings import RunSettings
+from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.numbers import plural
 
 
-def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str], *, with_baseline: bool = False) -> Setup:
-    """What a host needs to load the eval's code and to run it; `with_baseline` also to ask the baseline's model."""
+def host_setup(
+    prepared: Prepared,
+    artifacts: Path,
+    pythonpath: Sequence[str],
+    *,
+    with_baseline: bool = False,
+    inline: bool = False,
+) -> Setup:
+    """Return what a host needs to load the eval's code and to run it; `with_baseline` also to ask the baseline's model.
+
+    `inline` is for code that somebody steps through: one run at a time, without deadlines.
+    """
     config = prepared.config
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
@@ -31,7 +42,7 @@ def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str], *
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),
         baseline=prepared.beside.target.to_json() if prepared.beside is not None and with_baseline else None,
-        limit=config.evaluation.batch_size,
+        limit=1 if inline else config.evaluation.batch_size,
         permits=any(rates_of(config)),
         agent=config.agent.agent,
         entrypoint=entrypoint,
@@ -41,55 +52,51 @@ def host_setup(prepared: Prepared, artifacts: Path, pythonpath: Sequence[str], *
         secrets=tuple(config.secrets),
         artifacts=str(artifacts),
         max_turns=config.agent.max_turns,
-        agent_timeout_s=config.evaluation.agent_workflow_timeout_s,
-        grader_timeout_s=config.evaluation.grader_timeout_s,
+        agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
+        grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
     )
 
 
-def unlimited(setup: Setup) -> Setup:
-    """`setup` for code that somebody steps through: one rollout at a time, without deadlines."""
-    return replace(setup, limit=1, agent_timeout_s=math.inf, grader_timeout_s=math.inf)
+def may_end_early(prepared: Prepared, selected: SelectedRuns, settings: RunSettings) -> bool:
+    """True if the eval ends once its gates are decided."""
+    return settings.stop_when_decided and not selected.partial and prepared.needs_every_run is None
 
 
-def job_of(
-    prepared: Prepared,
-    selection: Selection,
-    run_dir: Path,
-    describe: Describe,
-    *,
-    environ: Mapping[str, str],
-    pythonpath: Sequence[str],
-    probe: bool,
-    hosts: int,
-    curtailed: bool,
-    stops_at_failures: bool,
+def engine_job(
+    prepared: Prepared, selected: SelectedRuns, settings: RunSettings, directory: RunDirectory, describe: Describe
 ) -> Job:
-    """An eval as the engine gets it: `curtailed` where it ends once its gates are decided."""
-    config = prepared.config
-    spending = _spending(prepared)
+    """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
+    config, inline = prepared.config, settings.inline
+    batch_size = 1 if inline else config.evaluation.batch_size
+    spending, ends_early = _spending(prepared), may_end_early(prepared, selected, settings)
+    spending_is_limited = (spending.max_tokens, spending.max_cost_usd) != (None, None)
+    setup = host_setup(
+        prepared, directory.artifacts, settings.pythonpath, with_baseline=bool(selected.of_baseline), inline=inline
+    )
     return Job(
-        setup=host_setup(prepared, run_dir / "artifacts", pythonpath, with_baseline=bool(selection.of_baseline)),
+        setup=setup,
         dataset=prepared.dataset,
         judging=judging_of(config),
         describe=describe,
-        environ={**environ, **config.env, **prepared.secrets},
-        run_dir=run_dir,
-        batch_size=config.evaluation.batch_size,
-        max_errors=len(selection.own) if selection.smoke else _max_errors(config.limits, len(selection.own)),
-        max_errors_said=_max_errors_said(config.limits, len(selection.own)),
+        environ={**settings.environ, **config.env, **prepared.secrets},
+        run_dir=directory.path,
+        batch_size=batch_size,
+        max_errors=len(selected.own) if selected.smoke else _max_errors(config.limits, len(selected.own)),
+        max_errors_said=_max_errors_text(config.limits, len(selected.own)),
         spending=spending,
         limits=rates_of(config),
         cost_usd=prepared.cost_usd,
-        n_runs=len(selection.runs),
-        decided=Curtailment(config.gates, selection.own).done if curtailed else undecided,
-        hurried=curtailed or stops_at_failures or (spending.max_tokens, spending.max_cost_usd) != (None, None),
+        n_runs=len(selected.runs),
+        decided=Curtailment(config.gates, selected.own).done if ends_early else undecided,
+        hurried=ends_early or settings.stops_at_failures or spending_is_limited,
         seed=config.sampling.seed,
-        probes=_probes(prepared, selection) if probe and prepared.source is None else (),
-        hosts=min(config.execution.hosts or hosts, config.evaluation.batch_size),
-        watchdog_s=config.execution.watchdog_s,
+        probes=_probes(prepared, selected) if settings.probe and prepared.source is None else (),
+        hosts=min(config.execution.hosts or settings.hosts, batch_size),
+        watchdog_s=math.inf if inline else config.execution.watchdog_s,
+        spawn=settings.spawn,
         contents=prepared.contents,
         circumstances=json.dumps(sorted(config.env.items())),
-        again=_again(prepared, selection),
+        again=_rescore_job(prepared, selected),
     )
 
 
@@ -101,17 +108,17 @@ def _spending(prepared: Prepared) -> Spending:
     return Spending(limits.max_tokens, limits.max_cost_usd, limits.max_duration_s)
 
 
-def _again(prepared: Prepared, selection: Selection) -> RescoreJob | None:
+def _rescore_job(prepared: Prepared, selected: SelectedRuns) -> RescoreJob | None:
     source = prepared.source
-    return None if source is None else RescoreJob(source.rollouts, source.gone, source.rescore, not selection.partial)
+    return None if source is None else RescoreJob(source.rollouts, source.gone, source.rescore, not selected.partial)
 
 
-def _probes(prepared: Prepared, selection: Selection) -> list[ModelTag]:
+def _probes(prepared: Prepared, selected: SelectedRuns) -> list[ModelTag]:
     """The models to ask one question first, those that any run asks."""
     other = prepared.beside
-    asked = {ModelTag.PRIMARY: (prepared.target, selection.own)}
+    asked = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
-        asked[ModelTag.BASELINE] = (other.target, selection.of_baseline)
+        asked[ModelTag.BASELINE] = (other.target, selected.of_baseline)
     return [tag for tag, (target, runs) in asked.items() if runs and target.provider != "demo"]
 
 
@@ -121,7 +128,7 @@ def _max_errors(limits: LimitsTable, n_runs: int) -> int:
     return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
 
 
-def _max_errors_said(limits: LimitsTable, n_runs: int) -> str:
+def _max_errors_text(limits: LimitsTable, n_runs: int) -> str:
     """The bound as a user knows it: "10% of 40 runs"."""
     if limits.max_errors_is_share:
         return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"

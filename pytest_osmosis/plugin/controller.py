@@ -105,7 +105,7 @@ class ControllerPlugin:
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
-        if self.evals.runs:
+        if self.evals.selected:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:

@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import CodeError, HostError, JournalError
-from pytest_osmosis.evals import EvalRun, Prepared, Spawn, StopReason
+from pytest_osmosis.evals import (
+    EvalRun,
+    FinishedEval,
+    Prepared,
+    RunSettings,
+    SelectedRuns,
+    Spawn,
+    StopReason,
+    finish,
+)
 from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, session_options
 from pytest_osmosis.plugin.hooks.call import HookCaller
 from pytest_osmosis.plugin.items import gate_reports, last_failed
@@ -59,7 +69,9 @@ class EvalSession:
         self.options = options
         self.prepared: dict[str, Prepared] = {}
         self.plans: dict[Path, list[Plan]] = {}
+        self.selected: dict[str, SelectedRuns] = {}
         self.runs: dict[str, EvalRun] = {}
+        self.finished: dict[str, FinishedEval] = {}
         self.n_selected = 0
         self.asked = AskedEvals(config, named, options)
         self.inline = self._inline() if options.inline else None
@@ -85,11 +97,11 @@ class EvalSession:
 
         return InlineHosts(trace=self.config.option.trace)
 
-    def _spawn(self, key: str) -> Spawn | None:
-        """What makes the hosts of an eval, None where nothing special does."""
+    def _spawn(self, key: str) -> Spawn:
+        """Return what starts the hosts of an eval."""
         if self.inline is not None:
             return self.inline.host(key).spawn
-        return self._warm.spawn if self._warm is not None and not self.runs else None
+        return self._warm.spawn if self._warm is not None and not self.runs else HostConnection
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -122,36 +134,38 @@ class EvalSession:
         runs |= {key: self._runs(key, of_eval) for key, of_eval in units.items()}
         for key in [key for key in self.prepared if key in runs]:
             self._left[key] = len(runs[key])
-            self.runs[key] = self._run(key, list(runs[key]))
-            if self._may_stop_early(key) and self.runs[key].partial:
-                self.runs[key].engine.notices.append("not stopped early: a part of the plan decides no gate")
+            partial = self.asked.partial(key) if key in self.asked else None
+            self.selected[key] = SelectedRuns.of(self.prepared[key], list(runs[key]), partial=partial)
 
-    def _run(self, key: str, selected: list[RunId]) -> EvalRun:
-        """A run of an eval.
-
-        `pytest.UsageError` where it cannot be kept, or another process is at the rollouts that it is to decide.
-        """
+    def _start(self, key: str) -> None:
+        """Start an eval. `pytest.UsageError` if its run directory cannot be written or is in use."""
+        prepared, selected = self.prepared[key], self.selected[key]
+        rerun = self.asked.rerun(key) if key in self.asked else self._rerun(prepared)
         try:
-            return EvalRun(
-                self.prepared[key],
-                selected,
-                environ=os.environ,
-                rerun=self.asked.rerun(key) if key in self.asked else self._rerun(self.prepared[key]),
-                every=self._completion(key),
-                pythonpath=session_options.pythonpath(self.config),
-                probe=self.options.probe,
-                hosts=session_options.workers(self.config),
-                spawn=self._spawn(key),
-                inline=self.inline is not None,
-                keep_conversations=self.hook_caller.want_rollouts or key in self.asked,
-                stop_when_decided=self._may_stop_early(key) and not self.config.option.runxfail,
-                stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
-                update_baseline=self.options.update_baseline and key not in self.asked,
-                partial=self.asked.partial(key) if key in self.asked else None,
-            )
+            run = EvalRun.start(prepared, selected, self._settings(key), rerun=rerun, on_done=self._completion(key))
         except JournalError as error:
             self._discard()
             raise pytest.UsageError(str(error)) from None
+        self.runs[key] = run
+        if self._may_stop_early(key) and selected.partial:
+            run.notices.append("early stopping is off: gates need the whole plan")
+        if self.inline is not None:
+            self.inline.host(key).load()
+
+    def _settings(self, key: str) -> RunSettings:
+        option, named = self.config.option, key not in self.asked
+        return RunSettings(
+            environ=os.environ,
+            pythonpath=session_options.pythonpath(self.config),
+            hosts=session_options.workers(self.config),
+            spawn=self._spawn(key),
+            probe=self.options.probe,
+            inline=self.inline is not None,
+            keep_conversations=self.hook_caller.want_rollouts or not named,
+            stop_when_decided=self._may_stop_early(key) and not option.runxfail,
+            stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
+            update_baseline=self.options.update_baseline and named,
+        )
 
     def _runs(self, key: str, units: Iterable[Unit]) -> list[RunId]:
         return [run for unit in units for run in self.prepared[key].collected.runs_of(unit)]
@@ -165,10 +179,8 @@ class EvalSession:
         Before that, ask where the cost asks for it.
         """
         self._confirm()
-        for key, run in self.runs.items():
-            run.engine.start()
-            if self.inline is not None:
-                self.inline.host(key).load()
+        for key in self.selected:
+            self._start(key)
         errors = [error for run in self.runs.values() if (error := self._load_error(run))]
         if errors:
             self._discard()
@@ -183,13 +195,13 @@ class EvalSession:
         if usd is None or self._named.stored is not None:
             return
         costs = {
-            run.prepared.config.name: confirm.estimate(run.prepared, len(run.selected)) for run in self.runs.values()
+            self.prepared[key].config.name: confirm.estimate(self.prepared[key], len(selected.runs))
+            for key, selected in self.selected.items()
         }
         said = confirm.above(costs, usd)
         wanted = said is None or confirm.ask(self.config, said)
         if wanted:
             return
-        self._discard()
         if wanted is None:
             fix = (
                 "there is no terminal to ask on: leave the option out, or give a higher amount where the cost is known"
@@ -199,17 +211,18 @@ class EvalSession:
 
     def _load_error(self, run: EvalRun) -> str:
         try:
-            run.engine.loaded()
+            run.wait_until_loaded()
         except CodeError as error:
             return f"{run.prepared.config.name}: {error}\n{error.details}".rstrip()
         except HostError as error:
-            return f"{run.prepared.config.name}: {error}\n{run.log_said()[-2000:]}".rstrip()
+            return f"{run.prepared.config.name}: {error}\n{run.host_log_text()[-2000:]}".rstrip()
         return ""
 
     def _discard(self) -> None:
         for run in self.runs.values():
             run.discard()
         self.runs.clear()
+        self.finished.clear()
 
     def _rerun(self, prepared: Prepared) -> Callable[[RunId], str]:
         """The command that repeats the test of a run, from the folder that this one was called in."""
@@ -233,7 +246,7 @@ class EvalSession:
         def completed(run: RunId, outcome: Outcome) -> None:
             if key in self.asked:
                 self.asked.keep(key, run, self.runs[key].conversations.get(run))
-            if self.hook_caller.want_rollouts and self.runs[key].engine.ledger.records[run].status != "pending":
+            if self.hook_caller.want_rollouts and self.runs[key].record(run).status != "pending":
                 self.hook_caller.enqueue_finished(key, run)
             self._report(key, run, outcome)
             if self.inline is not None:
@@ -241,7 +254,7 @@ class EvalSession:
                 return
             self._left[key] -= 1
             if self._left[key] == 0:
-                self.runs[key].engine.release()
+                self.runs[key].release()
                 self._next_after(key)
 
         return completed
@@ -256,7 +269,7 @@ class EvalSession:
             if len(done) < plan.n:
                 return
             del self._rows[key][unit]
-            outcome = outcome_of_row(done, self.runs[key].never_ran(done))
+            outcome = outcome_of_row(done, [each for each in done if self.runs[key].record(each).status == "pending"])
         with self._done:
             self._outcomes[key, unit] = outcome
             self._done.notify_all()
@@ -284,7 +297,7 @@ class EvalSession:
         """Have a run, or those of a row, rolled out and scored in this thread."""
         runs = self._runs(eval_id, [unit])
         if eval_id in self._begun:
-            self.runs[eval_id].engine.submit(runs)
+            self.runs[eval_id].submit(runs)
         else:
             self._begun.add(eval_id)
             self.runs[eval_id].go(runs)
@@ -312,7 +325,7 @@ class EvalSession:
 
     def _decides(self, eval_id: str) -> bool:
         """True where gates are decided, if there are any."""
-        return not self.config.option.runxfail and not self.runs[eval_id].partial
+        return not self.config.option.runxfail and not self.selected[eval_id].partial
 
     def tell(self, report: pytest.TestReport, named: tuple[str, Unit] | None) -> None:
         """Put a test's properties into its last report, which is where JUnit XML and json-report take them from."""
@@ -332,14 +345,14 @@ class EvalSession:
         if self.inline is None and not self._paused:
             self._paused = True
             for run in self.runs.values():
-                run.engine.pause()
+                run.pause()
 
     def resume(self) -> None:
         """Go on after `pause`, if there was one."""
         if self._paused:
             self._paused = False
             for run in self.runs.values():
-                run.engine.resume()
+                run.resume()
 
     @property
     def replaying(self) -> InlineHosts:
@@ -360,58 +373,56 @@ class EvalSession:
         try:
             self.stop("interrupt", "interrupted")
             for run in self.runs.values():
-                run.engine.submit(run.selected)  # also of evals whose turn had not come
+                run.submit(run.selected.runs)  # also of evals whose turn had not come
             self._finish_runs(INTERRUPT_GRACE_S if self.inline is None else 0.0)
         except KeyboardInterrupt:
             for run in self.runs.values():
-                run.engine.kill()
+                run.kill()
             self._finish_runs(0.0)
 
     def _finish_runs(self, grace_s: float) -> None:
-        for run in self.runs.values():
-            run.finish(grace_s)
-        gate_reports.compare_together(self.runs.values())
+        if not self.finished:
+            self.finished = dict(zip(self.runs, finish(list(self.runs.values()), grace_s), strict=True))
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report stops, limits and gates as tests of their own, then write results; others are asked and told."""
         self._finish_runs(0.0)
         self.hook_caller.call_finished(self.runs)
-        for key, run in self.runs.items():
-            if run.results is not None and not run.partial and key not in self.asked:
-                run.add_verdicts(self.hook_caller.gate_verdicts(key, run.results))
+        for key, finished in self.finished.items():
+            if not finished.results.partial and key not in self.asked:
+                finished.add_verdicts(self.hook_caller.gate_verdicts(key, finished.results))
         self._write_results()
-        for key, run in self.runs.items():
-            gate_reports.report(session, key, run, gated=self._decides(key))
+        for key, finished in self.finished.items():
+            gate_reports.report(session, key, finished, gated=self._decides(key))
         gate_reports.report_hook_errors(session, self.hook_caller.take_errors())
 
     def _write_results(self) -> None:
-        for key, run in self.runs.items():
-            if not (run.written or run.unwritten):
-                run.write_results()
-                assert run.results is not None
-                for path in run.written[:1]:
-                    self.hook_caller.call_results(key, run.results, path)
+        for key, finished in self.finished.items():
+            if not finished.is_written:
+                finished.write()
+                for path in finished.written[:1]:
+                    self.hook_caller.call_results(key, finished.results, path)
 
     def finish(self, session: pytest.Session) -> None:
         """Write results; set the exit status where an eval was not measured. Where nothing began, nothing is kept."""
-        if not any(run.gone for run in self.runs.values()):
+        if not any(run.began for run in self.runs.values()):
             self._discard()
         self._finish_runs(0.0)
         if self.options.smoke is not None:
             self._known_failed = last_failed.failed(self.config)
         self.hook_caller.call_finished(self.runs)
         self._write_results()
-        failure = markdown_page.write([run.results for run in self.runs.values() if run.results], self.options.markdown)
+        failure = markdown_page.write([finished.results for finished in self.finished.values()], self.options.markdown)
         for run in list(self.runs.values())[-1:]:
-            run.engine.notices.extend(failure)
-        unmeasured = any(self._not_measured(key) for key in self.runs)
+            run.notices.extend(failure)
+        unmeasured = any(self._not_measured(key) for key in self.finished)
         if unmeasured and gate_reports.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit
 
     def _not_measured(self, key: str) -> bool:
-        run = self.runs[key]
-        measured = model_source.measured_any(run) if key in self.asked else None
-        return gate_reports.not_measured(run, gated=self._decides(key), measured=measured)
+        finished = self.finished[key]
+        measured = model_source.measured_any(finished.results) if key in self.asked else None
+        return gate_reports.not_measured(finished, gated=self._decides(key), measured=measured)
 
     def close(self) -> None:
         """Close what runs in this process."""
@@ -425,17 +436,16 @@ class EvalSession:
         A smoke test adds errors only, and takes out what now passes.
         """
         failed: dict[str, None] = {}
-        for key, run in self.runs.items():
+        for key, finished in self.finished.items():
             if key in self.asked:
                 continue
-            assert run.results is not None
-            judging, plan = run.results.judging, run.prepared.collected
-            for record in run.results.records:
+            run, judging, plan = finished.run, finished.results.judging, self.prepared[key].collected
+            for record in finished.results.records:
                 kind = kind_of(record, judging)
                 if kind in ("passed", "skipped"):
                     continue
                 nodeid = node_id(key, plan.unit_of(record.run))
-                if kind == "error" or not run.smoke or nodeid in self._known_failed:
+                if kind == "error" or not run.selected.smoke or nodeid in self._known_failed:
                     failed[nodeid] = None
         recalled = self.recalled - failed.keys()
         last_failed.mend(self.config, list(failed), self.prepared.keys(), lambda named: self._outdated(named, recalled))
@@ -448,4 +458,4 @@ class EvalSession:
         if run is None or isinstance(named.unit, RunId) == (run.prepared.collected.granularity == "run"):
             return False
         rows_runs = [RunId(named.unit.row, index, named.unit.model) for index in range(run.prepared.collected.n)]
-        return len(run.never_ran(rows_runs)) < len(rows_runs)
+        return any(run.record(each).status != "pending" for each in rows_runs)

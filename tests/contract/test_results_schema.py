@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.evals import EvalRun, prepare
+from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.evals.rescore import prepare_again
 from pytest_osmosis.record.find_run import find_run
 from pytest_osmosis.record.run_id import RunId
@@ -80,23 +80,21 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
         else:
             prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
-        eval_run = EvalRun(
+        eval_run = EvalRun.start(
             prepared,
-            list(prepared.plan.runs()) if runs is None else runs,
-            environ={**os.environ, "NO_PROXY": "*"},
+            SelectedRuns.of(prepared, list(prepared.plan.runs()) if runs is None else runs),
+            RunSettings({**os.environ, "NO_PROXY": "*"}, probe=False),
             rerun=str,
-            every=lambda run, _: done.put(run),
-            probe=False,
+            on_done=lambda run, _: done.put(run),
         )
-        eval_run.engine.start()
-        eval_run.engine.loaded()
+        eval_run.wait_until_loaded()
         if not interrupt:
             eval_run.go()
-            for _ in eval_run.selected:
+            for _ in eval_run.selected.runs:
                 done.get(timeout=DEADLINE_S)
-        eval_run.finish()
-        eval_run.write_results()
-        return json.loads((eval_run.run_dir / "results.json").read_text(encoding="utf-8"))
+        (finished,) = finish([eval_run])
+        finished.write()
+        return json.loads(eval_run.directory.results.read_text(encoding="utf-8"))
 
     return evaluate
 

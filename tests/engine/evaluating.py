@@ -20,7 +20,7 @@ from textwrap import dedent
 from typing import Any
 
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
-from pytest_osmosis.evals import EvalRun, prepare
+from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord, fold
@@ -93,21 +93,20 @@ def _toml(value: Any) -> str:
 class Live:
     """An eval that runs: what was told of it so far, and its hosts."""
 
-    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn | None) -> None:
+    def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
         self.mark = uuid.uuid4().hex
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **environ}
         self.prepared = prepare(config, (), environ=own, read_stdin=lambda: "")
-        self.run = EvalRun(
+        self.run = EvalRun.start(
             self.prepared,
-            list(self.prepared.plan.runs()),
-            environ={**own, MARK: self.mark},
+            SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),
+            RunSettings({**own, MARK: self.mark}, probe=probe, spawn=spawn),
             rerun=lambda run: f"again {run}",
-            every=lambda run, outcome: self.told.append((run, outcome)),
-            probe=probe,
-            spawn=spawn,
+            on_done=lambda run, outcome: self.told.append((run, outcome)),
         )
+        self.finished: FinishedEval | None = None
 
     def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
         """Return when the condition holds; fails after a deadline."""
@@ -118,7 +117,7 @@ class Live:
 
     def wait(self) -> Live:
         """Until every run is done."""
-        self.wait_for(lambda: len(self.told) >= len(self.run.selected), "for every run")
+        self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")
         return self
 
     def host(self, name: str) -> HostConnection:
@@ -147,35 +146,35 @@ class Live:
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
         """The journal's events of a kind."""
-        return [event for event in replay(self.run.run_dir / "journal.jsonl") if event["ev"] == kind]
+        return [event for event in replay(self.run.directory.journal) if event["ev"] == kind]
 
     def run_files(self) -> dict[str, str]:
         """Every file of the run directory, by name."""
         return {
-            str(path.relative_to(self.run.run_dir)): path.read_text(encoding="utf-8", errors="replace")
-            for path in self.run.run_dir.rglob("*")
+            str(path.relative_to(self.run.directory.path)): path.read_text(encoding="utf-8", errors="replace")
+            for path in self.run.directory.path.rglob("*")
             if path.is_file()
         }
 
     @property
     def results(self) -> Results:
         """What it came to, once it is finished."""
-        assert self.run.results is not None
-        return self.run.results
+        assert self.finished is not None
+        return self.finished.results
 
     def finish(self) -> None:
         """Close it, and check what holds after every eval."""
-        self.run.finish()
-        self.run.write_results()
+        (self.finished,) = finish([self.run])
+        self.finished.write()
         self._check_nothing_is_lost()
         self._check_nothing_is_left()
 
     def _check_nothing_is_lost(self) -> None:
         ledger = self.run.engine.ledger
-        assert Counter(run for run, _ in self.told) == Counter(self.run.selected)
+        assert Counter(run for run, _ in self.told) == Counter(self.run.selected.runs)
         statuses = Counter(record.status for record in self.results.records)
-        assert statuses.total() == len(self.run.selected)
-        assert fold(replay(self.run.run_dir / "journal.jsonl")) == ledger
+        assert statuses.total() == len(self.run.selected.runs)
+        assert fold(replay(self.run.directory.journal)) == ledger
         assert self.run.engine.progress.in_flight == 0
 
     def _check_nothing_is_left(self) -> None:
@@ -192,26 +191,25 @@ def running(
     environ: Mapping[str, str] | None = None,
     probe: bool = False,
     paused: bool = False,
-    spawn: Spawn | None = None,
+    spawn: Spawn = HostConnection,
 ) -> Iterator[Live]:
     """The eval in `config`, begun; finished and checked on leaving."""
     live = Live(config, environ=environ or {}, probe=probe, spawn=spawn)
-    live.run.engine.start()
     try:
-        live.run.engine.loaded()
+        live.run.wait_until_loaded()
         if paused:
-            live.run.engine.pause()
+            live.run.pause()
         live.run.go()
         yield live
     except BaseException:
-        live.run.engine.kill()
-        live.run.engine.close()
+        live.run.kill()
+        live.run.close()
         raise
     live.finish()
 
 
 def evaluated(
-    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, spawn: Spawn | None = None
+    config: Path, *, environ: Mapping[str, str] | None = None, probe: bool = False, spawn: Spawn = HostConnection
 ) -> Live:
     """The eval in `config`, done."""
     with running(config, environ=environ, probe=probe, spawn=spawn) as live:

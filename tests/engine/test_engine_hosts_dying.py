@@ -208,7 +208,7 @@ def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspa
     assert stopped is not None
     assert stopped.reason == "systemic"
     assert "3 engine hosts in a row ended before they had begun anything (exit status 3)" in stopped.text
-    log = live.run.run_dir / "host.log"
+    log = live.run.directory.host_log
     assert log.exists() == (str(log) in stopped.text) == (words != "pass")
 
 

@@ -71,7 +71,7 @@ def test_a_pause_holds_what_was_handed_out_ahead(workspace: Workspace) -> None:
 
 def test_a_pause_holds_the_probe_and_all_that_follows_it(workspace: Workspace, server: ChatServer) -> None:
     with running(workspace.config(server), probe=True, paused=True) as live:
-        live.run.engine.submit(live.run.selected)
+        live.run.engine.submit(live.run.selected.runs)
         live.wait_for(lambda: live.run.engine.progress.submitted == 4)
         asked_while_paused = len(server.requests)
         live.run.engine.resume()

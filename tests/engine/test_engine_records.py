@@ -41,7 +41,7 @@ def test_a_journal_with_everything_in_it_folds_to_the_ledger_also_when_torn(work
     names = {"eval_fns": ["rewards:exact", "rewards:other"]}
     with ChatServer(by_row({0: [status(503, retry_after="0.01"), reply("42")]}, reply("42"))) as server:
         live = evaluated(workspace.config(server, scoring=names))
-    path = live.run.run_dir / "journal.jsonl"
+    path = live.run.directory.journal
     whole = path.read_bytes()
     path.write_bytes(whole + whole.splitlines()[-1][:-5])
     assert fold(replay(path)) == live.run.engine.ledger

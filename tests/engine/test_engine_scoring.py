@@ -47,7 +47,7 @@ async def later(messages):
     for record in live.results.records:
         assert dict(record.scores) == {"rewards:sync": 0.25, "rewards:later": 0.75, "reward": 0.5}
         assert not record.scorer_errors
-        assert (live.run.run_dir / "artifacts" / str(record.run) / "graded").exists()
+        assert (live.run.directory.path / "artifacts" / str(record.run) / "graded").exists()
     told = dict(live.outcome(0).sections)["stdout"]
     pids = {line.split()[-1] for line in told.splitlines() if " in " in line}
     assert "graded row 0" in told

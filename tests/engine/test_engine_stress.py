@@ -40,7 +40,7 @@ async def rollout(ctx):
 
 def journal(live: Live) -> list[Mapping[str, Any]]:
     """Its events."""
-    return list(replay(live.run.run_dir / "journal.jsonl"))
+    return list(replay(live.run.directory.journal))
 
 
 def kill_one(live: Live, chance: random.Random) -> None:
@@ -109,4 +109,4 @@ def test_a_server_that_never_answers_ends_with_the_deadlines(workspace: Workspac
         with running(workspace.config(server, **tables(server, **evaluation))) as live:
             live.wait()
     assert {record.boundary for record in live.results.records} == {"provider"}
-    assert len(server.requests) == len(live.run.selected)
+    assert len(server.requests) == len(live.run.selected.runs)

@@ -42,7 +42,7 @@ def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm:
     live = evaluated(config, spawn=warm.spawn)
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}
     assert said == {f"{pid} {os.getpid()} {workspace.root} green none"}
-    assert "said beside every run" in (live.run.run_dir / "host.log").read_text()
+    assert "said beside every run" in (live.run.directory.host_log).read_text()
 
 
 def test_it_is_not_taken_where_a_process_must_start_with_other_variables(

@@ -13,7 +13,17 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare, sampling_text
+from pytest_osmosis.evals import (
+    EvalRun,
+    FinishedEval,
+    Prepared,
+    RunSettings,
+    SelectedRuns,
+    finish,
+    output_problems,
+    prepare,
+    sampling_text,
+)
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
@@ -22,7 +32,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome
 DEADLINE_S = 60
 Done = queue.SimpleQueue[RunId]
 Begun = Callable[..., tuple[EvalRun, Done]]
-Ran = Callable[..., EvalRun]
+Ran = Callable[..., FinishedEval]
 SECRET = "hunter2-and-more"
 CONFIG = """
 [experiment]
@@ -92,13 +102,13 @@ def begun() -> Begun:
     def begun(prepared: Prepared, selected: Sequence[RunId] | None = None) -> tuple[EvalRun, Done]:
         done: Done = queue.SimpleQueue()
 
-        def every(run: RunId, _outcome: Outcome) -> None:
+        def on_done(run: RunId, _outcome: Outcome) -> None:
             done.put(run)
 
         chosen = list(prepared.plan.runs()) if selected is None else selected
-        run = EvalRun(prepared, chosen, environ=os.environ, rerun=lambda run: f"rerun {run}", every=every)
-        run.engine.start()
-        run.engine.loaded()
+        of_run, settings = SelectedRuns.of(prepared, chosen), RunSettings(os.environ)
+        run = EvalRun.start(prepared, of_run, settings, rerun=lambda run: f"rerun {run}", on_done=on_done)
+        run.wait_until_loaded()
         return run, done
 
     return begun
@@ -108,14 +118,14 @@ def begun() -> Begun:
 def ran(begun: Begun) -> Ran:
     """Run an eval to its end and write its results."""
 
-    def ran(prepared: Prepared, selected: Sequence[RunId] | None = None) -> EvalRun:
+    def ran(prepared: Prepared, selected: Sequence[RunId] | None = None) -> FinishedEval:
         run, done = begun(prepared, selected)
         run.go()
-        for _ in run.selected:
+        for _ in run.selected.runs:
             done.get(timeout=DEADLINE_S)
-        run.finish()
-        run.write_results()
-        return run
+        (finished,) = finish([run])
+        finished.write()
+        return finished
 
     return ran
 
@@ -194,15 +204,15 @@ def test_a_seed_that_is_not_sent_is_told(workspace: Workspace, model: str, said:
 def test_a_run_directory_tells_the_whole_story(workspace: Workspace, ran: Ran) -> None:
     workspace.rows([{}, {"score": 0.5}, {"raises": True}])
 
-    run = ran(workspace.prepare())
+    run = ran(workspace.prepare()).run
 
-    assert workspace.run_dirs() == [run.run_dir]
-    assert run.run_dir.name.startswith("x-2")
+    assert workspace.run_dirs() == [run.directory.path]
+    assert run.directory.name.startswith("x-2")
     assert (workspace.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
-    assert {path.name for path in run.run_dir.iterdir()} == {"manifest.json", "journal.jsonl", "results.json"}
-    ledger = fold(replay(run.run_dir / "journal.jsonl"))
+    assert {path.name for path in run.directory.path.iterdir()} == {"manifest.json", "journal.jsonl", "results.json"}
+    ledger = fold(replay(run.directory.journal))
     assert ledger == run.engine.ledger
-    published = read(run.run_dir / "results.json")
+    published = read(run.directory.results)
     assert [row["runs"][0]["scores"] for row in published["rows"]] == [
         {"rewards:score": 1.0},
         {"rewards:score": 0.5},
@@ -217,12 +227,12 @@ def test_no_secret_is_in_any_file(workspace: Workspace, ran: Ran) -> None:
     leaky += "def score(solution_str):\n    print(os.environ['TOKEN'])\n    raise ValueError(os.environ['TOKEN'])\n"
     workspace.write("rewards.py", leaky)
 
-    run = ran(workspace.prepare(environ={"TOKEN": SECRET}))
+    directory = ran(workspace.prepare(environ={"TOKEN": SECRET})).run.directory
 
-    files = {path.name: path.read_text(encoding="utf-8") for path in run.run_dir.iterdir()}
+    files = {path.name: path.read_text(encoding="utf-8") for path in directory.path.iterdir()}
     assert [name for name, text in files.items() if SECRET in text] == []
     assert files["host.log"].strip()
-    assert read(run.run_dir / "manifest.json")["secrets"] == ["TOKEN"]
+    assert read(directory.manifest)["secrets"] == ["TOKEN"]
 
 
 def test_a_discarded_run_leaves_nothing(workspace: Workspace, begun: Begun) -> None:
@@ -236,10 +246,11 @@ def test_a_discarded_run_leaves_nothing(workspace: Workspace, begun: Begun) -> N
 def test_what_never_went_is_pending(workspace: Workspace, begun: Begun) -> None:
     run, _ = begun(workspace.prepare())
 
-    results = run.finish()
+    (finished,) = finish([run])
 
-    assert results.count("pending") == 3
-    assert run.finish() is results
+    (again,) = finish([run])
+    assert finished.results.count("pending") == 3
+    assert again.results.records == finished.results.records
 
 
 # -- results ----------------------------------------------------------------------------------------------
@@ -254,7 +265,7 @@ def test_a_part_of_the_plan_never_replaces_results_of_the_whole(workspace: Works
 
     part = ran(workspace.prepare(), [RunId(1, 0)])
 
-    assert (whole.partial, part.partial) == (False, True)
+    assert (whole.results.partial, part.results.partial) == (False, True)
     assert read(workspace.root / "out/results.json") == before
     partial = read(workspace.root / "out/results.partial.json")
     assert (partial["partial"], partial["summary"]["total_runs"]) == (True, 1)
@@ -267,9 +278,9 @@ def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped
     workspace.configure(("[secrets]", f"[limits]\nmax_errors = {bound}\n[secrets]"))
     workspace.rows([{"raises": True} if index >= 71 else {} for index in range(100)])
 
-    run = ran(workspace.prepare())
+    stop = ran(workspace.prepare()).run.stopped
 
-    assert (run.engine.stopped is not None and run.engine.stopped.reason == "max_errors") == stopped
+    assert (stop is not None and stop.reason == "max_errors") == stopped
 
 
 @pytest.mark.parametrize(
@@ -299,7 +310,7 @@ def test_a_disk_that_takes_no_results_leaves_those_of_the_run_directory(workspac
     prepared = workspace.prepare()
     workspace.write("out", "in the way")
 
-    run = ran(prepared)
+    finished = ran(prepared)
 
-    assert run.written == [run.run_dir / "results.json"]
-    assert run.unwritten == ["out/results.json could not be written: File exists"]
+    assert finished.written == [finished.run.directory.results]
+    assert finished.unwritten == ["out/results.json could not be written: File exists"]

@@ -68,20 +68,20 @@ class DebuggerHooks:
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
         run = self._evals.runs[item.eval_id]
         record = self._record(item, run)
-        known = run.recorded(record.run)
+        known = run.scoring_request(record.run)
         if record.boundary is not None:
             return self._failed_rollout(item, record, known)
-        broken = run.engine.judging.broken(record)
-        unmet = (name for name in run.engine.judging.deciding if not run.engine.judging.met(record, name))
+        broken = run.pass_rule.broken(record)
+        unmet = (name for name in run.pass_rule.deciding if not run.pass_rule.met(record, name))
         return self._failed_reward(item, run, record, known, broken[0] if broken else next(unmet))
 
     def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
         """Return the record of the run that made the test fail; for a row, of the first such run."""
         runs = item.plan.runs_of(item.unit)
-        records = [record for each in runs if (record := run.engine.ledger.records.get(each)) is not None]
+        records = [run.record(each) for each in runs]
         assert item.answer is not None
         kind = item.answer.outcome.kind
-        return next(record for record in records if kind_of(record, run.engine.judging) == kind)
+        return next(record for record in records if kind_of(record, run.pass_rule) == kind)
 
     def _failed_rollout(self, item: EvalItem, record: RunRecord, known: ScoringFields) -> PromptFrame:
         """Return the frame that raised if that was in this process, else a frame with the record."""
@@ -105,7 +105,7 @@ class DebuggerHooks:
             return record_frame(record, known)
         host = self._evals.replaying.host(item.eval_id)
         try:
-            code = host.borrow(run.engine.job.setup, run.engine.job.environ)
+            code = host.borrow(*run.host_arguments)
         except CodeError as error:
             self._say(f"{name} cannot be called again in pytest's process: {error}")
             return record_frame(record, known)
@@ -118,7 +118,7 @@ class DebuggerHooks:
             raise
         except BaseException as error:
             return PromptFrame(returned.located(error), host.inside())
-        threshold = run.engine.judging.threshold(name)
+        threshold = run.pass_rule.threshold(name)
         text = "removed the sample" if score is None else score_line(score, threshold)
         before = recorded.message if recorded is not None else score_line(record.scores[name], threshold)
         self._say(f"{name}: {text}" + (f" (recorded: {before})" if text != before else ""))

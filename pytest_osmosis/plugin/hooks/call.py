@@ -59,13 +59,12 @@ class HookCaller:
         """Call the hook for every rollout that has finished since the last call."""
         while not self._finished.empty():
             eval_id, run = self._finished.get()
-            engine = runs[eval_id].engine
-            record = engine.ledger.records[run]
+            record = runs[eval_id].record(run)
             arguments = {
                 "nodeid": node_id(eval_id, run),
                 "record": record,
                 "messages": runs[eval_id].conversations.pop(run),
-                "outcome": kind_of(record, engine.judging),
+                "outcome": kind_of(record, runs[eval_id].pass_rule),
             }
             self._call(eval_id, FINISHED, arguments)
 

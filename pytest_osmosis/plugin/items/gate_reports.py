@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun
+from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.hooks.call import HookError
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.stats import holm
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import State
 from pytest_osmosis.verdicts.pass_rule import Kind
@@ -27,36 +26,27 @@ STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 
 
-def report(session: pytest.Session, eval_id: str, run: EvalRun, *, gated: bool) -> None:
+def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gated: bool) -> None:
     """Report all that became of one eval as a whole."""
-    for title, kind, text in _findings(run, gated=gated):
-        _send(session, node_id(eval_id, title), run.prepared.plan.path, kind, text)
+    for title, kind, text in _findings(finished, gated=gated):
+        _send(session, node_id(eval_id, title), finished.run.prepared.plan.path, kind, text)
 
 
-def _findings(run: EvalRun, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
-    stopped = run.engine.stopped
-    assert run.results is not None
+def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
+    stopped = finished.run.stopped
     if stopped is not None and stopped.reason in SYSTEMIC:
         yield "probe", "error", f"stopped: {stopped.text}"
     if stopped is not None and stopped.reason in LIMITS:
-        kind: Kind = "skipped" if stopped.reason != "max_errors" and _decided(run, gated) else "error"
+        kind: Kind = "skipped" if stopped.reason != "max_errors" and _decided(finished, gated) else "error"
         yield f"limit {stopped.reason}", kind, f"stopped: {stopped.text}"
-    if run.not_updated is not None:
-        yield "baseline", "error", f"the baseline is not updated: {run.not_updated}"
-    for verdict in run.results.verdicts:
+    if finished.not_updated is not None:
+        yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
+    for verdict in finished.results.verdicts:
         text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
         yield f"gate {verdict.title}", _kind(verdict.state, gated), text
-    if run.unwritten:
-        yield "results", "error", "\n".join([*run.unwritten, f"what ran is in {shown(run.run_dir)}/journal.jsonl"])
-
-
-def compare_together(runs: Iterable[EvalRun]) -> None:
-    """Where several evals are compared with baselines, take that into account. Idempotent."""
-    found = [(run, run.results.comparison) for run in runs if run.results is not None]
-    compared = [(run, one.paired.p) for run, one in found if one is not None and one.paired is not None]
-    if len(compared) > 1:
-        for (run, _), p in zip(compared, holm([p for _, p in compared]), strict=True):
-            run.compare_among(len(compared), p)
+    if finished.unwritten:
+        journal = shown(finished.run.directory.journal)
+        yield "results", "error", "\n".join([*finished.unwritten, f"the journal {journal} holds what ran"])
 
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
@@ -66,21 +56,20 @@ def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> 
         _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
 
 
-def not_measured(run: EvalRun, *, gated: bool, measured: bool | None = None) -> bool:
+def not_measured(finished: FinishedEval, *, gated: bool, measured: bool | None = None) -> bool:
     """True where this eval gives no verdict: nothing measured, stopped by its cause, a gate between its bounds.
 
     `measured` says whether anything was, where that is not for its functions to say.
     False where `--maxfail` ended it: that has an exit status of its own.
     """
-    assert run.results is not None
-    stopped = run.engine.stopped
+    stopped = finished.run.stopped
     if stopped is not None and stopped.reason == "maxfail":
         return False
     return (
-        _nothing_measured(run.results, measured)
+        _nothing_measured(finished.results, measured)
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
-        or (stopped is not None and stopped.reason in LIMITS and not _decided(run, gated))
-        or (gated and any(verdict.state == "not measured" for verdict in run.results.verdicts))
+        or (stopped is not None and stopped.reason in LIMITS and not _decided(finished, gated))
+        or (gated and any(verdict.state == "not measured" for verdict in finished.results.verdicts))
     )
 
 
@@ -93,10 +82,9 @@ def _nothing_measured(results: Results, measured: bool | None) -> bool:
     return not any(map(results.judging.measured, results.side.records))
 
 
-def _decided(run: EvalRun, gated: bool) -> bool:
+def _decided(finished: FinishedEval, gated: bool) -> bool:
     """True where every gate of the config has its verdict, whatever the missing runs would have been."""
-    assert run.results is not None
-    states = [verdict.state for verdict in run.results.verdicts if verdict.rule is not None]
+    states = [verdict.state for verdict in finished.results.verdicts if verdict.rule is not None]
     return gated and bool(states) and all(state != "not measured" for state in states)
 
 

@@ -104,9 +104,9 @@ class ProgressLine:
             terminal.flush()
 
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
-        progress, pace = run.engine.progress, self._pace(run)
+        progress, pace = run.progress, self._pace(run)
         pace.saw(now, progress)
-        mean = len(run.engine.judging.deciding) == 1
+        mean = len(run.pass_rule.deciding) == 1
         return live_line(run.prepared.config.name, progress, pace, mean=mean, columns=columns)
 
     def _write_over(self, terminal: pytest.TerminalReporter, line: str) -> None:
@@ -124,7 +124,7 @@ class ProgressLine:
     def _alert(self, terminal: pytest.TerminalReporter) -> None:
         """Print alerts at once instead of in the summary."""
         for run in self._evals.runs.values():
-            for text in run.engine.alerts[self._n_alerts.get(run, 0) :]:
+            for text in run.alerts[self._n_alerts.get(run, 0) :]:
                 self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
                 self.clear()
                 terminal.ensure_newline()
@@ -143,7 +143,7 @@ class ProgressLine:
 
     def _running(self) -> EvalRun | None:
         """The eval that began last."""
-        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
+        begun = [run for run in self._evals.runs.values() if run.progress.submitted]
         return begun[-1] if begun else None
 
     def _pace(self, run: EvalRun) -> Pace:

@@ -28,19 +28,20 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     """Write the table of each eval that ran."""
     verbose = terminal.config.get_verbosity() > 0
     columns = terminal._tw.fullwidth if terminal.isatty else None
-    for run in evals.runs.values():
-        if run.results is None or not (run.written or run.unwritten):
+    for finished in evals.finished.values():
+        if not finished.is_written:
             continue
+        run = finished.run
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
         for line in [
-            *summary_lines(run.results, verbose=verbose, columns=columns),
-            *notice_lines(run.engine.notices),
-            *run.unwritten,
+            *summary_lines(finished.results, verbose=verbose, columns=columns),
+            *notice_lines(run.notices),
+            *finished.unwritten,
         ]:
             terminal.write_line(line)
-        for path in run.written[-1:]:
+        for path in finished.written[-1:]:
             terminal.write_line(f"results: {shown(path)}")
-        if run.host_log.exists():
-            terminal.write_line(f"user code also wrote to {shown(run.host_log)}")
+        if run.directory.host_log.exists():
+            terminal.write_line(f"user code also wrote to {shown(run.directory.host_log)}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         terminal.write_line(str(error))

@@ -18,7 +18,7 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
+from pytest_osmosis.evals import Prepared, output_problems, prepare
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.prepare_evals import EvalPreparer
@@ -29,6 +29,7 @@ from pytest_osmosis.plugin.rollout_tests.rollout import Recorded, Rollout
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
+from pytest_osmosis.results.results import Results
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
@@ -159,7 +160,7 @@ class AskedEvals:
             return Given(None, "error", f"{run} was not rolled out, as it was not asked for at collection")
         outcome = evals.done(key, run).outcome
         eval_run = evals.runs[key]
-        record = eval_run.engine.ledger.records[run]
+        record = eval_run.record(run)
         if outcome.kind == "skipped":
             return Given(None, "skipped", outcome.reason)
         if record.boundary is not None:
@@ -175,7 +176,7 @@ class AskedEvals:
             messages=[dict(message) for message in self._conversations[key, run]],
             ground_truth=row.ground_truth,
             row=row.record,
-            scores=Recorded(eval_run.engine.judging.scorers, record.scores, record.scorer_errors),
+            scores=Recorded(eval_run.pass_rule.scorers, record.scores, record.scorer_errors),
             usage=None if record.usage is None else dict(record.usage),
             duration_s=record.duration_ms / 1000,
             finish_reason=record.finish_reason,
@@ -198,10 +199,9 @@ def _typed(plans: Sequence[Plan]) -> list[Override]:
     return [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]
 
 
-def measured_any(run: EvalRun) -> bool:
-    """True where a test got a rollout to look at, or a failure that is the model's or the agent's."""
-    assert run.results is not None
-    return any(record.rolled and record.boundary not in INFRASTRUCTURE for record in run.results.records)
+def measured_any(results: Results) -> bool:
+    """Return True if a test got a rollout to look at, or a failure that is the model's or the agent's."""
+    return any(record.rolled and record.boundary not in INFRASTRUCTURE for record in results.records)
 
 
 class ModelSource:

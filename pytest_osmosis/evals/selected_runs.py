@@ -1,4 +1,4 @@
-"""Which runs of an eval a session selected, and how much of the plan they are."""
+"""The runs of an eval that a session performs, and how much of the plan they are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_osmosis.record.run_id import RunId, plan_order
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The selected `runs`, in plan order: the eval's `own`, and those `of_baseline`.
+class SelectedRuns:
+    """The selected `runs` in plan order: `own` are those of the eval's model, `of_baseline` those of its baseline.
 
-    One that is `partial` decides no gate: the plan holds others of its own too, or it is a smoke test.
+    A `partial` selection decides no gate: it is a smoke test, or the plan holds further runs of the eval's model.
     """
 
     plan: Plan
@@ -26,8 +26,8 @@ class Selection:
     lacks_baseline: bool
 
     @classmethod
-    def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> Selection:
-        """Those of a prepared eval; `partial` where others know that better than the plan."""
+    def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> SelectedRuns:
+        """Return the selected runs of a prepared eval. `partial` overrides what follows from the plan."""
         runs, plan, smoke = sorted(selected, key=plan_order), prepared.plan, prepared.smoke is not None
         own, of_baseline = ([run for run in runs if run.is_baseline == baseline] for baseline in (False, True))
 
@@ -39,8 +39,8 @@ class Selection:
         return cls(plan, smoke, runs, own, of_baseline, partial, lacks(of_baseline, baseline=True))
 
     @property
-    def part(self) -> str:
-        """How much of the plan was selected, in words."""
+    def share_text(self) -> str:
+        """How much of the plan is selected: "20 of 100 runs"."""
         plan = self.plan
         if plan.granularity == "row" and not self.smoke:
             return f"{len({run.row for run in self.runs}):,} of {plan.n_rows:,} rows"

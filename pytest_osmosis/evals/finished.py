@@ -1,0 +1,107 @@
+"""Eval runs that are over: their results, and the files that these are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_osmosis.evals.conclude import Conclusion
+from pytest_osmosis.evals.prepared import baseline_path, results_path
+from pytest_osmosis.evals.regressions import corrected
+from pytest_osmosis.evals.run import EvalRun
+from pytest_osmosis.results import files
+from pytest_osmosis.results.publish import published_text
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.numbers import plural, score
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.gates import Verdict
+
+
+def finish(runs: Sequence[EvalRun], grace_s: float = 0.0) -> list[FinishedEval]:
+    """Close all eval runs of a session and make their results. Runs in flight get `grace_s` seconds to finish."""
+    for run in runs:
+        run.close(grace_s)
+    conclusions = [Conclusion(run) for run in runs]
+    comparisons = corrected([conclusion.comparison for conclusion in conclusions])
+    return [
+        FinishedEval(run, conclusion.results(compared))
+        for run, conclusion, compared in zip(runs, conclusions, comparisons, strict=True)
+    ]
+
+
+class FinishedEval:
+    """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write."""
+
+    def __init__(self, run: EvalRun, results: Results) -> None:
+        self.run = run
+        self.results = results
+        self.written: list[Path] = []
+        self.unwritten: list[str] = []
+
+    def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
+        """Add the verdicts of further gates to the results."""
+        if verdicts:
+            self.results = replace(self.results, verdicts=[*self.results.verdicts, *verdicts])
+
+    @property
+    def is_written(self) -> bool:
+        """True once `write` was called."""
+        return bool(self.written or self.unwritten)
+
+    @property
+    def not_updated(self) -> str | None:
+        """Why the results do not become the baseline; None if they do, or were not to."""
+        if not self.run.updates_baseline:
+            return None
+        if self.results.partial:
+            return f"{self.run.selected.share_text} are no baseline"
+        if self.results.stopped is not None:
+            return f"the eval was stopped: {self.results.stopped}"
+        if pending := self.results.count("pending"):
+            return f"{plural(pending, 'run')} never ran"
+        return None if self.results.measured else "no run was measured"
+
+    def write(self) -> None:
+        """Write the results into the run directory, and wherever the config asks for them. Idempotent."""
+        if self.is_written:
+            return
+        config = self.run.prepared.config
+        own, output, baseline = self._own_path(), results_path(config), baseline_path(config)
+        self._write(own, set_aside=self.run.engine.decided)
+        if output is not None:
+            path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
+            self._write(path)
+        if baseline is not None and self.run.updates_baseline and self.not_updated is None:
+            self._write_baseline(baseline)
+
+    def _own_path(self) -> Path:
+        """Return the path in the run directory. Only a whole rescoring replaces earlier results."""
+        directory = self.run.directory
+        replaces = self.run.prepared.source is None or self.run.engine.decided
+        return directory.results if replaces else directory.partial_results
+
+    def _write(self, path: Path, *, set_aside: bool = False) -> None:
+        try:
+            if set_aside:
+                files.keep_earlier(path)
+            self.written.append(files.write(path, self._text()))
+        except OSError as error:
+            self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
+
+    def _text(self) -> Iterator[str]:
+        """Yield the pieces of the results' text, from a file that was written already if there is one."""
+        if not self.written:
+            yield from published_text(self.results)
+            return
+        with self.written[0].open(encoding="utf-8") as pieces:
+            yield from pieces
+
+    def _write_baseline(self, path: Path) -> None:
+        before = self.run.prepared.baseline
+        was = "" if before is None else f"; it was {score(before.pass_rate)}"
+        change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
+        try:
+            self.run.notices.append(f"baseline updated: {shown(files.write(path, self._text()))} ({change})")
+        except OSError as error:
+            self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
