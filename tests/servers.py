@@ -73,7 +73,7 @@ Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
 
 class ChatServer:
-    """A server of scripted behaviours, over HTTPS with `tls`. `requests`, `in_flight` and `max_in_flight` record its requests."""
+    """A server of scripted behaviours, over HTTPS with `tls`. `requests` and `max_in_flight` record what it got."""
 
     def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls

@@ -1,4 +1,4 @@
-"""Bad weather for evals: a server that refuses, fails and cuts connections, an agent that talks to it, and checks of its counts."""
+"""Bad weather for evals: a server that refuses, fails and cuts connections, an agent to meet it, and its counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--osmosis-stop-when-decided: the verdict is that of the whole eval, and runs that cannot change it are not paid for."""
+"""--osmosis-stop-when-decided: the verdict is the whole eval's, and runs that cannot change it are not paid for."""
 
 from __future__ import annotations
 

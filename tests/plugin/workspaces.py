@@ -195,7 +195,7 @@ class Session:
         self._process.stdin.flush()
 
     def wait(self) -> int:
-        """Wait for the exit status. `output` is everything printed. A pytest that does not end is killed, and fails the test."""
+        """Wait for the exit status; kill a pytest that does not end, and fail. `output` is everything printed."""
         try:
             self.output += self._process.communicate(timeout=DEADLINE_S)[0]
         except subprocess.TimeoutExpired:
