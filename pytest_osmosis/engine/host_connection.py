@@ -24,6 +24,7 @@ from pytest_osmosis.engine.host_process import started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines
+from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
 LOOK_S = 0.02
@@ -31,7 +32,6 @@ LOOK_S = 0.02
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
-OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 class Heard(NamedTuple):
@@ -157,7 +157,7 @@ class HostConnection:
             said = log.read().decode("utf-8", errors="replace")
             begin = said.rfind("Fatal Python error")
             words = said[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
-            return "\n".join(line for line in words if OURS not in line)[:LAST_WORDS_CHARS]
+            return "\n".join(line for line in words if not names_our_file(line))[:LAST_WORDS_CHARS]
         return ""
 
     def _write(self) -> None:

@@ -10,7 +10,7 @@ from typing import IO
 
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = (
-    "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.fast_exit import come_last; come_last(); "
+    "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.fast_exit import register; register(); "
     "from pytest_osmosis.host.main import main; {}main()"
 )
 

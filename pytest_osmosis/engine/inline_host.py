@@ -21,10 +21,9 @@ from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore, broken
-from pytest_osmosis.host.deadline import Stalls
-from pytest_osmosis.host.interrupt import Watch, Watched
-from pytest_osmosis.host.loading import Code, load
-from pytest_osmosis.host.process_state import Residence
+from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
+from pytest_osmosis.host.loading import UserCode, load
+from pytest_osmosis.host.process_state import ProcessState
 from pytest_osmosis.host.protocol import (
     HostEvent,
     Key,
@@ -106,17 +105,17 @@ class Loop:
         loop.close()
 
 
-class Unwatched(Watch):
+class Unwatched(LoopMonitor):
     """Watches nothing: what runs in this process may take its time. `around` is entered around user code."""
 
     def __init__(self, around: Around) -> None:
-        super().__init__(Stalls(), lambda key, stack: None)
+        super().__init__(lambda key, stack: None)
         self._around = around
 
     @contextmanager
-    def over(self, watched: Watched) -> Iterator[None]:
+    def running(self, code: MonitoredCode) -> Iterator[None]:
         """User code runs inside."""
-        with super().over(watched), self._around():
+        with super().running(code), self._around():
             yield
 
 
@@ -165,9 +164,9 @@ class InlineHost:
         self._line: InlineLine | None = None
         self._setup: Setup | None = None
         self._environ: Mapping[str, str] = {}
-        self._code: Code | None = None
+        self._code: UserCode | None = None
         self._clients: Clients = {}
-        self._residence: Residence | None = None
+        self._process_state: ProcessState | None = None
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineLine:
         """A line to this host. The first one has its code loaded, once somebody serves."""
@@ -202,7 +201,7 @@ class InlineHost:
         """From any thread: what `serve` waits for may have come."""
         self._inbox.put(None)
 
-    def borrow(self, setup: Setup, environ: Mapping[str, str]) -> Code:
+    def borrow(self, setup: Setup, environ: Mapping[str, str]) -> UserCode:
         """The eval's code, loaded here only to be replayed where it was not loaded before. Raises `CodeError`."""
         if self._setup is None:
             self._setup, self._environ = replace(setup, role="score"), environ
@@ -273,15 +272,15 @@ class InlineHost:
         self._code = load(setup)
         watch = Unwatched(self._around)
         self._slots = Slots(setup.limit, lambda: None)
-        self._core = HostCore(setup, self._code, self._clients, self._slots, Stalls(), watch, self._emit, self._raised)
+        self._core = HostCore(setup, self._code, self._clients, self._slots, watch, self._emit, self._raised)
 
     def inside(self) -> AbstractContextManager[None]:
         """Folder, environment and modules of this process are the eval's inside."""
         setup = self._setup
         assert setup is not None
-        if self._residence is None:
-            self._residence = Residence(setup.workspace, self._environ, setup.roots)
-        return self._residence.entered()
+        if self._process_state is None:
+            self._process_state = ProcessState(setup.workspace, self._environ, setup.roots)
+        return self._process_state.active()
 
     def _raised(self, key: Key, error: BaseException) -> None:
         if self._loop.interrupted or isinstance(error, self._through):

@@ -1,4 +1,4 @@
-"""The clients of a host: that of the eval's model, and that of the baseline's where one is asked beside it."""
+"""The clients of a host: one for the eval's model, and one for the baseline's if there is a baseline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import ModelTag
 
 Clients = Mapping[ModelTag, Model]
-"""The clients that a host needs: none if nothing is rolled out."""
+"""The client of each model; empty in hosts that only score."""
 
 
 def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
-    """The clients of all models that a host may be asked for; `environ` holds their keys."""
+    """Return the clients of all models that `setup` names; `environ` holds their keys."""
     if setup.role != "roll":
         return {}
     targets = {tag: ModelTarget.from_json(target) for tag, target in setup.targets.items()}
@@ -24,10 +24,10 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
 
 
 async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:
-    """The answer to `probe`: what would stop every request to that model, None where nothing would."""
+    """Return the answer to `probe`. Its `error` says what would stop every request to that model, or is None."""
     try:
         error = await probe(clients[tag])
-        said = None if error is None else str(error)
+        message = None if error is None else str(error)
     except BaseException as error:
-        said = "".join(traceback.format_exception(error))
-    return {"ev": "probed", "model_tag": str(tag), "error": said}
+        message = "".join(traceback.format_exception(error))
+    return {"ev": "probed", "model_tag": str(tag), "error": message}

@@ -1,7 +1,7 @@
-"""Whether code that scores is still what it was: a digest of its source, and of all that it imports from import roots.
+"""Digests of the code behind a score: of its source, and of all modules that it imports from import roots.
 
-Imports are read from the source, at the top of a module and inside of functions, and followed as far as they lead
-within the roots. What a digest does not see: packages that are installed, files that are no Python, the environment.
+Imports are read from the source, at the top of a module and inside of functions, and followed within the roots. A
+digest does not cover installed packages, files other than Python, or the environment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 _SOURCES: dict[Path, tuple[bytes, tuple[str, ...]]] = {}
-"""What was read: the bytes of a file and the modules that it may import."""
+"""The bytes of each file that was read, and the names of modules that it may import."""
 
 
 def source_digest(code: object, roots: Sequence[str]) -> str:
-    """The digest of the module that holds a function or class, and of the modules in `roots` that it needs."""
+    """Return the digest of the module that defines a function or class, and of the modules in `roots` that it needs."""
     code = inspect.unwrap(code) if callable(code) else code
     module = sys.modules.get(getattr(code, "__module__", None) or "")
     file = getattr(module, "__file__", None)
@@ -26,35 +26,35 @@ def source_digest(code: object, roots: Sequence[str]) -> str:
     digest.update(f"{getattr(code, '__qualname__', repr(type(code)))}".encode())
     if file is not None:
         folders = [Path(root) for root in roots]
-        for path in sorted(_reached(Path(file), folders)):
+        for path in sorted(_files_needed_by(Path(file), folders)):
             content, _ = _read(path)
             digest.update(f"\0{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
-def _reached(first: Path, roots: Sequence[Path]) -> set[Path]:
-    found, waiting = {first}, [first]
+def _files_needed_by(first: Path, roots: Sequence[Path]) -> set[Path]:
+    needed, waiting = {first}, [first]
     while waiting:
         path = waiting.pop()
         for name in _read(path)[1]:
-            new = {file for file in _files_of(name, path, roots) if file not in found}
-            found |= new
+            new = {file for file in _files_of(name, path, roots) if file not in needed}
+            needed |= new
             waiting += new
-    return found
+    return needed
 
 
 def _files_of(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """The files in the roots that run when a module is imported: its own, and those of the packages around it.
+    """Yield the files in the roots that importing a module runs: its own, and those of the packages around it.
 
-    A name that begins with dots is relative to the folder of who imports it.
+    A name that begins with dots is relative to the folder of the importing module.
     """
     level = len(name) - len(name.lstrip("."))
     bases = [importer.parents[level - 1]] if 0 < level <= len(importer.parents) else [] if level else roots
     parts = name.strip(".").split(".") if name.strip(".") else []
     for base in bases:
         for length in range(0 if level else 1, len(parts) + 1):
-            place = base.joinpath(*parts[:length])
-            for file in (place / "__init__.py", place.with_name(f"{place.name}.py") if length else None):
+            path = base.joinpath(*parts[:length])
+            for file in (path / "__init__.py", path.with_name(f"{path.name}.py") if length else None):
                 if file is not None and file.is_file():
                     yield file
 
@@ -70,7 +70,7 @@ def _read(path: Path) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
-    """Names of modules, as far as the source tells: of `from a import b` both a and a.b."""
+    """Yield the names of modules that the source may import: for `from a import b` both a and a.b."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -24,14 +24,14 @@ from typing import Any
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import output
 from pytest_osmosis.host.clients import Clients
-from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
-from pytest_osmosis.host.interrupt import Interrupted, Watch, Watched
-from pytest_osmosis.host.loading import Code, is_users, suspended_stack, user_traceback
+from pytest_osmosis.host.deadline import Deadline, DeadlineExpired
+from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
+from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.no_debugger import NO_TERMINAL
-from pytest_osmosis.host.permits import Permits, size_of
+from pytest_osmosis.host.overload import OverloadDetector
+from pytest_osmosis.host.permits import PermitClient, size_of
 from pytest_osmosis.host.protocol import BrokenEvent, Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
-from pytest_osmosis.host.rate_limited import Refusals
-from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
+from pytest_osmosis.host.slots import GetPermit, ResizableSemaphore, RolloutSlot, Slots
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied
 from pytest_osmosis.record.events import RemovalEvent, RewardErrorFields, RolloutEvent, ScoreEvent
@@ -40,6 +40,7 @@ from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.function import NotAConversation
 from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.user_frames import passed_user_code, suspended_stack, user_traceback
 
 Raised = Callable[[Key, BaseException], None]
 
@@ -54,7 +55,7 @@ OTHER_LOOP = (
 
 
 @dataclass(slots=True)
-class Talk:
+class RequestTotals:
     """What a rollout's requests add up to. `open` counts those that are not answered, waits for a retry included."""
 
     usage: Usage | None = None
@@ -92,11 +93,10 @@ class HostCore:
     def __init__(
         self,
         setup: Setup,
-        code: Code,
+        code: UserCode,
         clients: Clients,
         slots: Slots,
-        stalls: Stalls,
-        watch: Watch,
+        monitor: LoopMonitor,
         emit: Emit,
         raised: Raised | None = None,
         flush: Callable[[], None] | None = None,
@@ -105,8 +105,7 @@ class HostCore:
         self._code = code
         self._clients = clients
         self._slots = slots
-        self._stalls = stalls
-        self._watch = watch
+        self._monitor = monitor
         self._emit = emit
         self._flush = flush or _at_once
         self._raised = raised or _becomes_data
@@ -115,10 +114,10 @@ class HostCore:
         self._limit = setup.limit
         self._paused = False
         self._held_until = 0.0
-        self._refusals = Refusals()
-        self._requests = Bound(setup.limit)
-        self._scorings = Bound(setup.limit)
-        self._permits = Permits(emit) if setup.permits else None
+        self._overload = OverloadDetector()
+        self._requests = ResizableSemaphore(setup.limit)
+        self._scorings = ResizableSemaphore(setup.limit)
+        self._permits = PermitClient(emit) if setup.permits else None
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
 
@@ -147,7 +146,7 @@ class HostCore:
     def permitted(self, numbers: Sequence[int]) -> None:
         """The engine lets these requests be sent."""
         if self._permits is not None:
-            self._permits.granted(numbers)
+            self._permits.grant(numbers)
 
     def _set_limits(self) -> None:
         limit = 0 if self._paused else self._limit
@@ -159,14 +158,14 @@ class HostCore:
         """One run: its slot is held already. Emits `start`, `rollout`, and what `score` does."""
         key = Key.of(request)
         deadline = self._deadline(key, self._setup.agent_timeout_s)
-        place = Place(self._slots, self._requests, deadline)
+        slot = RolloutSlot(self._slots, self._requests, deadline)
         with output.captured() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
                 self._flush()
-                rollout = await self._rolled(key, request, deadline, place)
+                rollout = await self._rolled(key, request, deadline, slot)
             finally:
-                place.end()
+                slot.end()
             rollout["output"] = sink.take()
             self._emit(rollout)
         names = self._code.asynchronous
@@ -185,7 +184,7 @@ class HostCore:
     async def score(self, request: ScoreRequest) -> None:
         """Score the conversation in `request` with the scorers that it names. Emits `scoring` and `score` of each."""
         key = Key.of(request)
-        await self._scorings.take()
+        await self._scorings.acquire()
         try:
             for name in request["names"]:
                 with output.captured() as sink:
@@ -195,7 +194,7 @@ class HostCore:
                     scored["output"] = sink.take()
                     self._emit(scored)
         finally:
-            self._scorings.give_back()
+            self._scorings.release()
 
     async def replay(self, request: ScoringFields, name: str) -> float | None:
         """The score that `name` gives the conversation in `request`, None where a Grader takes it out.
@@ -203,31 +202,31 @@ class HostCore:
         For a debugger: nothing is emitted, no time is kept, and what user code raises is raised.
         """
         key = Key.of(request)
-        watched = Watched(key, self._deadline(key, math.inf))
-        with self._users_code(watched):
-            return await self._value(key, request, name, watched)
+        running = MonitoredCode(key, self._deadline(key, math.inf))
+        with self._users_code(running):
+            return await self._value(key, request, name, running)
 
     # -- rolling out -------------------------------------------------------------------------------------
 
-    async def _rolled(self, key: Key, request: RunRequest, deadline: Deadline, place: Place) -> RolloutEvent:
+    async def _rolled(self, key: Key, request: RunRequest, deadline: Deadline, slot: RolloutSlot) -> RolloutEvent:
         """The `rollout` event."""
         agent = self._code.agent
         assert agent is not None, "only hosts that roll out are asked to"
-        talk = Talk()
-        watched = Watched(key, deadline)
-        ctx = self._context(key, request, talk, deadline, place)
+        totals = RequestTotals()
+        running = MonitoredCode(key, deadline)
+        ctx = self._context(key, request, totals, deadline, slot)
         failure: Failure | None = None
         begun = time.perf_counter()
         try:
             async with deadline:
-                with self._users_code(watched):
+                with self._users_code(running):
                     returned = await agent.roll(ctx)
             messages = _plain(returned)
         except BaseException as error:
             if self.closing:
                 raise
             self._raised(key, error)
-            failure = self._failure(error, talk, watched, "agent")
+            failure = self._failure(error, totals, running, "agent")
             messages = _kept(ctx.last_conversation) or request["prompt"]
         event: RolloutEvent = {
             "ev": "rollout",
@@ -235,10 +234,10 @@ class HostCore:
             "at": _now(),
             "ms": _ms(begun),
             "messages": messages,
-            "finish_reason": talk.finish_reason,
-            "usage": talk.usage.to_json() if talk.usage is not None else None,
-            "model": talk.model,
-            "retries": talk.retries,
+            "finish_reason": totals.finish_reason,
+            "usage": totals.usage.to_json() if totals.usage is not None else None,
+            "model": totals.model,
+            "retries": totals.retries,
         }
         if failure is not None:
             event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}
@@ -246,21 +245,23 @@ class HostCore:
         return event
 
     @contextmanager
-    def _users_code(self, watched: Watched) -> Iterator[None]:
+    def _users_code(self, running: MonitoredCode) -> Iterator[None]:
         """User code runs inside. A process that it forked and that comes back out is not the host: it ends here."""
-        with self._watch.over(watched):
+        with self._monitor.running(running):
             try:
                 yield
             finally:
                 self._end_forks()
-        if watched.held:
+        if running.interrupted_stack:
             raise Interrupted  # it may have swallowed it
 
     def _end_forks(self) -> None:
         if os.getpid() != self._pid:
             os._exit(0)
 
-    def _context(self, key: Key, request: RunRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatContext:
+    def _context(
+        self, key: Key, request: RunRequest, totals: RequestTotals, deadline: Deadline, slot: RolloutSlot
+    ) -> ChatContext:
         async def chat(
             messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]
         ) -> ChatReply:
@@ -271,7 +272,7 @@ class HostCore:
                 seed=request["seed"],
                 run=str(key.run),
             )
-            return await self._chat(key, ask, talk, deadline, place)
+            return await self._chat(key, ask, totals, deadline, slot)
 
         return ChatContext(
             prompt=request["prompt"],
@@ -284,22 +285,24 @@ class HostCore:
             chat=chat,
         )
 
-    async def _chat(self, key: Key, ask: ChatRequest, talk: Talk, deadline: Deadline, place: Place) -> ChatReply:
+    async def _chat(
+        self, key: Key, ask: ChatRequest, totals: RequestTotals, deadline: Deadline, slot: RolloutSlot
+    ) -> ChatReply:
         """One request with its retries; the rollout gives its slot back while it only waits for them."""
         self._end_forks()
         if asyncio.get_running_loop() is not deadline.loop:
             raise RuntimeError(OTHER_LOOP)
-        if place.over:
+        if slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        talk.open += 1
+        totals.open += 1
         crowded = False
 
         def heard(error: ModelError | None) -> None:
             nonlocal crowded
-            crowded = self._refusals.crowded(error)
+            crowded = self._overload.overloaded(error)
 
         try:
-            async with place.request(self._asking(key, ask)) as request:
+            async with slot.request(self._get_permit(key, ask)) as request:
 
                 @asynccontextmanager
                 async def waiting(delay_s: float) -> AsyncIterator[None]:
@@ -308,11 +311,11 @@ class HostCore:
                         self._emit({"ev": "throttled", "wait_s": delay_s})
                     self._emit({"ev": "retry", **key.to_json(), "waits": True})
                     try:
-                        async with request.waiting():
+                        async with request.waiting_for_retry():
                             yield
                     finally:
                         self._emit({"ev": "retry", **key.to_json(), "waits": False})
-                    talk.retries += 1
+                    totals.retries += 1
 
                 answered = await retry.chat(
                     self._clients[key.run.model],
@@ -323,21 +326,21 @@ class HostCore:
                     waiting=waiting,
                     rng=self._jitter,
                     on_result=heard,
-                    within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
+                    within=lambda seconds: Deadline(seconds, self._monitor.stalls, lambda task, times: None),
                 )
                 request.answered(answered.reply.usage)
         finally:
-            talk.open -= not deadline.expired
-        talk.add(answered.reply)
+            totals.open -= not deadline.expired
+        totals.add(answered.reply)
         return answered.reply
 
-    def _asking(self, key: Key, ask: ChatRequest) -> Ask | None:
+    def _get_permit(self, key: Key, ask: ChatRequest) -> GetPermit | None:
         """Asks for a permit to send `ask`; None where none is needed."""
         permits = self._permits
         if permits is None:
             return None
         size = size_of(ask)
-        return lambda: permits.take(key, size)
+        return lambda: permits.get(key, size)
 
     # -- scoring -----------------------------------------------------------------------------------------
 
@@ -345,23 +348,23 @@ class HostCore:
         """Return what the function `name` gives, under its deadline."""
         begun = time.perf_counter()
         deadline = self._deadline(key, self._setup.grader_timeout_s)
-        watched = Watched(key, deadline)
+        running = MonitoredCode(key, deadline)
         try:
             async with deadline:
-                with self._users_code(watched):
-                    value = await self._value(key, request, name, watched)
+                with self._users_code(running):
+                    value = await self._value(key, request, name, running)
         except BaseException as error:
             if self.closing:
                 raise
             self._raised(key, error)
-            failure = self._failure(error, Talk(), watched, "reward")
+            failure = self._failure(error, RequestTotals(), running, "reward")
             errors: dict[str, RewardErrorFields] = {name: {"message": failure.message, "details": failure.details}}
             return _score_event(key, begun, {}, errors)
         if value is None:
             return {**_score_event(key, begun, {}, {}), "removed": True, "name": name}
         return _score_event(key, begun, {name: value}, {})
 
-    async def _value(self, key: Key, request: ScoringFields, name: str, watched: Watched) -> float | None:
+    async def _value(self, key: Key, request: ScoringFields, name: str, running: MonitoredCode) -> float | None:
         """The score that `name` gives, None where a Grader takes the run out."""
         messages, ground_truth, record = request["messages"], request["ground_truth"], request["record"]
         function = next((function for function in self._code.functions if function.name == name), None)
@@ -369,7 +372,7 @@ class HostCore:
             arguments = function.arguments(messages, ground_truth, record)
             if function.is_async:
                 return score_of(await function.function(**arguments))
-            with self._watch.blocking(watched):
+            with self._monitor.blocking(running):
                 value = function.function(**arguments)
             return score_of(value)
         assert self._code.grader is not None
@@ -379,16 +382,16 @@ class HostCore:
 
     # -- failures ----------------------------------------------------------------------------------------
 
-    def _failure(self, error: BaseException, talk: Talk, watched: Watched, code: Boundary) -> Failure:
+    def _failure(self, error: BaseException, totals: RequestTotals, running: MonitoredCode, code: Boundary) -> Failure:
         """What ended user code, as data. `code` is the boundary of the code itself: "agent" or "reward"."""
         timeout: Boundary = "timeout" if code == "agent" else "reward"
-        budget_s = watched.deadline.budget_s
-        if watched.held:
+        budget_s = running.deadline.budget_s
+        if running.interrupted_stack:
             held = "held the event loop until its {:g} s were over" if code == "agent" else "took longer than {:g} s"
-            return Failure(timeout, held.format(budget_s), watched.held)
+            return Failure(timeout, held.format(budget_s), running.interrupted_stack)
         if isinstance(error, DeadlineExpired):
-            if talk.open:
-                return Failure("provider", f"no answer within the run's {budget_s:g} s ({talk.retries} retries)")
+            if totals.open:
+                return Failure("provider", f"no answer within the run's {budget_s:g} s ({totals.retries} retries)")
             where = user_traceback(error.__cause__) if error.__cause__ is not None else ""
             return Failure(timeout, f"took longer than {budget_s:g} s", where)
         failed = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
@@ -397,7 +400,7 @@ class HostCore:
         if isinstance(error, bdb.BdbQuit):
             return Failure(code, NO_TERMINAL, user_traceback(error))
         if isinstance(error, (NotAConversation, NotAScore)):
-            return Failure(code, str(error), user_traceback(error) if is_users(error) else "")
+            return Failure(code, str(error), user_traceback(error) if passed_user_code(error) else "")
         return Failure(code, _said(error), user_traceback(error))
 
     def _deadline(self, key: Key, budget_s: float) -> Deadline:
@@ -405,7 +408,7 @@ class HostCore:
             if times >= STUCK_AFTER:
                 self._emit({"ev": "stalled", **key.to_json(), "stack": suspended_stack(task)})
 
-        return Deadline(budget_s, self._stalls, stuck)
+        return Deadline(budget_s, self._monitor.stalls, stuck)
 
     def _artifacts(self, key: Key) -> str:
         return f"{self._setup.artifacts}{os.sep}{key.run}"

@@ -1,7 +1,7 @@
-"""Deadlines that count only a rollout's own time: not its waits for a slot, not a loop that others held up.
+"""Deadlines that count only a rollout's own time: neither waits for its slot nor stalls of the loop by other code.
 
-`Stalls` is fed by the watch and knows for how long callbacks could not run. A `Deadline` leaves those stretches out,
-but for the ones that its own run caused (`owe`).
+The `LoopMonitor` adds up in `StallTime` how long callbacks could not run. A `Deadline` leaves that time out, except for
+stalls that its own run caused (`owe`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
 
 
-class Stalls:
-    """Seconds for which the event loop could not run callbacks, in all."""
+class StallTime:
+    """The seconds, in all, during which the event loop could not run callbacks."""
 
     def __init__(self) -> None:
         self.total_s = 0.0
@@ -26,23 +26,31 @@ class DeadlineExpired(TimeoutError):
     """The time of a `Deadline` ran out."""
 
 
-Stuck = Callable[["asyncio.Task[Any]", int], None]
-"""Told that a task does not end though it was cancelled so many times."""
+OnStuck = Callable[["asyncio.Task[Any]", int], None]
+"""Receives a task that did not end, and how often it has been cancelled."""
+
+
+def running_task() -> asyncio.Task[Any]:
+    """Return the task in which the calling coroutine runs."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("no task is running")
+    return task
 
 
 class Deadline:
     """An async context that cancels its task once `budget_s` of the run's own time is spent.
 
-    Leaving it then raises `DeadlineExpired`, whatever the code inside made of the cancellation. `loop` is the event
+    Leaving it then raises `DeadlineExpired`, whatever the code inside did with the cancellation. `loop` is the event
     loop that it is used from.
     """
 
-    def __init__(self, budget_s: float, stalls: Stalls, stuck: Stuck) -> None:
+    def __init__(self, budget_s: float, stalls: StallTime, on_stuck: OnStuck) -> None:
         self.budget_s = budget_s
         self.expired = False
-        self._stalls = stalls
-        self._stuck = stuck
         self.loop = asyncio.get_running_loop()
+        self._stalls = stalls
+        self._on_stuck = on_stuck
         self._begun = self.loop.time()
         self._stalls_before = stalls.total_s
         self._owed_s = 0.0
@@ -57,13 +65,13 @@ class Deadline:
         self._owed_s += seconds
 
     def spent_s(self) -> float:
-        """The run's own time so far."""
+        """Return the run's own time so far."""
         paused_s = self._paused_s + self._pause_s()
         stalled_s = self._stalls.total_s - self._stalls_before
         return self.loop.time() - self._begun - paused_s - stalled_s + self._owed_s
 
     def remaining_s(self) -> float:
-        """What is left of the budget, 0 at the least."""
+        """Return the rest of the budget, at least 0."""
         return max(0.0, self.budget_s - self.spent_s())
 
     def pause(self) -> None:
@@ -77,20 +85,19 @@ class Deadline:
         self._paused_at = None
 
     def _pause_s(self) -> float:
-        """How long the clock stands still by now. Stalls meanwhile are left out on their own, and may be owed."""
-        paused_at = self._paused_at  # read once: the watch asks from its thread
+        """Return the length of the current pause, without its stalls: those are left out separately, or owed."""
+        paused_at = self._paused_at  # read once, because the monitor calls this from its thread
         if paused_at is None:
             return 0.0
         return self.loop.time() - paused_at - (self._stalls.total_s - self._stalls_at_pause)
 
     async def __aenter__(self) -> Deadline:
-        task = asyncio.current_task()
-        assert task is not None
+        task = running_task()
         self._task: asyncio.Task[Any] | None = task
         self._cancelling = task.cancelling()
         self._begun = self.loop.time()
         self._stalls_before = self._stalls.total_s
-        self._arm(self.budget_s)
+        self._arm(task, self.budget_s)
         return self
 
     async def __aexit__(
@@ -98,7 +105,7 @@ class Deadline:
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        task, self._task = self._task, None  # who keeps the deadline by its task would keep both for good
+        task, self._task = self._task, None  # whatever maps tasks to deadlines would otherwise keep both alive
         if not self.expired or task is None:
             return
         for _ in range(self._cancels):
@@ -106,18 +113,17 @@ class Deadline:
         if task.cancelling() <= self._cancelling:
             raise DeadlineExpired from error
 
-    def _arm(self, delay_s: float) -> None:
-        self._timer = self.loop.call_later(delay_s, self._check)
+    def _arm(self, task: asyncio.Task[Any], delay_s: float) -> None:
+        self._timer = self.loop.call_later(delay_s, self._check, task)
 
-    def _check(self) -> None:
-        left = self.remaining_s()
-        if left > 0:
-            self._arm(max(left, 0.01))
+    def _check(self, task: asyncio.Task[Any]) -> None:
+        left_s = self.remaining_s()
+        if left_s > 0:
+            self._arm(task, max(left_s, 0.01))
             return
-        assert self._task is not None, "the timer ends with the context"
         self.expired = True
         self._cancels += 1
-        self._task.cancel()
+        task.cancel()
         if self._cancels > 1:
-            self._stuck(self._task, self._cancels - 1)
-        self._arm(CANCEL_AGAIN_S)
+            self._on_stuck(task, self._cancels - 1)
+        self._arm(task, CANCEL_AGAIN_S)

@@ -1,6 +1,6 @@
-"""The end of a host's process, quick where nobody needs it to be slow.
+"""Ends a host's process without taking its modules apart, which would only take time.
 
-Imported before anything else, so that what others want done at exit is done before the process is ended.
+`register` is called before anything else is imported, so that all other exit handlers run before the process ends.
 """
 
 from __future__ import annotations
@@ -12,23 +12,27 @@ import sys
 import threading
 
 THREADS_S = 0.5
-"""Threads that user code left running are waited for so long when all is done."""
+"""At the end, threads that user code left running get this long."""
 
 _served = threading.Event()
 
 
-def come_last() -> None:
-    """End the process when all that was registered since has been called: to take modules apart only takes time.
+def register() -> None:
+    """End the process as soon as all exit handlers that are registered from now on have run.
 
-    Where something was registered as the interpreter started (coverage, tracers) it would not be called any more, so
-    the interpreter ends then as it always does.
+    Handlers that were registered before (by coverage, by tracers) would not run any longer, so the process then ends
+    in the ordinary way. Without `atexit._ncallbacks` no host could start: every test with a host would notice.
     """
     if atexit._ncallbacks() == 0:
-        atexit.register(_end_process)
+        atexit.register(_end_if_served)
 
 
-def leave() -> None:
-    """Let the interpreter end, and end the process soon if a thread of the user's keeps it from that."""
+def finish() -> None:
+    """Let the interpreter end, and end the process soon if a thread of user code prevents that.
+
+    Without `atexit._run_exitfuncs` such a thread would keep its host alive until the engine kills it;
+    tests/engine/test_engine_hosts.py notices.
+    """
     _served.set()
     ending = threading.Event()
     atexit.register(ending.set)  # the interpreter calls it once it has waited for the threads
@@ -41,13 +45,13 @@ def leave() -> None:
     threading.Thread(target=end, name="osmosis-end", daemon=True).start()
 
 
-def _end_process() -> None:
-    """A process that did not come to its end shows how it ended."""
+def _end_if_served() -> None:
+    """End the process, unless it did not serve to the end: its exit status must then stay visible."""
     if _served.is_set():
         _end()
 
 
 def _end() -> None:
-    with contextlib.suppress(Exception):  # it may be the user's by now
+    with contextlib.suppress(Exception):  # user code may have replaced it
         sys.stdout.flush()
     os._exit(0)

@@ -1,20 +1,19 @@
-"""The watch: notices when code holds the event loop, and ends it when the time of its run is up.
+"""Interrupts user code that holds the event loop once the time of its run is over.
 
-Code that blocks (a `while True`, `time.sleep`, a synchronous request) stops every rollout of its host. A thread sees
-the heartbeat of the loop miss, finds the task that runs and the run it belongs to, and charges that run alone for the
-time. Once the run's own time is spent it raises `Interrupted` inside the code that blocks, by a signal to the main
-thread. Code that keeps even this thread from running (a regular expression that backtracks holds the GIL) is reached
-by a timer of the processor time it burns. What swallows the interrupts, or never returns to Python, is reported, and
-the engine ends the process.
+Code that blocks (a `while True`, `time.sleep`, a synchronous request) stops every rollout of its host. A thread notices
+that the loop's heartbeat is late, looks up the running task and its run, and charges the time to that run alone. Once
+the run's own time is spent, a signal to the main thread raises `Interrupted` inside the code that blocks. Code that
+keeps even this thread from running (a regular expression that backtracks holds the GIL) is reached by a timer of the
+processor time that it burns. Code that swallows the interrupts, or never returns to Python, is reported, and the engine
+ends the process.
 
-An interrupt strikes only while user code is on top of the stack, what it called in the standard library aside: ours
-would be left with its bookkeeping half done. The next one comes a tick later.
+An interrupt strikes only while user code, or the standard library as called by it, is on top of the stack: our own code
+would be left with its bookkeeping half done. Otherwise the next interrupt follows a heartbeat later.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import threading
@@ -22,38 +21,36 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pytest_osmosis.host.deadline import Deadline, Stalls
-from pytest_osmosis.host.loading import user_stack
+from pytest_osmosis.host.deadline import Deadline, StallTime, running_task
 from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.text.user_frames import runs_user_code, user_stack
 
 BEAT_S = 0.1
 LATE_S = 0.25
 """A heartbeat this late is a stall; less is an ordinary busy loop."""
 BURN_S = 0.25
-"""Processor time between two looks at code that lets no other thread run."""
+"""Processor time between two checks of code that lets no other thread run."""
 UNWIND_S = 1.0
 """Interrupted code gets this long to unwind before it is interrupted again."""
 GIVE_UP_S = 4.0
-"""What still holds the loop this long after its first interrupt is reported."""
-OURS = str(Path(__file__).parents[1]) + os.sep
-STANDARD_LIBRARY = (str(Path(os.__file__).parent) + os.sep, "<frozen ")
+"""Code that still holds the loop this long after its first interrupt is reported."""
 
 
 class Interrupted(BaseException):
-    """Raised by the watch inside code that held the event loop for longer than its run may take."""
+    """Raised inside code that held the event loop for longer than its run may take."""
 
 
 @dataclass(slots=True)
-class Watched:
-    """User code that works for a run: its deadline, and when the watch first tried and last managed to interrupt it.
+class MonitoredCode:
+    """User code that runs for a run.
 
-    `inside` while its own task is in that code; tasks that it started and forgot are watched on. `held` is the stack
-    that was interrupted, "" where none was.
+    `inside` is True while the run's own task is in that code; tasks that it started and forgot belong to it even later.
+    `tried_at` is the time of the first attempt to interrupt it, `interrupted_at` that of the last interrupt, and
+    `interrupted_stack` the stack that it hit ("" if none did).
     """
 
     key: Key
@@ -62,20 +59,23 @@ class Watched:
     tried_at: float | None = None
     interrupted_at: float = 0.0
     reported: bool = False
-    held: str = ""
+    interrupted_stack: str = ""
 
 
-class Watch:
-    """Watches the loop that it is started on, from a daemon thread. `stalled(key, stack)` is called from there."""
+class LoopMonitor:
+    """Watches an event loop from a daemon thread, in which `on_stall(key, stack)` is called.
 
-    def __init__(self, stalls: Stalls, stalled: Callable[[Key, str], None]) -> None:
-        self._stalls = stalls
-        self._stalled = stalled
-        self._mains: WeakKeyDictionary[asyncio.Task[Any], Watched] = WeakKeyDictionary()
-        self._owners: WeakKeyDictionary[asyncio.Task[Any], Watched] = WeakKeyDictionary()
-        self._blocking: Watched | None = None
-        self._victim: Watched | None = None
-        self._last_holder: Watched | None = None
+    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it.
+    """
+
+    def __init__(self, on_stall: Callable[[Key, str], None]) -> None:
+        self.stalls = StallTime()
+        self._on_stall = on_stall
+        self._mains: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
+        self._owners: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
+        self._blocking: MonitoredCode | None = None
+        self._victim: MonitoredCode | None = None
+        self._last_holder: MonitoredCode | None = None
         self._accounts = threading.Lock()  # protects _due, _charged and _last_holder
         self._due = self._charged = time.monotonic() + BEAT_S
 
@@ -88,26 +88,28 @@ class Watch:
         signal.setitimer(signal.ITIMER_VIRTUAL, BURN_S, BURN_S)
         loop.set_task_factory(self._task)
         self._heartbeat()
-        threading.Thread(target=self._run, name="osmosis-watch", daemon=True).start()
+        threading.Thread(target=self._run, name="osmosis-monitor", daemon=True).start()
 
     @contextmanager
-    def over(self, watched: Watched) -> Iterator[None]:
-        """What runs inside, and every task that it starts, belongs to `watched`."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._mains[task] = self._owners[task] = watched
-        watched.inside = True
+    def running(self, code: MonitoredCode) -> Iterator[None]:
+        """A context whose code, and every task that it starts, belongs to `code`."""
+        task = running_task()
+        self._mains[task] = self._owners[task] = code
+        code.inside = True
         try:
             yield
         finally:
-            watched.inside = False
+            code.inside = False
 
     @contextmanager
-    def blocking(self, watched: Watched) -> Iterator[None]:
-        """Synchronous code runs inside. It is off the loop, so that it may use a loop of its own (`asyncio.run`)."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        self._blocking = watched
+    def blocking(self, code: MonitoredCode) -> Iterator[None]:
+        """A context for synchronous code, which may use a loop of its own there (`asyncio.run`).
+
+        `asyncio.run` refuses to run inside of a running loop. Without these private functions of asyncio every
+        synchronous scorer that uses it would fail; tests/engine/test_engine_scoring.py notices.
+        """
+        loop, task = asyncio.get_running_loop(), running_task()
+        self._blocking = code
         asyncio.tasks._leave_task(loop, task)
         asyncio._set_running_loop(None)
         try:
@@ -125,7 +127,7 @@ class Watch:
             self._owners[task] = owner
         return task
 
-    # -- whose time it is --------------------------------------------------------------------------------
+    # -- accounting of time ------------------------------------------------------------------------------
 
     def _heartbeat(self) -> None:
         with self._accounts:
@@ -135,31 +137,31 @@ class Watch:
             self._last_holder = None
         self._loop.call_later(BEAT_S, self._heartbeat)
 
-    def _charge(self, now: float, holder: Watched | None) -> None:
-        """Account for the stall since it was last looked at: it is nobody's time but `holder`'s."""
+    def _charge(self, now: float, holder: MonitoredCode | None) -> None:
+        """Account for the stall since the last check: only `holder` pays for it."""
         if now - self._due <= LATE_S:
             return
         held_s = now - self._charged
         self._charged = now
-        self._stalls.total_s += held_s
+        self.stalls.total_s += held_s
         self._last_holder = holder
         if holder is not None:
             holder.deadline.owe(held_s)
 
-    def _holder(self) -> Watched | None:
-        """Whose code holds the loop; None where it is nobody's, or our own."""
+    def _holder(self) -> MonitoredCode | None:
+        """Return the code that holds the loop, or None if it is our own or belongs to no run."""
         if self._blocking is not None:
             return self._blocking
         task = asyncio.current_task(self._loop)
         if task is None:
             return None
-        watched = self._owners.get(task)
-        if watched is not None and self._mains.get(task) is watched and not watched.inside:
+        owner = self._owners.get(task)
+        if owner is not None and self._mains.get(task) is owner and not owner.inside:
             return None
-        return watched
+        return owner
 
-    def _overdue(self, now: float) -> Watched | None:
-        """Charge who holds the loop, if it is late; gives them where their time is up."""
+    def _overdue(self, now: float) -> MonitoredCode | None:
+        """If the loop is late, charge the code that holds it, and return that code if its time is over."""
         if now - self._due <= LATE_S:
             return None
         holder = self._holder()
@@ -177,24 +179,24 @@ class Watch:
             if overdue is not None:
                 self._end(overdue, now)
 
-    def _end(self, watched: Watched, now: float) -> None:
-        watched.tried_at = watched.tried_at or now
-        if now - watched.tried_at > GIVE_UP_S:
-            if not watched.reported:
-                watched.reported = True
-                self._stalled(watched.key, user_stack(sys._current_frames().get(self._main)))
+    def _end(self, code: MonitoredCode, now: float) -> None:
+        code.tried_at = code.tried_at or now
+        if now - code.tried_at > GIVE_UP_S:
+            if not code.reported:
+                code.reported = True
+                self._on_stall(code.key, user_stack(sys._current_frames().get(self._main)))
         else:
-            self._victim = watched
+            self._victim = code
             signal.pthread_kill(self._main, signal.SIGUSR1)
 
     def _on_signal(self, _signal: int, frame: FrameType | None) -> None:
-        """In the main thread, on top of whatever it does."""
+        """Interrupt the victim, in the main thread on top of whatever that runs."""
         victim, self._victim = self._victim, None
         if victim is not None and self._holder() is victim:
             self._interrupt(victim, frame)
 
     def _on_burn(self, _signal: int, frame: FrameType | None) -> None:
-        """In the main thread, where the watch's own may have had no chance to run."""
+        """Interrupt overdue code, in the main thread, when the monitor's own thread may have had no chance to run."""
         if not self._accounts.acquire(blocking=False):
             return
         try:
@@ -204,19 +206,9 @@ class Watch:
         if overdue is not None:
             self._interrupt(overdue, frame)
 
-    def _interrupt(self, watched: Watched, frame: FrameType | None) -> None:
+    def _interrupt(self, code: MonitoredCode, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if now - watched.interrupted_at > UNWIND_S and _is_users(frame):
-            watched.interrupted_at = now
-            watched.held = user_stack(frame)
+        if now - code.interrupted_at > UNWIND_S and runs_user_code(frame):
+            code.interrupted_at = now
+            code.interrupted_stack = user_stack(frame)
             raise Interrupted
-
-
-def _is_users(frame: FrameType | None) -> bool:
-    """True where user code, or the standard library as called by it, is on top of the stack."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(STANDARD_LIBRARY) or "-packages" in path:
-            return not path.startswith(OURS)
-        frame = frame.f_back
-    return False

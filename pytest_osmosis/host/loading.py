@@ -1,6 +1,6 @@
-"""User code, loaded in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
+"""Loads user code in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
 
-Import roots: the rollout's folder, the workspace root, pytest's `pythonpath`. No conftest.
+Import roots are the rollout's folder, the workspace and pytest's `pythonpath`. No conftest.py is loaded.
 """
 
 from __future__ import annotations
@@ -8,16 +8,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import itertools
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
@@ -28,18 +26,16 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
-
-if TYPE_CHECKING:
-    import asyncio
+from pytest_osmosis.text.user_frames import user_traceback
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """The user's code, ready to run. `agent` is None where nothing is rolled out.
+class UserCode:
+    """The user's code, ready to run. `agent` is None in hosts that only score.
 
-    `digests` change with the source of what scores, by its name (`host.sources`).
+    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`).
     """
 
     agent: Agent | None
@@ -49,71 +45,73 @@ class Code:
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """Names of all that scores, in the order of the results."""
+        """The names of all scores, in the order of the results."""
         return tuple(function.name for function in self.functions) + ((REWARD,) if self.grader else ())
 
     @property
     def synchronous(self) -> tuple[str, ...]:
-        """Those that block while they score, so that they run in a process of their own."""
+        """The names of functions that block while they score, and therefore run in a process of their own."""
         return tuple(function.name for function in self.functions if not function.is_async)
 
     @property
     def asynchronous(self) -> tuple[str, ...]:
-        """Those that score on the host's event loop."""
+        """The names of scores that are computed on the host's event loop."""
         return tuple(name for name in self.scorers if name not in self.synchronous)
 
     def function(self, name: str) -> object:
-        """What is called to score by that name: the user's function, or `grade` of their Grader."""
+        """Return the user's function of that name, or the `grade` of their Grader."""
         for function in self.functions:
             if function.name == name:
                 return function.function
         return self.grader.grader.grade if self.grader is not None else None
 
 
-def load(setup: Setup) -> Code:
-    """All the code that `setup` names. `CodeError` with everything of it that does not load."""
+def load(setup: Setup) -> UserCode:
+    """Load all code that `setup` names. The `CodeError` lists everything that does not load."""
     _add_roots(setup.roots)
-    faults, names = _Faults(), _Names()
+    errors, imports = _Errors(), _Imports()
     file = setup.entrypoint
-    entrypoint = faults.none_of(lambda: _entrypoint(Path(file))) if file else None
-    loaded = [faults.none_of(partial(_function, names, name)) for name in setup.eval_fns]
+    entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
+    loaded = [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]
     functions = tuple(function for function in loaded if function is not None)
-    grader = faults.none_of(lambda: _grader_code(setup, names, entrypoint))
-    if not functions and grader is None and not faults.found:
+    grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
+    if not functions and grader is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
         )
-    rolls = setup.role == "roll" and (setup.agent is not None or entrypoint is not None)
-    agent = faults.none_of(lambda: _agent(setup, names, entrypoint)) if rolls else None
-    faults.end()
-    return Code(agent, functions, grader, _digests(functions, grader, setup.roots))
+    agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
+    errors.raise_all()
+    return UserCode(agent, functions, grader, _digests(functions, grader, setup.roots))
 
 
-class _Faults:
-    """What does not load, each once."""
+class _Errors:
+    """Collects `CodeError`s, each of them once."""
 
     def __init__(self) -> None:
-        self.found: list[CodeError] = []
+        self._errors: list[CodeError] = []
 
-    def none_of(self, action: Callable[[], T]) -> T | None:
-        """What `action` gives, None where that does not load."""
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def collect(self, action: Callable[[], T]) -> T | None:
+        """Return what `action` returns, or None if it raises a `CodeError`."""
         try:
             return action()
         except CodeError as error:
-            if error not in self.found:
-                self.found.append(error)
+            if error not in self._errors:
+                self._errors.append(error)
         return None
 
-    def end(self) -> None:
-        """Raise what was found, as one error."""
-        if len(self.found) == 1:
-            raise self.found[0]
-        if self.found:
-            raise CodeError("\n".join(f"{error}\n{error.details}".rstrip() for error in self.found))
+    def raise_all(self) -> None:
+        """Raise the collected errors as one."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise CodeError("\n".join(f"{error}\n{error.details}".rstrip() for error in self._errors))
 
 
-class _Names:
-    """What "module:attribute" names. A module that cannot be imported is tried once."""
+class _Imports:
+    """Looks up "module:attribute". A module that cannot be imported is tried once."""
 
     def __init__(self) -> None:
         self._broken: dict[str, CodeError] = {}
@@ -123,7 +121,7 @@ class _Names:
         if module_name in self._broken:
             raise self._broken[module_name]
         try:
-            value: Any = _guarded(name, lambda: _module(name, module_name))
+            value: Any = _reporting_errors(name, lambda: _module(name, module_name))
         except CodeError as error:
             self._broken[module_name] = error
             raise
@@ -131,43 +129,44 @@ class _Names:
             try:
                 value = getattr(value, part)
             except AttributeError:
-                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_near(part, value)}') from None
+                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_suggestion(part, value)}') from None
         return value
 
 
 def _add_roots(roots: Sequence[str]) -> None:
-    """Import roots come before what is installed, but hide nothing of the standard library: others import it too."""
+    """Put import roots before installed packages, but after the standard library, which other code imports too."""
     first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
     sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
 
 
-def _function(names: _Names, name: str) -> EvalFunction:
-    return eval_function(name, names[name])
+def _function(imports: _Imports, name: str) -> EvalFunction:
+    return eval_function(name, imports[name])
 
 
-def _grader_code(setup: Setup, names: _Names, entrypoint: ModuleType | None) -> GraderCode | None:
+def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
     if setup.grader is not None:
-        return _grader(names[setup.grader], setup.grader)
-    return _found_grader(entrypoint) if entrypoint is not None else None
+        return _grader(imports[setup.grader], setup.grader)
+    return _only_grader(entrypoint) if entrypoint is not None else None
 
 
-def _agent(setup: Setup, names: _Names, entrypoint: ModuleType | None) -> Agent:
+def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
     if setup.agent == "chat":
         return SingleTurn()
     if setup.agent is not None:
-        return _named_agent(setup.agent, names[setup.agent])
-    assert entrypoint is not None, "a setup without an agent has an entrypoint"
+        return _agent_of(setup.agent, imports[setup.agent])
+    if entrypoint is None:  # none was named, or it does not load
+        return None
     workflow = _only(entrypoint, "AgentWorkflow")
     if workflow is None:
         raise CodeError(f"{entrypoint.__file__}: holds no AgentWorkflow: define one class that derives from it")
     return WorkflowAgent(workflow, _config(entrypoint, "AgentWorkflowConfig"))
 
 
-def _named_agent(name: str, value: object) -> Agent:
+def _agent_of(name: str, value: object) -> Agent:
     if inspect.iscoroutinefunction(value):
         return FunctionAgent(name, value)
     if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
-        _refuse_later(value)
+        _refuse_sdk_class(value)
         return WorkflowAgent(value, _config(sys.modules[value.__module__], "AgentWorkflowConfig"))
     cls = value if inspect.isclass(value) else type(value)
     if _derives(cls, "RolloutAgentLoop"):
@@ -181,7 +180,7 @@ def _named_agent(name: str, value: object) -> Agent:
     )
 
 
-def _found_grader(entrypoint: ModuleType) -> GraderCode | None:
+def _only_grader(entrypoint: ModuleType) -> GraderCode | None:
     grader = _only(entrypoint, "Grader")
     return GraderCode(grader, _config(entrypoint, "GraderConfig")) if grader is not None else None
 
@@ -189,23 +188,26 @@ def _found_grader(entrypoint: ModuleType) -> GraderCode | None:
 def _grader(value: object, name: str) -> GraderCode:
     if not inspect.isclass(value) or not _derives(value, "Grader"):
         raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
-    _refuse_later(value)
+    _refuse_sdk_class(value)
     return GraderCode(value, _config(sys.modules[value.__module__], "GraderConfig"))
 
 
 def _only(module: ModuleType, base: str) -> type[Any] | None:
-    """The one concrete class in `module` with a base class of that name, None where there is none."""
-    found = {
+    """Return the concrete class in `module` with a base class of that name, or None. `CodeError` if there are several.
+
+    Classes from which another of them derives do not count.
+    """
+    classes = {
         value
         for value in vars(module).values()
         if inspect.isclass(value) and _derives(value, base) and not inspect.isabstract(value)
     }
-    leaves = [cls for cls in found if not any(other is not cls and issubclass(other, cls) for other in found)]
+    leaves = [cls for cls in classes if not any(other is not cls and issubclass(other, cls) for other in classes)]
     if len(leaves) > 1:
         names = ", ".join(sorted(cls.__name__ for cls in leaves))
         raise CodeError(f"{module.__file__}: must hold one concrete {base}, found {len(leaves)}: {names}")
     for cls in leaves:
-        _refuse_later(cls)
+        _refuse_sdk_class(cls)
     return leaves[0] if leaves else None
 
 
@@ -213,7 +215,7 @@ def _derives(cls: type[Any], base: str) -> bool:
     return any(ancestor.__name__ == base for ancestor in cls.__mro__[1:])
 
 
-def _refuse_later(cls: type[Any]) -> None:
+def _refuse_sdk_class(cls: type[Any]) -> None:
     for ancestor in cls.__mro__[1:]:
         if ancestor.__module__.split(".")[0] == "osmosis_ai":
             raise CodeError(
@@ -223,15 +225,15 @@ def _refuse_later(cls: type[Any]) -> None:
 
 
 def _config(module: ModuleType, base: str) -> Any:
-    """The one instance of a config class in `module`, None where there is none."""
-    found = [
+    """Return the instance of a config class in `module`, or None. `CodeError` if there are several."""
+    configs = [
         value
-        for name, value in vars(module).items()
-        if not inspect.isclass(value) and any(c.__name__ == base for c in type(value).__mro__)
+        for value in vars(module).values()
+        if not inspect.isclass(value) and any(cls.__name__ == base for cls in type(value).__mro__)
     ]
-    if len({id(value) for value in found}) > 1:
-        raise CodeError(f"{module.__file__}: must hold at most one {base}, found {len(found)}")
-    return found[0] if found else None
+    if len({id(config) for config in configs}) > 1:
+        raise CodeError(f"{module.__file__}: must hold at most one {base}, found {len(configs)}")
+    return configs[0] if configs else None
 
 
 def _module(name: str, module_name: str) -> ModuleType:
@@ -239,13 +241,13 @@ def _module(name: str, module_name: str) -> ModuleType:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # what the module itself imports
+            raise  # another module, which this one imports
         raise CodeError(
             f'{name}: no module "{error.name}" in the rollout\'s folder, the workspace or pythonpath'
         ) from None
 
 
-def _near(name: str, holder: object) -> str:
+def _suggestion(name: str, holder: object) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, [n for n in dir(holder) if not n.startswith("_")], n=1)
@@ -262,75 +264,21 @@ def _entrypoint(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     execute = spec.loader.exec_module
-    _guarded(str(path), lambda: execute(module))
+    _reporting_errors(str(path), lambda: execute(module))
     return module
 
 
-def _guarded(what: str, action: Callable[[], T]) -> T:
+def _reporting_errors(name: str, action: Callable[[], T]) -> T:
     try:
         return action()
     except CodeError:
         raise
     except BaseException as error:
         summary = "".join(traceback.format_exception_only(error)).strip()
-        raise CodeError(f"{what}: does not load: {summary}", user_traceback(error)) from error
-
-
-OURS = (str(Path(__file__).parents[1]) + os.sep, "<frozen importlib", str(Path(importlib.__file__).parent) + os.sep)
-"""Where frames come from that say nothing to a user."""
-
-
-PLUMBING = (str(Path(os.__file__).parent) + os.sep, "<")
-
-
-def user_traceback(error: BaseException) -> str:
-    """The traceback of `error` without the frames of this package and of the import system.
-
-    An error that has no frame of the user's keeps them all.
-    """
-    shown = traceback.TracebackException.from_exception(error)
-    parts = [shown]
-    while parts:
-        part = parts.pop()
-        part.stack = _cut(part.stack) or part.stack
-        parts += [linked for linked in (part.__cause__, part.__context__, *(part.exceptions or ())) if linked]
-    return "".join(shown.format())
-
-
-def is_users(error: BaseException) -> bool:
-    """True where user code raised `error`, or called what did."""
-    return bool(_cut(traceback.extract_tb(error.__traceback__)))
-
-
-def user_stack(frame: FrameType | None) -> str:
-    """Where a thread is: the stack that ends in `frame`, from the first frame of the user's on, without ours."""
-    if frame is None:
-        return ""
-    whole = _cut(traceback.extract_stack(frame))
-    users = itertools.dropwhile(lambda step: _is_plumbing(step.filename), whole)
-    return "".join((traceback.StackSummary.from_list(list(users)) or whole).format())
-
-
-def _is_plumbing(file: str) -> bool:
-    """True for the event loop that runs user code, and whatever else of Python's comes before it."""
-    return file.startswith(PLUMBING) and "-packages" not in file
-
-
-def suspended_stack(task: asyncio.Task[Any]) -> str:
-    """Where a task waits, through all coroutines that it is in, without the frames of this package."""
-    frames = []
-    coroutine: Any = task.get_coro()
-    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        frames.append((frame, frame.f_lineno))
-        coroutine = coroutine.cr_await
-    return "".join(_cut(traceback.StackSummary.extract(iter(frames))).format())
-
-
-def _cut(stack: traceback.StackSummary) -> traceback.StackSummary:
-    return traceback.StackSummary.from_list([frame for frame in stack if not frame.filename.startswith(OURS)])
+        raise CodeError(f"{name}: does not load: {summary}", user_traceback(error)) from error
 
 
 def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
-    """The digest of the source of each thing that scores."""
+    """Return the digest of the source behind each score."""
     digests = {function.name: source_digest(function.function, roots) for function in functions}
     return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})

@@ -24,13 +24,11 @@ from io import BufferedReader
 from typing import Any
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host import no_debugger, output
+from pytest_osmosis.host import fast_exit, no_debugger, output
 from pytest_osmosis.host.clients import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore, broken
-from pytest_osmosis.host.deadline import Stalls
-from pytest_osmosis.host.fast_exit import leave
-from pytest_osmosis.host.interrupt import Watch
-from pytest_osmosis.host.loading import Code, load
+from pytest_osmosis.host.interrupt import LoopMonitor
+from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.protocol import (
     BecomeRequest,
     HostEvent,
@@ -66,7 +64,7 @@ def main() -> None:
     redaction = Redaction(secrets_of(setup, os.environ))
     inbox = Inbox(requests)
     output.install(redaction.text)
-    no_debugger.refuse()
+    no_debugger.install()
     clients = _clients(setup)
     gc.set_threshold(COLLECT_AFTER_LOADING)
     try:
@@ -79,7 +77,7 @@ def main() -> None:
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has its own
         gc.set_threshold(COLLECT_AFTER)
     Host(setup, code, clients, events, redaction).serve(inbox)
-    leave()
+    fast_exit.finish()
 
 
 def _own_pipes() -> tuple[BufferedReader, int]:
@@ -160,7 +158,7 @@ def _end_group() -> None:
 class Host:
     """Connects the loop, the core and the pipe."""
 
-    def __init__(self, setup: Setup, code: Code, clients: Clients, events: int, redaction: Redaction) -> None:
+    def __init__(self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction) -> None:
         self._setup = setup
         self._code = code
         self._clients = clients
@@ -177,12 +175,11 @@ class Host:
 
     def serve(self, inbox: Inbox) -> None:
         """Run until `close`."""
-        stalls = Stalls()
-        watch = Watch(stalls, self._stalled)
+        monitor = LoopMonitor(self._stalled)
         self._slots = Slots(self._setup.limit, self._begin)
         setup, code = self._setup, self._code
-        self._core = HostCore(setup, code, self._clients, self._slots, stalls, watch, self._emit, flush=self._flush)
-        watch.start(self._loop)
+        self._core = HostCore(setup, code, self._clients, self._slots, monitor, self._emit, flush=self._flush)
+        monitor.start(self._loop)
         self._emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
         inbox.deliver_to(self)
         while not self._closed:

@@ -1,18 +1,18 @@
-"""Debuggers in an engine host: it has no terminal, so `breakpoint()` is an error that says where there is one."""
+"""Makes `breakpoint()` an error in an engine host, which has no terminal; the error points to --osmosis-inline."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-NO_TERMINAL = "a debugger finds no terminal in an engine host; run the eval with --osmosis-inline"
+NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
 
 
-def refuse() -> None:
-    """Have `breakpoint()` raise from now on, unless PYTHONBREAKPOINT says what it is to do."""
+def install() -> None:
+    """Make `breakpoint()` raise, unless PYTHONBREAKPOINT says what it should do."""
     if not os.environ.get("PYTHONBREAKPOINT"):
-        sys.breakpointhook = _refused
+        sys.breakpointhook = _raise
 
 
-def _refused(*_args: object, **_options: object) -> None:
+def _raise(*_args: object, **_options: object) -> None:
     raise RuntimeError(NO_TERMINAL)

@@ -1,8 +1,8 @@
-"""What user code prints, logs and warns of, kept apart by the run that it belongs to.
+"""Separates the output of user code (prints, log records, warnings) by the run that it belongs to.
 
-A `ContextVar` names the run's sink, so tasks and `asyncio.to_thread` inherit it. What has no run (a bare thread, code
-at import) goes to the host's own standard error, which is the run's log file; so does what is written to the raw
-file descriptors.
+A `ContextVar` holds the run's sink, so tasks and `asyncio.to_thread` inherit it. Output without a run (of a bare
+thread, of code at import) goes to the host's own standard error, which is its log file. So does output to the raw file
+descriptors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, TextIO
 
 HEAD_CHARS = 32 * 1024
 TAIL_CHARS = 32 * 1024
-"""Of each kind of output a run keeps this much of its beginning and of its end."""
+"""A run keeps this much of the beginning and the end of each kind of output."""
 
 
-class Bounded:
-    """Text of which only the head and the tail are kept."""
+class TruncatedText:
+    """Keeps only the head and the tail of the text that is written to it."""
 
     def __init__(self) -> None:
         self._head = io.StringIO()
@@ -32,7 +32,6 @@ class Bounded:
         self._left_out = 0
 
     def write(self, text: str) -> None:
-        """Append."""
         if self._room:
             self._head.write(text[: self._room])
             text, self._room = text[self._room :], max(0, self._room - len(text))
@@ -41,7 +40,7 @@ class Bounded:
             self._cut_tail()
 
     def text(self) -> str:
-        """What was kept, with a line that says how much was not."""
+        """Return head and tail, with a line between them that says how much is missing."""
         self._cut_tail()
         gap = f"\n[... {self._left_out:,} characters left out ...]\n" if self._left_out else ""
         return self._head.getvalue() + gap + self._tail.getvalue()
@@ -57,16 +56,15 @@ class Sink:
     """The output of one run, by kind: "stdout" (with stderr, in order), "log", "warnings"."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, Bounded] = {}
+        self._kinds: dict[str, TruncatedText] = {}
 
     def write(self, kind: str, text: str) -> None:
-        """Append `text` to one kind."""
         if text:
-            self._kinds.setdefault(kind, Bounded()).write(text)
+            self._kinds.setdefault(kind, TruncatedText()).write(text)
 
     def take(self) -> dict[str, str]:
-        """All that was kept since the last call, by kind."""
-        taken = {kind: bounded.text() for kind, bounded in self._kinds.items()}
+        """Return the output since the last call, by kind."""
+        taken = {kind: kept.text() for kind, kept in self._kinds.items()}
         self._kinds = {}
         return taken
 
@@ -76,7 +74,7 @@ CURRENT: ContextVar[Sink | None] = ContextVar("osmosis_sink", default=None)
 
 @contextmanager
 def captured() -> Iterator[Sink]:
-    """A sink for what this context, and tasks started in it, put out."""
+    """Return a sink for the output of this context and of tasks that are started in it."""
     sink = Sink()
     token = CURRENT.set(sink)
     try:
@@ -86,31 +84,28 @@ def captured() -> Iterator[Sink]:
 
 
 class RoutedStream(io.TextIOBase):
-    """A `sys.stdout` that writes to the current sink, or to `fallback` where there is none."""
+    """A `sys.stdout` that writes to the current sink, or to `fallback` outside of a run."""
 
     def __init__(self, fallback: TextIO) -> None:
         self._fallback = fallback
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """As of the fallback."""
         return self._fallback.encoding
 
     @property
     def buffer(self) -> io.BufferedIOBase:
-        """For code that writes bytes."""
+        """A stream for code that writes bytes."""
         return RoutedBytes(self)
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def fileno(self) -> int:
-        """The fallback's, for code that hands it to a subprocess."""
+        """Return the descriptor of the fallback, for code that passes it to a subprocess."""
         return self._fallback.fileno()
 
     def write(self, text: str) -> int:
-        """Route `text`."""
         sink = CURRENT.get()
         if sink is not None:
             sink.write("stdout", text)
@@ -119,7 +114,6 @@ class RoutedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the fallback."""
         self._fallback.flush()
 
 
@@ -130,17 +124,15 @@ class RoutedBytes(io.BufferedIOBase):
         self._stream = stream
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def write(self, data: Any) -> int:
-        """Route `data` as text."""
         self._stream.write(bytes(data).decode("utf-8", errors="replace"))
         return len(data)
 
 
 class RoutedHandler(logging.Handler):
-    """A root log handler that writes to the current sink, or to `fallback`."""
+    """A root log handler that writes to the current sink, or to `fallback` outside of a run."""
 
     def __init__(self, fallback: TextIO) -> None:
         super().__init__()
@@ -148,7 +140,6 @@ class RoutedHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Route one record."""
         try:
             line = self.format(record) + "\n"
         except Exception:
@@ -162,7 +153,7 @@ class RoutedHandler(logging.Handler):
 
 
 class RedactedLog(io.TextIOBase):
-    """The process's own log, with every text passed through `redact` first. What a full disk does not take is lost."""
+    """The process's own log, whose text passes through `redact` first. A full disk loses text but raises no error."""
 
     def __init__(self, log: TextIO, redact: Callable[[str], str]) -> None:
         self._log = log
@@ -170,27 +161,23 @@ class RedactedLog(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """As of the log."""
         return self._log.encoding
 
     def fileno(self) -> int:
-        """The log's."""
         return self._log.fileno()
 
     def write(self, text: str) -> int:
-        """Append `text`, redacted."""
         with contextlib.suppress(OSError):
             self._log.write(self._redact(text))
         return len(text)
 
     def flush(self) -> None:
-        """Flush the log."""
         with contextlib.suppress(OSError):
             self._log.flush()
 
 
 def install(redact: Callable[[str], str]) -> None:
-    """Route stdout, stderr, logging and warnings of this process; `redact` is applied to what goes to its log."""
+    """Route stdout, stderr, logging and warnings of this process; `redact` is applied to text for its log."""
     log: Any = RedactedLog(sys.stderr, redact)
 
     def show(

@@ -13,27 +13,27 @@ from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Siz
 from pytest_osmosis.models.base import ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
 
-LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""Keys of a request that bound its answer."""
+ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Sampling keys that limit the length of an answer."""
 
 
 def size_of(request: ChatRequest) -> Size:
-    """The size of a request."""
-    bounds = [bound for key in LONGEST if isinstance(bound := request.sampling.get(key), int)]
+    """Return the size of a request."""
+    limits = [limit for key in ANSWER_LIMITS if isinstance(limit := request.sampling.get(key), int)]
     text = dumps({"messages": list(request.messages), "tools": list(request.tools)})
-    return Size(len(text), min(bounds) if bounds else None)
+    return Size(len(text), min(limits) if limits else None)
 
 
-class Permits:
-    """Asks for permits, and says what became of them."""
+class PermitClient:
+    """Requests permits from the engine, and reports what became of each."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
-    async def take(self, key: Key, size: Size) -> Permit:
-        """Wait for a permit. Where the wait is given up, so is the permit."""
+    async def get(self, key: Key, size: Size) -> Permit:
+        """Wait for a permit. Cancelling the wait gives the permit back."""
         permit = Permit(next(self._numbers), self._emit)
         granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
         ask: AskEvent = {
@@ -53,8 +53,8 @@ class Permits:
             del self._waiting[permit.number]
         return permit
 
-    def granted(self, numbers: Iterable[int]) -> None:
-        """The engine gave these; whose wait was given up has said so."""
+    def grant(self, numbers: Iterable[int]) -> None:
+        """Take in permits that the engine granted. Those whose wait was cancelled have been given back already."""
         for number in numbers:
             granted = self._waiting.get(number)
             if granted is not None and not granted.done():
@@ -62,22 +62,22 @@ class Permits:
 
 
 class Permit:
-    """Allows one request. What became of it is said once."""
+    """Leave to send one request. What became of it is reported once."""
 
     def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
         self.number = number
         self._emit = emit
-        self._said = False
+        self._reported = False
 
     def give_back(self) -> None:
-        """The request was not sent."""
-        self._say({"ev": "unused", "id": self.number})
+        """Report that the request was not sent."""
+        self._report({"ev": "unused", "id": self.number})
 
     def answered(self, usage: Usage | None) -> None:
-        """The request is over; None: nobody counted its tokens."""
-        self._say({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
+        """Report that the request is over; `usage` is None if its tokens were not counted."""
+        self._report({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
 
-    def _say(self, event: AnsweredEvent | UnusedEvent) -> None:
-        if not self._said:
-            self._said = True
+    def _report(self, event: AnsweredEvent | UnusedEvent) -> None:
+        if not self._reported:
+            self._reported = True
             self._emit(event)

@@ -1,7 +1,7 @@
-"""What of a process belongs to user code: folder, environment, import roots, modules, warnings.
+"""The state of a process that belongs to user code: folder, environment, import path, modules, warnings.
 
-An engine host is born with them. Where user code runs in pytest's own process instead, they are exchanged while it
-does, so that neither side sees what the other makes of them.
+An engine host starts with it. If user code runs in pytest's own process instead, this state is exchanged while it
+runs, so that neither side sees the other's changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
+from pytest_osmosis.text.user_frames import is_installed
+
 PACKAGE = __name__.partition(".")[0]
 
 
-class Residence:
-    """One eval's part of this process: its `folder`, `environ`, and what is imported from its `roots`."""
+class ProcessState:
+    """One eval's state of this process: its `folder`, `environ`, and the modules imported from its `roots`."""
 
     def __init__(self, folder: str, environ: Mapping[str, str], roots: Sequence[str]) -> None:
         self._folder = folder
@@ -28,8 +30,8 @@ class Residence:
         self._modules: dict[str, ModuleType] = {}
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
-        """User code may run inside. What it leaves behind is there again the next time, and not in between."""
+    def active(self) -> Iterator[None]:
+        """A context for user code. Changes that the code makes are undone on leaving and restored on the next entry."""
         folder, environ, path = os.getcwd(), dict(os.environ), list(sys.path)  # noqa: PTH109
         modules = self._take_modules()
         os.chdir(self._folder)
@@ -49,24 +51,24 @@ class Residence:
             sys.modules.update(modules)
 
     def _take_modules(self) -> dict[str, ModuleType]:
-        """Take what was imported from the roots out of `sys.modules`."""
-        found = {
+        """Remove modules that were imported from the roots from `sys.modules`, and return them."""
+        taken = {
             name: module
             for name, module in list(sys.modules.items())
-            if name.partition(".")[0] != PACKAGE and any(map(self._is_users, _places(module)))
+            if name.partition(".")[0] != PACKAGE and any(map(self._is_users, _files(module)))
         }
-        for name in found:
+        for name in taken:
             del sys.modules[name]
-        return found
+        return taken
 
-    def _is_users(self, place: str) -> bool:
-        """True for a file or folder of the user's, and for the current folder; False for what is installed."""
-        inside = os.path.join(os.path.abspath(place), "").startswith(self._roots)  # noqa: PTH100, PTH118
-        return inside and "-packages" not in place
+    def _is_users(self, path: str) -> bool:
+        """Return True for a file or folder in the roots that is not installed. "" is the current folder."""
+        inside = os.path.join(os.path.abspath(path), "").startswith(self._roots)  # noqa: PTH100, PTH118
+        return inside and not is_installed(path)
 
 
-def _places(module: ModuleType) -> Sequence[str]:
-    """A module's file, or the folders of a package that has none."""
+def _files(module: ModuleType) -> Sequence[str]:
+    """Return the file of a module, or the folders of a package without a file."""
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
         return (file,)

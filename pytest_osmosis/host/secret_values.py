@@ -11,7 +11,7 @@ SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECA
 
 
 def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The values of headers that carry credentials, by header name; of `Bearer x` it is `x`."""
+    """Return the values of headers that carry credentials, by header name; only `x` of `Bearer x`."""
     return {
         name: value.split(" ", 1)[1] if value.lower().startswith(("bearer ", "basic ")) else value
         for name, value in headers.items()
@@ -20,7 +20,7 @@ def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(setup: Setup, environ: Mapping[str, str]) -> dict[str, str]:
-    """The values that must not leave a host, by name: of its secrets, of its models' keys and headers."""
+    """Return the values that must not leave a host, by name: of its secrets, of its models' keys and headers."""
     keys = [target["api_key_env"] for target in setup.targets.values()]
     names = [*setup.secrets, *filter(None, keys)]
     return {**secret_headers(setup.target["headers"]), **{name: environ.get(name, "") for name in names}}

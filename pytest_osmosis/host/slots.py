@@ -1,12 +1,13 @@
-"""How many rollouts and requests may be in flight, and each rollout's place among them.
+"""Limits on the rollouts and requests in flight, and the slot that each rollout holds.
 
-`limit` rollouts hold a slot, at most twice as many are begun. A rollout whose requests all wait for a retry gives its
-slot back meanwhile, so that a server's `Retry-After` does not idle the others; when it goes on it comes before
-rollouts that have not begun. Requests under way are bounded on their own, as a rollout may send several at once.
+`limit` rollouts hold a slot, and at most twice as many have begun. A rollout whose requests all wait for a retry
+releases its slot meanwhile, so that a server's `Retry-After` does not idle the others. When it continues, it comes
+before rollouts that have not begun. Requests in flight have a limit of their own, because one rollout may send several
+at once.
 
-What rollouts share on their own (a lock, a pool of connections) may be in the hands of one that waits for its slot,
-while those that have one wait for it. So where nobody asks the model for a while, the first in line goes on beyond the
-limit: there is one rollout more in flight, and no request more.
+A rollout that waits for its slot may hold something that rollouts with a slot wait for, such as a lock or a pool of
+connections. If no request is in flight for a while, the first in the queue therefore continues beyond the limit: that
+makes one more rollout in flight, but not one more request.
 
 Used from one event loop only.
 """
@@ -23,294 +24,290 @@ from typing import Protocol
 from pytest_osmosis.host.permits import Permit
 from pytest_osmosis.models.base import Usage
 
-Ask = Callable[[], Awaitable[Permit]]
-"""Asks for the permit of one request."""
-Turn = asyncio.Future[None]
-"""Done once what one stands in line for is held."""
+GetPermit = Callable[[], Awaitable[Permit]]
+"""Waits for the permit of one request."""
+Waiter = asyncio.Future[None]
+"""A place in a queue, done once the waiter holds what it waits for."""
 
-STALEMATE_S = 1.0
-"""For so long nobody takes or gives back anything, and no request is under way: who has a slot may wait for who waits
-for one."""
+DEADLOCK_S = 1.0
+"""After this long without an acquisition, a release or a request in flight, slot holders are assumed to wait for a
+rollout that waits for a slot."""
 
 
-class Bound:
-    """At most `limit` are held at once; who waits is served first come, first served.
-
-    `moves` counts how often one was taken or given back.
-    """
+class ResizableSemaphore:
+    """At most `limit` are held at once, first come, first served. `moves` counts acquisitions and releases."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
         self.moves = 0
-        self._turns: deque[Turn] = deque()
+        self._waiters: deque[Waiter] = deque()
 
     @property
     def free(self) -> bool:
-        """True where one can be had without waiting."""
-        return self.held < self.limit and not self._turns
+        """True if `acquire` would not wait."""
+        return self.held < self.limit and not self._waiters
 
-    async def take(self) -> None:
-        """Wait for one and hold it."""
-        await self.wait_for(self.ask())
+    async def acquire(self) -> None:
+        """Wait in the queue."""
+        await self.wait_for(self.join_queue())
 
-    def ask(self) -> Turn:
-        """Stand in line; the turn is done once one is held for it."""
-        turn: Turn = asyncio.get_running_loop().create_future()
+    def join_queue(self) -> Waiter:
+        """Return a new waiter, which is done already if nothing has to be waited for."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
         if self.free:
-            self._hold_one()
-            turn.set_result(None)
+            self._hold()
+            waiter.set_result(None)
         else:
-            self._turns.append(turn)
-        return turn
+            self._waiters.append(waiter)
+        return waiter
 
-    async def wait_for(self, turn: Turn) -> None:
-        """Wait for one's turn. Where the wait is given up, so is the turn."""
+    async def wait_for(self, waiter: Waiter) -> None:
+        """Wait until `waiter` is done. Cancelling the wait leaves the queue."""
         try:
-            await turn
+            await waiter
         except BaseException:
-            if turn in self._turns:
-                self._turns.remove(turn)
-            elif not turn.cancelled():
-                self.give_back()  # it came in the moment the wait was given up
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            elif not waiter.cancelled():
+                self.release()  # it was served just as the wait was cancelled
             raise
 
-    def take_beyond(self, turn: Turn | None = None) -> None:
-        """Hold one without waiting, even beyond the limit; for a turn that waits in line where one is given."""
-        if turn is None:
-            self._hold_one()
-        elif turn in self._turns:
-            self._turns.remove(turn)
-            if not turn.done():
-                self._hold_one()
-                turn.set_result(None)
+    def acquire_beyond_limit(self, waiter: Waiter | None = None) -> None:
+        """Acquire without waiting, even beyond the limit; with a `waiter`, on its behalf if it is still queued."""
+        if waiter is None:
+            self._hold()
+        elif waiter in self._waiters:
+            self._waiters.remove(waiter)
+            self._serve(waiter)
 
-    def give_back(self) -> None:
-        """Hold one less."""
+    def release(self) -> None:
+        """Serve the next waiter."""
         self.held -= 1
         self.moves += 1
-        self._hand_on()
+        self._serve_queue()
 
     def resize(self, limit: int) -> None:
-        """Change the limit; what is held stays so."""
+        """Change the limit. A smaller one takes nothing away from its holders."""
         self.limit = limit
-        self._hand_on()
+        self._serve_queue()
 
-    def _hand_on(self) -> None:
-        while self._turns and self.held < self.limit:
-            turn = self._turns.popleft()
-            if not turn.done():
-                self._hold_one()
-                turn.set_result(None)
+    def _serve_queue(self) -> None:
+        while self._waiters and self.held < self.limit:
+            self._serve(self._waiters.popleft())
 
-    def _hold_one(self) -> None:
+    def _serve(self, waiter: Waiter) -> None:
+        if not waiter.done():
+            self._hold()
+            waiter.set_result(None)
+
+    def _hold(self) -> None:
         self.held += 1
         self.moves += 1
 
 
-class Slots(Bound):
-    """Slots of rollouts; `changed` is called whenever another rollout might begin."""
+class Slots(ResizableSemaphore):
+    """The slots of a host's rollouts. `on_change` is called whenever another rollout might begin."""
 
-    def __init__(self, limit: int, changed: Callable[[], None]) -> None:
+    def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         super().__init__(limit)
         self.begun = 0
-        self._changed = changed
+        self._on_change = on_change
 
     def begin(self) -> bool:
-        """Take a slot for a new rollout; False where none is free."""
+        """Acquire a slot for a new rollout; return False if none is free."""
         if not self.free or self.begun >= 2 * self.limit:
             return False
-        self._hold_one()
+        self._hold()
         self.begun += 1
         return True
 
     def end(self, *, holding: bool) -> None:
-        """A rollout is over; `holding` says whether it still held its slot."""
+        """Count a rollout as over; `holding` says whether it still held its slot."""
         self.begun -= 1
         self.held -= holding
-        self._hand_on()
+        self._serve_queue()
 
-    def _hand_on(self) -> None:
-        super()._hand_on()
-        self._changed()
+    def _serve_queue(self) -> None:
+        super()._serve_queue()
+        self._on_change()
 
 
 class Clock(Protocol):
-    """Time that a rollout may use up."""
+    """A clock of the time that a rollout may use. Both methods are idempotent."""
 
     def pause(self) -> None:
-        """Stop. Idempotent."""
+        """Stop counting."""
 
     def resume(self) -> None:
-        """Go on. Idempotent."""
+        """Continue counting."""
 
 
-class Place:
-    """One rollout's place: it holds a slot, unless all that it does is wait for retries.
+class RolloutSlot:
+    """The slot of one rollout, held unless all that the rollout does is wait for retries.
 
-    Its clock stands still while it waits for others: for its slot after a retry, or for the turn or the permit of a
-    request while none of its own is under way or waits for a retry.
+    Its clock is paused while the rollout waits because of others: for its slot after a retry, or for a request that may
+    not be sent yet while none of its own is in flight or waits for a retry.
     """
 
-    def __init__(self, slots: Slots, requests: Bound, clock: Clock) -> None:
+    def __init__(self, slots: Slots, requests: ResizableSemaphore, clock: Clock) -> None:
         self.over = False
         self._slots = slots
         self._requests = requests
         self._clock = clock
         self._held = True
-        self._turns: list[Turn] = []
-        self._under_way = 0
+        self._waiters: list[Waiter] = []
+        self._in_flight = 0
         self._queued = 0
-        self._resting = 0
+        self._awaiting_retry = 0
 
-    def request(self, ask: Ask | None = None) -> Request:
-        """One more request of this rollout; `ask` gets a permit for each time that it is sent."""
-        return Request(self, ask)
+    def request(self, get_permit: GetPermit | None = None) -> ModelRequest:
+        """Return a new request of this rollout; `get_permit` is called each time that it is sent."""
+        return ModelRequest(self, get_permit)
 
     def end(self) -> None:
-        """The rollout is over; requests that it forgot get no further turn."""
+        """End the rollout. Requests that it left behind are never sent."""
         self.over = True
         self._slots.end(holding=self._held)
 
-    async def admit(self, ask: Ask | None = None) -> Permit | None:
-        """Wait until a request may be sent, last for its permit, as that says when."""
+    async def begin_request(self, get_permit: GetPermit | None = None) -> Permit | None:
+        """Wait until a request may be sent. The permit comes last, because it says when."""
         self._queued += 1
         self._set_clock()
         try:
-            await self._take_slot()
-            await self._requests.take()
+            await self._acquire_slot()
+            await self._requests.acquire()
             try:
-                permit = await self._permitted(ask)
+                permit = await self._permit(get_permit)
             except BaseException:
-                self._requests.give_back()
+                self._requests.release()
                 raise
-            self._under_way += 1
+            self._in_flight += 1
             return permit
         except BaseException:
-            self.go_on()
+            self._reclaim_slot()
             raise
         finally:
             self._queued -= 1
             self._set_clock()
 
-    def dismiss(self) -> None:
-        """A request is no longer under way."""
-        self._under_way -= 1
+    def end_request(self) -> None:
+        """Count a request as no longer in flight."""
+        self._in_flight -= 1
         self._set_clock()
-        self._requests.give_back()
+        self._requests.release()
 
     @contextmanager
-    def resting(self) -> Iterator[None]:
-        """A request waits for its retry inside."""
-        self._resting += 1
+    def waiting_for_retry(self) -> Iterator[None]:
+        """A context in which a request waits for its retry."""
+        self._awaiting_retry += 1
         self._set_clock()
-        if self._held and not (self._under_way or self._queued or self.over):
+        if self._held and not (self._in_flight or self._queued or self.over):
             self._held = False
-            self._slots.give_back()
+            self._slots.release()
         try:
             yield
         except BaseException:
-            self.go_on()
+            self._reclaim_slot()
             raise
         finally:
-            self._resting -= 1
+            self._awaiting_retry -= 1
             self._set_clock()
 
-    def go_on(self) -> None:
-        """A wait was given up: the user's code goes on now, so the slot is taken without a turn."""
+    def _reclaim_slot(self) -> None:
+        """Hold the slot at once: a wait was cancelled, and the user's code already continues."""
         if not (self._held or self.over):
-            self._slots.take_beyond()
+            self._slots.acquire_beyond_limit()
             self._hold()
 
-    async def _permitted(self, ask: Ask | None) -> Permit | None:
-        """The permit, where one is needed. A rollout that is over gets none."""
-        permit = await ask() if ask is not None and not self.over else None
+    async def _permit(self, get_permit: GetPermit | None) -> Permit | None:
+        """Return the permit, if one is needed. Raise if the rollout is over."""
+        permit = await get_permit() if get_permit is not None and not self.over else None
         if self.over:
             if permit is not None:
                 permit.give_back()
             raise RuntimeError("its rollout is over")
         return permit
 
-    async def _take_slot(self) -> None:
+    async def _acquire_slot(self) -> None:
         if self._held:
             return
-        turn = self._slots.ask()
-        self._turns.append(turn)
-        self._look_again(turn)
+        waiter = self._slots.join_queue()
+        self._waiters.append(waiter)
+        self._check_for_deadlock_later(waiter)
         try:
-            await self._slots.wait_for(turn)
+            await self._slots.wait_for(waiter)
         finally:
-            self._turns.remove(turn)
+            self._waiters.remove(waiter)
         if self._held or self.over:
-            self._slots.give_back()
+            self._slots.release()
         else:
             self._hold()
 
-    def _look_again(self, turn: Turn) -> None:
-        """Look in a while whether this turn is waited for in vain."""
+    def _check_for_deadlock_later(self, waiter: Waiter) -> None:
         moves = self._slots.moves, self._requests.moves
-        asyncio.get_running_loop().call_later(STALEMATE_S, self._look, turn, moves)
+        asyncio.get_running_loop().call_later(DEADLOCK_S, self._check_for_deadlock, waiter, moves)
 
-    def _look(self, turn: Turn, before: tuple[int, int]) -> None:
-        """Where nothing has moved since, nor will by an answer, the turn comes beyond the limit."""
-        if turn.done():
+    def _check_for_deadlock(self, waiter: Waiter, moves_before: tuple[int, int]) -> None:
+        """Serve `waiter` beyond the limit if nothing has moved since, and no answer can change that."""
+        if waiter.done():
             return
         slots, requests = self._slots, self._requests
-        if (slots.moves, requests.moves) == before and not requests.held and requests.limit:
-            slots.take_beyond(turn)
+        if (slots.moves, requests.moves) == moves_before and not requests.held and requests.limit:
+            slots.acquire_beyond_limit(waiter)
         else:
-            self._look_again(turn)
+            self._check_for_deadlock_later(waiter)
 
     def _hold(self) -> None:
-        """The rollout has its slot; others of its requests that stand in line for it need not wait, and give back."""
+        """Hold the slot. Other requests of this rollout that queue for it are served too, and release at once."""
         self._held = True
-        for turn in self._turns:
-            self._slots.take_beyond(turn)
+        for waiter in self._waiters:
+            self._slots.acquire_beyond_limit(waiter)
 
     def _set_clock(self) -> None:
-        if self._queued and not (self._under_way or self._resting):
+        if self._queued and not (self._in_flight or self._awaiting_retry):
             self._clock.pause()
         else:
             self._clock.resume()
 
 
-class Request:
-    """One request with its retries: an async context that is entered when the request may be sent."""
+class ModelRequest:
+    """One request with its retries: an async context, entered once the request may be sent."""
 
-    def __init__(self, place: Place, ask: Ask | None) -> None:
-        self._place = place
-        self._ask = ask
+    def __init__(self, slot: RolloutSlot, get_permit: GetPermit | None) -> None:
+        self._slot = slot
+        self._get_permit = get_permit
         self._permit: Permit | None = None
-        self._under_way = False
+        self._in_flight = False
 
     def answered(self, usage: Usage | None = None) -> None:
-        """It was sent and is over; None: nobody counted its tokens."""
+        """Report that the request was sent and is over; `usage` is None if its tokens were not counted."""
         if self._permit is not None:
             self._permit.answered(usage)
 
-    async def __aenter__(self) -> Request:
+    async def __aenter__(self) -> ModelRequest:
         await self._begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self._end()
 
     @asynccontextmanager
-    async def waiting(self) -> AsyncIterator[None]:
-        """Wait for a retry inside; on leaving, the request may be sent again."""
-        self._stop()
-        with self._place.resting():
+    async def waiting_for_retry(self) -> AsyncIterator[None]:
+        """A context in which the request waits; it is left once the request may be sent again."""
+        self._end()
+        with self._slot.waiting_for_retry():
             yield
         await self._begin()
 
     async def _begin(self) -> None:
-        self._permit = await self._place.admit(self._ask)
-        self._under_way = True
+        self._permit = await self._slot.begin_request(self._get_permit)
+        self._in_flight = True
 
-    def _stop(self) -> None:
-        if self._under_way:
-            self._under_way = False
+    def _end(self) -> None:
+        if self._in_flight:
+            self._in_flight = False
             self.answered()
-            self._place.dismiss()
+            self._slot.end_request()

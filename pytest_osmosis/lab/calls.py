@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import dis
-import functools
-import sysconfig
 import time
 import traceback
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from pytest_osmosis.lab.target import GIVEN, Target
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.text.user_frames import is_users_own
 
 PROMPT: Final = "What is asked?"
 
@@ -196,7 +195,7 @@ def _last(trace: TracebackType | None) -> TracebackType | None:
 def _raised_on_purpose(error: BaseException) -> bool:
     """True where a `raise` statement of the user's raised it, and not an operation that went wrong."""
     last = _last(error.__traceback__)
-    if last is None or _is_library(last.tb_frame.f_code.co_filename):
+    if last is None or not is_users_own(last.tb_frame.f_code.co_filename):
         return False
     return any(
         instruction.offset == last.tb_lasti and instruction.opname == "RAISE_VARARGS"
@@ -206,19 +205,8 @@ def _raised_on_purpose(error: BaseException) -> bool:
 
 def _where(error: BaseException) -> str:
     """The innermost line of the user's that the exception passed: "rewards.py:12"."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_library(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_own(frame.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-
-
-def _is_library(filename: str) -> bool:
-    """True for a file of Python's, of an installed package or of ours."""
-    return filename.startswith("<frozen") or any(Path(filename).is_relative_to(root) for root in _libraries())
-
-
-@functools.cache
-def _libraries() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return (str(Path(__file__).parents[1]), *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")))
 
 
 def _same(before: object, after: object) -> bool:

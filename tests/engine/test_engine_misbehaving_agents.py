@@ -142,7 +142,7 @@ SOFT = [
         "a breakpoint",
         "breakpoint()",
         "agent",
-        "finds no terminal in an engine host; run the eval with --osmosis-inline",
+        "breakpoint() has no terminal here; add --osmosis-inline",
     ),
     Bad("a debugger", "import pdb\npdb.set_trace()", "agent", "run the eval with --osmosis-inline"),
     Bad(

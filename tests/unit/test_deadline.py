@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.host import deadline as module
-from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, Stalls
-from pytest_osmosis.host.interrupt import Watch, Watched
+from pytest_osmosis.host.deadline import Deadline, DeadlineExpired, StallTime
+from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 
 SOON_S = 0.02
 
 
-def deadline(budget_s: float = SOON_S, stalls: Stalls | None = None, stuck: list[int] | None = None) -> Deadline:
+def deadline(budget_s: float = SOON_S, stalls: StallTime | None = None, stuck: list[int] | None = None) -> Deadline:
     def told(_task: asyncio.Task[Any], times: int) -> None:
         if stuck is not None:
             stuck.append(times)
 
-    return Deadline(budget_s, stalls or Stalls(), told)
+    return Deadline(budget_s, stalls or StallTime(), told)
 
 
 async def test_code_within_its_time_is_left_alone() -> None:
@@ -90,7 +90,7 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
 
 
 async def test_pauses_and_stalls_are_not_a_run_s_own_time_but_stalls_that_it_owes_are() -> None:
-    stalls = Stalls()
+    stalls = StallTime()
     async with deadline(1000, stalls) as inside:
         inside.pause()
         inside.pause()
@@ -109,7 +109,7 @@ async def test_pauses_and_stalls_are_not_a_run_s_own_time_but_stalls_that_it_owe
 
 
 async def test_a_stall_while_the_clock_stands_still_is_left_out_once_and_counts_where_it_is_owed() -> None:
-    stalls = Stalls()
+    stalls = StallTime()
     async with deadline(1000, stalls) as inside:
         inside.pause()
         assert inside._paused_at is not None
@@ -124,7 +124,7 @@ async def test_a_stall_while_the_clock_stands_still_is_left_out_once_and_counts_
 
 
 async def test_stalls_before_a_deadline_are_nothing_to_it() -> None:
-    stalls = Stalls()
+    stalls = StallTime()
     stalls.total_s = 1000
     async with deadline(60, stalls) as inside:
         assert 0 <= inside.spent_s() < 60
@@ -138,12 +138,12 @@ async def test_a_timer_that_comes_while_the_clock_stands_waits_for_it() -> None:
 
 
 def test_nothing_is_kept_of_a_task_whose_time_was_watched() -> None:
-    watch = Watch(Stalls(), lambda key, stack: None)
+    monitor = LoopMonitor(lambda key, stack: None)
 
     async def under_a_deadline() -> None:
         within = deadline(60.0)
         async with within:
-            with watch.over(Watched(Key(RunId(0, 0), 1), within)):
+            with monitor.running(MonitoredCode(Key(RunId(0, 0), 1), within)):
                 await asyncio.sleep(0)
 
     async def ended() -> weakref.ref[asyncio.Task[None]]:

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from pytest_osmosis.host.core import HostCore
-from pytest_osmosis.host.deadline import Stalls
-from pytest_osmosis.host.interrupt import Watch
+from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.slots import Slots
 
@@ -18,10 +17,10 @@ LIMIT = 2
 
 def made() -> tuple[HostCore, Slots]:
     """A core that nothing is asked of, and its slots."""
-    slots, stalls = Slots(LIMIT, lambda: None), Stalls()
+    slots = Slots(LIMIT, lambda: None)
     setup = Setup(role="roll", workspace="", roots=(), target={"max_retries": 0}, limit=LIMIT)
-    watch = Watch(stalls, lambda key, stack: None)
-    return HostCore(setup, cast("Any", None), {}, slots, stalls, watch, lambda event: None), slots
+    monitor = LoopMonitor(lambda key, stack: None)
+    return HostCore(setup, cast("Any", None), {}, slots, monitor, lambda event: None), slots
 
 
 async def test_a_hold_ends_though_its_timer_comes_before_its_time() -> None:

@@ -1,4 +1,4 @@
-"""What a run puts out: routed by context, bounded, in order."""
+"""What a run puts out: routed by context, kept, in order."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.host import output
-from pytest_osmosis.host.output import HEAD_CHARS, TAIL_CHARS, Bounded, RedactedLog, RoutedHandler, RoutedStream
+from pytest_osmosis.host.output import HEAD_CHARS, TAIL_CHARS, RedactedLog, RoutedHandler, RoutedStream, TruncatedText
 
 
 def test_short_text_is_kept_whole() -> None:
-    bounded = Bounded()
-    bounded.write("one ")
-    bounded.write("two")
-    assert bounded.text() == "one two"
+    kept = TruncatedText()
+    kept.write("one ")
+    kept.write("two")
+    assert kept.text() == "one two"
 
 
 def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
-    bounded = Bounded()
+    kept = TruncatedText()
     for number in range(200_000):
-        bounded.write(f"{number:06} ")
-    text = bounded.text()
+        kept.write(f"{number:06} ")
+    text = kept.text()
     assert text.startswith("000000 000001 ")
     assert text.endswith(" 199999 ")
     assert f"[... {200_000 * 7 - HEAD_CHARS - TAIL_CHARS:,} characters left out ...]" in text
@@ -37,7 +37,7 @@ def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
 @given(st.lists(st.integers(0, 3 * TAIL_CHARS), max_size=12))
 def test_how_text_is_cut_into_writes_makes_no_difference(sizes: list[int]) -> None:
     whole = "".join(chr(97 + index % 26) for index in range(sum(sizes)))
-    pieces, once = Bounded(), Bounded()
+    pieces, once = TruncatedText(), TruncatedText()
     once.write(whole)
     at = 0
     for size in sizes:

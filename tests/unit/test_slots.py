@@ -1,4 +1,4 @@
-"""Who may begin, who waits, and whose clock stands still: slots of rollouts, rights of requests, a rollout's place."""
+"""Slots of rollouts and limits on requests: when one begins, when one waits, and when a rollout's clock is paused."""
 
 from __future__ import annotations
 
@@ -8,194 +8,194 @@ import pytest
 
 from pytest_osmosis.host import slots
 from pytest_osmosis.host.permits import Permit
-from pytest_osmosis.host.slots import Ask, Bound, Place, Slots
+from pytest_osmosis.host.slots import GetPermit, ResizableSemaphore, RolloutSlot, Slots
 
 
-class Time:
-    """A clock that says whether it runs."""
+class FakeClock:
+    """A clock that knows whether it is running."""
 
     def __init__(self) -> None:
-        self.runs = True
+        self.running = True
 
     def pause(self) -> None:
-        self.runs = False
+        self.running = False
 
     def resume(self) -> None:
-        self.runs = True
+        self.running = True
 
 
-class House:
-    """Slots, requests, and places in them."""
+class FakeHost:
+    """The slots and requests of a host."""
 
     def __init__(self, limit: int) -> None:
         self.changes = 0
         self.slots = Slots(limit, self._changed)
-        self.requests = Bound(limit)
+        self.requests = ResizableSemaphore(limit)
 
     def _changed(self) -> None:
         self.changes += 1
 
-    def begin(self) -> tuple[Place, Time]:
+    def begin(self) -> tuple[RolloutSlot, FakeClock]:
         assert self.slots.begin()
-        time = Time()
-        return Place(self.slots, self.requests, time), time
+        clock = FakeClock()
+        return RolloutSlot(self.slots, self.requests, clock), clock
 
 
 async def settled() -> None:
-    """Every task has gone as far as it can."""
+    """Let every task run until it waits."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_slots_begin_up_to_the_limit_and_say_when_another_may() -> None:
-    house = House(2)
-    first, _ = house.begin()
-    house.begin()
-    assert not house.slots.begin()
-    before = house.changes
+async def test_rollouts_begin_up_to_the_limit_and_again_when_one_ends() -> None:
+    host = FakeHost(2)
+    first, _ = host.begin()
+    host.begin()
+    assert not host.slots.begin()
+    before = host.changes
     first.end()
-    assert house.changes > before
-    assert house.slots.begin()
+    assert host.changes > before
+    assert host.slots.begin()
 
 
-async def test_who_waits_for_a_bound_is_served_in_order() -> None:
-    bound, served = Bound(1), []
+async def test_waiters_are_served_in_order() -> None:
+    semaphore, served = ResizableSemaphore(1), []
 
     async def take(name: str) -> None:
-        await bound.take()
+        await semaphore.acquire()
         served.append(name)
 
     tasks = [asyncio.create_task(take(name)) for name in "abc"]
     await settled()
     assert served == ["a"]
-    bound.give_back()
+    semaphore.release()
     await settled()
     assert served == ["a", "b"]
-    bound.resize(2)
+    semaphore.resize(2)
     await asyncio.gather(*tasks)
     assert served == ["a", "b", "c"]
-    assert bound.held == 2
+    assert semaphore.held == 2
 
 
-async def test_a_wait_that_was_given_up_keeps_nothing_even_when_its_turn_had_come() -> None:
-    bound = Bound(1)
-    await bound.take()
-    waits = [asyncio.create_task(bound.take()) for _ in range(3)]
+async def test_a_cancelled_wait_holds_nothing_even_if_it_was_just_served() -> None:
+    semaphore = ResizableSemaphore(1)
+    await semaphore.acquire()
+    waits = [asyncio.create_task(semaphore.acquire()) for _ in range(3)]
     await settled()
     waits[0].cancel()
     await settled()
-    bound.give_back()  # the turn is the second one's ...
-    waits[1].cancel()  # ... who is cancelled before it wakes
+    semaphore.release()  # serves the second waiter ...
+    waits[1].cancel()  # ... which is cancelled before it wakes
     await settled()
     assert waits[2].done()
-    assert bound.held == 1
-    bound.give_back()
-    assert bound.free
+    assert semaphore.held == 1
+    semaphore.release()
+    assert semaphore.free
 
 
-async def test_a_rollout_that_only_waits_for_a_retry_gives_its_slot_back_and_resumes_before_new_ones() -> None:
-    house = House(1)
-    place, time = house.begin()
+async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_before_new_rollouts() -> None:
+    host = FakeHost(1)
+    slot, clock = host.begin()
     go = asyncio.Event()
 
     async def ask() -> None:
-        async with place.request() as request:
-            async with request.waiting():
+        async with slot.request() as request:
+            async with request.waiting_for_retry():
                 await go.wait()
 
     task = asyncio.create_task(ask())
     await settled()
-    assert (house.slots.held, house.requests.held, time.runs) == (0, 0, True)
-    other, _ = house.begin()
+    assert (host.slots.held, host.requests.held, clock.running) == (0, 0, True)
+    other, _ = host.begin()
     go.set()
     await settled()
     assert not task.done()
-    assert not time.runs, "waiting for the slot is not its own time"
-    assert not house.slots.begin()
+    assert not clock.running, "waiting for the slot is not its own clock"
+    assert not host.slots.begin()
     other.end()
     await task
-    assert (house.slots.held, time.runs) == (1, True)
-    place.end()
-    assert (house.slots.held, house.slots.begun) == (0, 0)
+    assert (host.slots.held, clock.running) == (1, True)
+    slot.end()
+    assert (host.slots.held, host.slots.begun) == (0, 0)
 
 
-async def test_no_more_than_twice_the_limit_are_begun() -> None:
-    house = House(1)
-    places = [house.begin()[0]]
+async def test_at_most_twice_the_limit_of_rollouts_have_begun() -> None:
+    host = FakeHost(1)
+    rollouts = [host.begin()[0]]
     waits = []
     for _ in range(2):
 
-        async def wait(place: Place = places[-1]) -> None:
-            async with place.request() as request, request.waiting():
+        async def wait(slot: RolloutSlot = rollouts[-1]) -> None:
+            async with slot.request() as request, request.waiting_for_retry():
                 await asyncio.Event().wait()
 
         waits.append(asyncio.create_task(wait()))
         await settled()
-        if len(places) < 2:
-            places.append(house.begin()[0])
-    assert house.slots.held == 0
-    assert not house.slots.begin()
+        if len(rollouts) < 2:
+            rollouts.append(host.begin()[0])
+    assert host.slots.held == 0
+    assert not host.slots.begin()
     for task in waits:
         task.cancel()
     await asyncio.gather(*waits, return_exceptions=True)
 
 
 async def test_a_rollout_keeps_its_slot_while_another_of_its_requests_is_under_way() -> None:
-    house = House(2)
-    place, _ = house.begin()
-    async with place.request(), place.request() as second, second.waiting():
-        assert house.slots.held == 1
-        assert house.requests.held == 1
+    host = FakeHost(2)
+    slot, _ = host.begin()
+    async with slot.request(), slot.request() as second, second.waiting_for_retry():
+        assert host.slots.held == 1
+        assert host.requests.held == 1
 
 
-async def test_a_wait_that_is_given_up_takes_the_slot_at_once_as_user_code_goes_on() -> None:
-    house = House(1)
-    place, time = house.begin()
+async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continues() -> None:
+    host = FakeHost(1)
+    slot, clock = host.begin()
     others = []
 
     async def give_up() -> None:
-        async with place.request() as request, request.waiting():
-            others.append(house.begin()[0])
+        async with slot.request() as request, request.waiting_for_retry():
+            others.append(host.begin()[0])
             raise TimeoutError
 
     with pytest.raises(TimeoutError):
         await give_up()
-    assert (house.slots.held, time.runs) == (2, True)
+    assert (host.slots.held, clock.running) == (2, True)
     others[0].end()
-    assert not house.slots.begin(), "the first one still goes on"
-    place.end()
-    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
+    assert not host.slots.begin(), "the first rollout still runs"
+    slot.end()
+    assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
 
 
-async def test_requests_of_one_rollout_that_wait_for_its_turn_together_go_on_with_its_one_slot() -> None:
-    house = House(1)
-    first, _ = house.begin()
+async def test_all_waiting_requests_of_a_rollout_continue_with_its_one_slot() -> None:
+    host = FakeHost(1)
+    first, _ = host.begin()
     due = asyncio.Event()
 
     async def refused_once() -> None:
-        async with first.request() as request, request.waiting():
+        async with first.request() as request, request.waiting_for_retry():
             await due.wait()
 
     refused = [asyncio.create_task(refused_once()) for _ in range(2)]
     await settled()
-    second, _ = house.begin()  # both were refused, and wait
+    second, _ = host.begin()  # both were refused, and wait
     due.set()
     await settled()
     assert not any(task.done() for task in refused)
     second.end()
     await settled()
     assert all(task.done() for task in refused)
-    assert house.slots.held == 1
+    assert host.slots.held == 1
     first.end()
-    assert house.slots.held == 0
+    assert host.slots.held == 0
 
 
-async def test_a_request_that_waits_for_its_rollouts_turn_goes_on_when_a_wait_beside_it_is_given_up() -> None:
-    house = House(1)
-    first, _ = house.begin()
+async def test_a_request_that_waits_for_the_slot_continues_when_another_wait_of_its_rollout_is_cancelled() -> None:
+    host = FakeHost(1)
+    first, _ = host.begin()
 
     async def refused() -> None:
-        async with first.request() as request, request.waiting():
+        async with first.request() as request, request.waiting_for_retry():
             await asyncio.Event().wait()
 
     async def later() -> None:
@@ -204,143 +204,145 @@ async def test_a_request_that_waits_for_its_rollouts_turn_goes_on_when_a_wait_be
 
     waits = asyncio.create_task(refused())
     await settled()
-    second, _ = house.begin()
+    second, _ = host.begin()
     asks = asyncio.create_task(later())
     await settled()
     assert not asks.done()
     waits.cancel()
     await settled()
     assert asks.done()
-    assert house.slots.held == 2, "for the moment one more than the limit"
+    assert host.slots.held == 2, "one above the limit for a moment"
     first.end()
     second.end()
-    assert house.slots.held == 0
+    assert host.slots.held == 0
 
 
 @pytest.mark.parametrize("after", ["the wait", "the slot"])
-async def test_a_request_that_outlives_its_rollout_gets_no_turn_and_keeps_no_slot(after: str) -> None:
-    house = House(1)
-    place, _ = house.begin()
+async def test_a_request_that_outlives_its_rollout_is_not_sent_and_keeps_no_slot(after: str) -> None:
+    host = FakeHost(1)
+    slot, _ = host.begin()
     go = asyncio.Event()
 
     async def ask() -> None:
-        async with place.request() as request, request.waiting():
+        async with slot.request() as request, request.waiting_for_retry():
             await go.wait()
 
     task = asyncio.create_task(ask())
     await settled()
-    other, _ = house.begin()
+    other, _ = host.begin()
     if after == "the slot":
         go.set()
         await settled()
-    place.end()
+    slot.end()
     go.set()
     other.end()
     with pytest.raises(RuntimeError, match="its rollout is over"):
         await task
-    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
-    assert house.slots.begin()
+    assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
+    assert host.slots.begin()
 
 
-async def test_the_clock_stands_still_while_no_request_of_a_rollout_gets_its_turn() -> None:
-    house = House(2)
-    greedy, _ = house.begin()
-    place, time = house.begin()
+async def test_the_clock_is_paused_while_no_request_of_a_rollout_may_be_sent() -> None:
+    host = FakeHost(2)
+    greedy, _ = host.begin()
+    slot, clock = host.begin()
     async with greedy.request(), greedy.request() as second:
-        task = asyncio.create_task(_ask(place))
+        task = asyncio.create_task(_ask(slot))
         await settled()
-        assert not time.runs
-        async with second.waiting():
+        assert not clock.running
+        async with second.waiting_for_retry():
             await task
-            assert time.runs
+            assert clock.running
 
 
-async def test_the_clock_stands_still_once_the_only_request_under_way_beside_one_that_waits_is_answered() -> None:
-    house = House(1)
-    place, time = house.begin()
+async def test_the_clock_is_paused_once_the_only_request_in_flight_is_answered_and_another_waits() -> None:
+    host = FakeHost(1)
+    slot, clock = host.begin()
     granted = asyncio.get_running_loop().create_future()
 
     async def permitted() -> Permit:
         await granted
         return Permit(0, lambda event: None)
 
-    async with place.request():
-        task = asyncio.create_task(_ask(place, permitted))
+    async with slot.request():
+        task = asyncio.create_task(_ask(slot, permitted))
         await settled()
-        assert time.runs
+        assert clock.running
     await settled()
-    assert not time.runs, "its second request waits for its permit"
+    assert not clock.running, "its second request waits for its permit"
     granted.set_result(None)
     await task
-    assert time.runs
+    assert clock.running
 
 
-async def test_the_clock_runs_while_a_request_waits_for_its_retry_though_one_beside_it_waits_for_its_turn() -> None:
-    house = House(2)
-    greedy, _ = house.begin()
-    place, time = house.begin()
+async def test_the_clock_runs_while_one_request_waits_for_a_retry_and_another_for_its_turn() -> None:
+    host = FakeHost(2)
+    greedy, _ = host.begin()
+    slot, clock = host.begin()
     due = asyncio.Event()
 
     async def refused() -> None:
-        async with place.request() as request, request.waiting():
+        async with slot.request() as request, request.waiting_for_retry():
             await due.wait()
 
     async with greedy.request():
         waits = asyncio.create_task(refused())
         await settled()
         async with greedy.request():
-            task = asyncio.create_task(_ask(place))
+            task = asyncio.create_task(_ask(slot))
             await settled()
-            assert time.runs
+            assert clock.running
             due.set()
             await settled()
-            assert not time.runs, "both wait for their turns"
+            assert not clock.running, "both wait for their turns"
     await asyncio.gather(waits, task)
-    assert time.runs
+    assert clock.running
 
 
-async def _ask(place: Place, ask: Ask | None = None) -> None:
-    async with place.request(ask):
+async def _ask(slot: RolloutSlot, get_permit: GetPermit | None = None) -> None:
+    async with slot.request(get_permit):
         pass
 
 
-async def test_a_smaller_limit_lets_what_is_in_flight_end() -> None:
-    house = House(2)
-    first, _ = house.begin()
-    second, _ = house.begin()
-    house.slots.resize(1)
+async def test_a_smaller_limit_lets_rollouts_in_flight_finish() -> None:
+    host = FakeHost(2)
+    first, _ = host.begin()
+    second, _ = host.begin()
+    host.slots.resize(1)
     first.end()
-    assert not house.slots.begin()
+    assert not host.slots.begin()
     second.end()
-    assert house.slots.begin()
+    assert host.slots.begin()
 
 
-class Sharing:
-    """Rollouts that share a lock around their requests, of which each is sent away at first."""
+class RolloutsWithALock:
+    """Rollouts that share a lock around their requests, each of which is refused at first."""
 
     def __init__(self, limit: int, rollouts: int, holders: int) -> None:
-        self.house = House(limit)
+        self.host = FakeHost(limit)
         self.pool = asyncio.Semaphore(holders)
         self.waiting = rollouts
         self.most = 0
         self.tasks: list[asyncio.Task[None]] = []
-        self.house.slots._changed = self.begin
+        self.host.slots._on_change = self.begin
         self.begin()
 
     def begin(self) -> None:
-        while self.waiting and self.house.slots.begin():
+        while self.waiting and self.host.slots.begin():
             self.waiting -= 1
-            self.tasks.append(asyncio.create_task(self.roll(Place(self.house.slots, self.house.requests, Time()))))
+            self.tasks.append(
+                asyncio.create_task(self.roll(RolloutSlot(self.host.slots, self.host.requests, FakeClock())))
+            )
 
-    async def roll(self, place: Place) -> None:
+    async def roll(self, slot: RolloutSlot) -> None:
         try:
-            async with self.pool, place.request() as request:
-                self.most = max(self.most, self.house.requests.held)
-                async with request.waiting():
+            async with self.pool, slot.request() as request:
+                self.most = max(self.most, self.host.requests.held)
+                async with request.waiting_for_retry():
                     await asyncio.sleep(0.005)
-                self.most = max(self.most, self.house.requests.held)
+                self.most = max(self.most, self.host.requests.held)
         finally:
-            place.end()
+            slot.end()
 
     async def end(self) -> None:
         while self.waiting or not all(task.done() for task in self.tasks):
@@ -348,55 +350,57 @@ class Sharing:
 
 
 @pytest.mark.parametrize(("limit", "holders"), [(1, 1), (2, 1), (3, 2), (4, 4)])
-async def test_rollouts_that_wait_for_what_one_without_a_slot_holds_do_not_wait_for_good(
+async def test_rollouts_that_wait_for_a_lock_held_without_a_slot_do_not_deadlock(
     monkeypatch: pytest.MonkeyPatch, limit: int, holders: int
 ) -> None:
-    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
-    sharing = Sharing(limit, 20, holders)
-    await asyncio.wait_for(sharing.end(), 60)
-    assert sharing.most <= limit, "never a request more"
-    house = sharing.house
-    assert (house.slots.held, house.slots.begun, house.requests.held) == (0, 0, 0)
+    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
+    rollouts = RolloutsWithALock(limit, 20, holders)
+    await asyncio.wait_for(rollouts.end(), 60)
+    assert rollouts.most <= limit, "never a request above the limit"
+    host = rollouts.host
+    assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
 
 
-async def test_who_waits_for_a_slot_waits_on_while_others_ask_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
-    house = House(1)
-    place, _ = house.begin()
+async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
+    host = FakeHost(1)
+    slot, _ = host.begin()
     go, asked = asyncio.Event(), asyncio.Event()
 
     async def ask() -> None:
-        async with place.request() as request, request.waiting():
+        async with slot.request() as request, request.waiting_for_retry():
             await go.wait()
         asked.set()
 
     task = asyncio.create_task(ask())
     await settled()
-    other, _ = house.begin()
+    other, _ = host.begin()
     async with other.request():
         go.set()
         await asyncio.sleep(0.1)
         assert not asked.is_set()
     await asked.wait()
-    assert house.slots.held == 2, "it has something else to do"
+    assert host.slots.held == 2, "the other rollout is busy with something else"
     await task
 
 
-async def test_one_at_a_time_goes_on_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "STALEMATE_S", 0.01)
-    house, beyond, due = House(2), [], asyncio.Event()
-    places = [house.begin()[0] for _ in range(2)]
+async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "DEADLOCK_S", 0.01)
+    host, beyond, due = FakeHost(2), [], asyncio.Event()
+    rollouts = [host.begin()[0] for _ in range(2)]
 
-    async def ask(place: Place) -> None:
-        async with place.request() as request, request.waiting():
+    async def ask(slot: RolloutSlot) -> None:
+        async with slot.request() as request, request.waiting_for_retry():
             await due.wait()
-        beyond.append(house.slots.held)
+        beyond.append(host.slots.held)
         await settled()
 
-    tasks = [asyncio.create_task(ask(place)) for place in places]
+    tasks = [asyncio.create_task(ask(slot)) for slot in rollouts]
     await settled()
-    house.begin()
-    house.begin()
+    host.begin()
+    host.begin()
     due.set()
     await asyncio.gather(*tasks)
     assert beyond == [3, 4]

@@ -1,8 +1,8 @@
-"""Slots and rights in the hands of chance: whatever rollouts do with their requests, nobody waits for good.
+"""Slots and requests under random events: whatever rollouts do with their requests, none of them waits forever.
 
-Each seed is a host with a few rollouts. One thing after the other happens to it: an answer, a refusal, a retry that is
-due, a permit, a request or a rollout given up, a rollout that ends before its requests do, another limit. What must
-hold is looked at after each; in the end all that blocks is let go.
+Each seed is a host with a few rollouts. One event after another happens to it: an answer, a refusal, the end of a wait
+for a retry, a permit, a cancelled request or rollout, a rollout that ends before its requests do, a new limit. The
+invariants are checked after each. In the end everything that blocks is released.
 """
 
 from __future__ import annotations
@@ -12,67 +12,67 @@ from random import Random
 from typing import Literal
 
 from pytest_osmosis.host.permits import Permit
-from pytest_osmosis.host.slots import Bound, Place, Request, Slots
-from tests.unit.test_slots import Time
+from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from tests.unit.test_slots import FakeClock
 
-State = Literal["waits for its turn", "under way", "waits for a retry"]
+State = Literal["waits for its turn", "in flight", "waits for a retry"]
 SEEDS = range(200)
 ROLLOUTS = 6
 STEPS = 60
 STEPS_TO_THE_END = 150
 
 
-class Asked:
+class SentRequest:
     """A request as its rollout sees it."""
 
-    def __init__(self, world: World, place: Place) -> None:
+    def __init__(self, world: World, slot: RolloutSlot) -> None:
         self.state: State = "waits for its turn"
         self._world = world
-        self._place = place
+        self._slot = slot
         self.task = asyncio.create_task(self._sent())
 
     async def _sent(self) -> None:
-        async with self._place.request(self._world.ask if self._world.permits else None) as request:
+        async with self._slot.request(self._world.get_permit if self._world.permits else None) as request:
             while await self._refused():
                 await self._waits(request)
 
     async def _refused(self) -> bool:
-        self.state = "under way"
+        self.state = "in flight"
         return await self._world.blocked("answer", self) == "refused"
 
-    async def _waits(self, request: Request) -> None:
+    async def _waits(self, request: ModelRequest) -> None:
         self.state = "waits for a retry"
-        async with request.waiting():
+        async with request.waiting_for_retry():
             await self._world.blocked("retry", self)
             self.state = "waits for its turn"
 
 
-class Rolled:
-    """A rollout that sends requests, several at once, and comes to its end in one of many ways."""
+class FakeRollout:
+    """A rollout that sends several requests at once and ends in one of many ways."""
 
     def __init__(self, world: World) -> None:
-        self.time = Time()
-        self.place = Place(world.slots, world.requests, self.time)
-        self.asked: list[Asked] = []
+        self.clock = FakeClock()
+        self.slot = RolloutSlot(world.slots, world.requests, self.clock)
+        self.requests: list[SentRequest] = []
         self._world = world
         self.task = asyncio.create_task(self._perform())
 
     @property
     def states(self) -> list[State]:
-        """What its requests do."""
-        return [asked.state for asked in self.asked if not asked.task.done()]
+        """What each of its open requests is doing."""
+        return [request.state for request in self.requests if not request.task.done()]
 
     async def _perform(self) -> None:
         try:
             for _ in range(self._world.random.randrange(1, 4)):
                 await self._turn(self._world.random.randrange(1, 4))
         finally:
-            self.place.end()
+            self.slot.end()
 
     async def _turn(self, n: int) -> None:
-        asked = [Asked(self._world, self.place) for _ in range(n)]
-        self.asked += asked
-        tasks = [each.task for each in asked]
+        requests = [SentRequest(self._world, self.slot) for _ in range(n)]
+        self.requests += requests
+        tasks = [request.task for request in requests]
         match self._world.random.randrange(self._world.calm, 4):
             case 0:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -81,44 +81,44 @@ class Rolled:
             case 1:
                 await asyncio.gather(*tasks, return_exceptions=True)
             case 2:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)  # and the others go on beside it
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)  # and the others continue
             case 3:
                 await self._world.blocked("own code", None)
 
 
 class World:
-    """A host's slots and rights, its rollouts, and all that blocks: each a future with what it is."""
+    """A host's slots and requests, its rollouts, and the futures that block them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.calm = self.random.random() < 0.3  # nothing is given up, and the limit stays
+        self.calm = self.random.random() < 0.3  # nothing is cancelled, and the limit stays
         self.permits = self.random.random() < 0.5
         self.limit = self.random.randrange(1, 4)
         self.slots = Slots(self.limit, self.begin)
-        self.requests = Bound(self.limit)
+        self.requests = ResizableSemaphore(self.limit)
         self.queued = ROLLOUTS
-        self.rollouts: list[Rolled] = []
-        self.blocking: list[tuple[str, Asked | None, asyncio.Future[str]]] = []
-        self.said: list[int] = []
-        self.asked = 0
+        self.rollouts: list[FakeRollout] = []
+        self.blocking: list[tuple[str, SentRequest | None, asyncio.Future[str]]] = []
+        self.reported: list[int] = []
+        self.permits_requested = 0
 
     def begin(self) -> None:
-        """As many rollouts as may."""
+        """Begin as many rollouts as the slots allow."""
         while self.queued and self.slots.begin():
             assert self.slots.begun <= 2 * self.limit
             self.queued -= 1
-            self.rollouts.append(Rolled(self))
+            self.rollouts.append(FakeRollout(self))
 
-    async def blocked(self, what: str, by: Asked | None) -> str:
-        """Wait until chance lets one go."""
+    async def blocked(self, kind: str, request: SentRequest | None) -> str:
+        """Wait until a random event ends the wait."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.blocking.append((what, by, future))
+        self.blocking.append((kind, request, future))
         return await future
 
-    async def ask(self) -> Permit:
-        """A permit, once chance grants it."""
-        permit = Permit(self.asked, lambda event: self.said.append(event["id"]))
-        self.asked += 1
+    async def get_permit(self) -> Permit:
+        """Return a permit once a random event grants it."""
+        permit = Permit(self.permits_requested, lambda event: self.reported.append(event["id"]))
+        self.permits_requested += 1
         try:
             await self.blocked("permit", None)
         except BaseException:
@@ -127,38 +127,38 @@ class World:
         return permit
 
     def resize(self, limit: int) -> None:
-        """Another limit, as a pause, a server without room, or the engine gives it."""
+        """Set another limit, as a pause, an overloaded server or the engine would."""
         self.limit = limit
         self.requests.resize(limit)
         self.slots.resize(limit)
 
-    def let_go(self, refused: float) -> Asked | None:
-        """Let one of those that block go on. Gives the request that was refused, if one was."""
+    def unblock(self, refused: float) -> SentRequest | None:
+        """Unblock one of the blocked. Return the request that was refused, if any."""
         self.blocking = [each for each in self.blocking if not each[2].done()]
         if not self.blocking:
             return None
-        what, by, future = self.blocking.pop(self.random.randrange(len(self.blocking)))
-        sent_away = what == "answer" and self.random.random() < refused
-        future.set_result("refused" if sent_away else "")
-        return by if sent_away else None
+        kind, request, future = self.blocking.pop(self.random.randrange(len(self.blocking)))
+        is_refused = kind == "answer" and self.random.random() < refused
+        future.set_result("refused" if is_refused else "")
+        return request if is_refused else None
 
-    def give_up(self) -> None:
-        """Cancel a request or, more seldom, a rollout."""
-        tasks = [asked.task for rolled in self.rollouts for asked in rolled.asked] * 3
-        tasks += [rolled.task for rolled in self.rollouts if rolled.asked]
+    def cancel_something(self) -> None:
+        """Cancel a request or, less often, a rollout."""
+        tasks = [request.task for rollout in self.rollouts for request in rollout.requests] * 3
+        tasks += [rollout.task for rollout in self.rollouts if rollout.requests]
         live = [task for task in tasks if not task.done()]
         if live:
             self.random.choice(live).cancel()
 
     async def step(self) -> None:
-        """Something happens, and all goes as far as it can. Now and then two things happen at once."""
-        sent_away = None
+        """Let something happen, sometimes two things at once, and every task run until it waits."""
+        refused_request = None
         for _ in range(1 + (self.random.random() < 0.3)):
             chance = self.random.random()
             if self.calm or chance < 0.75:
-                sent_away = self.let_go(0.5)
+                refused_request = self.unblock(0.5)
             elif chance < 0.9:
-                self.give_up()
+                self.cancel_something()
             else:
                 self.resize(self.random.randrange(4))
             for _ in range(self.random.randrange(3)):
@@ -166,54 +166,60 @@ class World:
         before = self.requests.held
         await settled()
         self.check(max(before, self.requests.limit))
-        if sent_away is not None:
-            self.check_slot_given_back(sent_away)
+        if refused_request is not None:
+            self.check_slot_given_back(refused_request)
 
     def check(self, most_requests: int) -> None:
-        """What holds whenever all have gone as far as they can."""
-        live = [rolled for rolled in self.rollouts if not rolled.task.done()]
-        under_way = sum(rolled.states.count("under way") for rolled in self.rollouts)
-        assert under_way <= self.requests.held <= most_requests
+        """Check what holds whenever every task waits."""
+        live = [rollout for rollout in self.rollouts if not rollout.task.done()]
+        in_flight = sum(rollout.states.count("in flight") for rollout in self.rollouts)
+        assert in_flight <= self.requests.held <= most_requests
         assert self.slots.begun == len(live)
-        assert self.slots.held == sum(rolled.place._held for rolled in live)
+        assert self.slots.held == sum(rollout.slot._held for rollout in live)
         assert self.slots.held <= self.limit or not self.calm
-        for bound in (self.slots, self.requests):
-            assert not bound._turns or bound.held >= bound.limit, "who waits could go on"
+        for semaphore in (self.slots, self.requests):
+            assert not semaphore._waiters or semaphore.held >= semaphore.limit, "a waiter could be served"
         assert not self.queued or not self.slots.free or self.slots.begun >= 2 * self.limit, "another could begin"
-        for rolled in live:
-            only_waits = set(rolled.states) == {"waits for its turn"}
-            assert rolled.time.runs != only_waits, rolled.states
-            assert rolled.place._held or "under way" not in rolled.states
+        for rollout in live:
+            only_waits = set(rollout.states) == {"waits for its turn"}
+            assert rollout.clock.running != only_waits, rollout.states
+            assert rollout.slot._held or "in flight" not in rollout.states
 
-    def check_slot_given_back(self, refused: Asked) -> None:
-        """A rollout whose last request under way was sent away has no slot while it waits."""
-        for rolled in self.rollouts:
-            if refused in rolled.asked and set(rolled.states) == {"waits for a retry"} and not rolled.task.done():
-                assert not rolled.place._held or not self.calm
+    def check_slot_given_back(self, refused: SentRequest) -> None:
+        """Check that a rollout holds no slot if its last request in flight was refused and it only waits."""
+        for rollout in self.rollouts:
+            if refused in rollout.requests and set(rollout.states) == {"waits for a retry"} and not rollout.task.done():
+                assert not rollout.slot._held or not self.calm
 
     async def end(self) -> None:
-        """All that blocks is let go: everyone comes to an end, and nothing is held."""
+        """Unblock everything, and check that every rollout ends and nothing is held."""
         self.resize(max(1, self.limit))
         for _ in range(STEPS_TO_THE_END):
             await settled()
-            self.let_go(refused=0.1)
+            self.unblock(refused=0.1)
         await settled()
-        waiting = [(rolled.states, rolled.task.done()) for rolled in self.rollouts if rolled.states]
+        waiting = [(rollout.states, rollout.task.done()) for rollout in self.rollouts if rollout.states]
         assert not waiting, waiting
-        assert all(rolled.task.done() for rolled in self.rollouts)
+        assert all(rollout.task.done() for rollout in self.rollouts)
         assert (self.queued, self.slots.held, self.slots.begun, self.requests.held) == (0, 0, 0, 0)
-        assert not self.slots._turns
-        assert not self.requests._turns
-        assert sorted(self.said) == list(range(self.asked)), "what became of each permit is said once"
+        assert not self.slots._waiters
+        assert not self.requests._waiters
+        assert sorted(self.reported) == list(range(self.permits_requested)), (
+            "what became of each permit is reported once"
+        )
         await asyncio.gather(*self.tasks(), return_exceptions=True)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """All that was ever begun."""
-        return [task for rolled in self.rollouts for task in (rolled.task, *(asked.task for asked in rolled.asked))]
+        """Return all tasks that were ever created."""
+        return [
+            task
+            for rollout in self.rollouts
+            for task in (rollout.task, *(request.task for request in rollout.requests))
+        ]
 
 
 async def settled() -> None:
-    """Every task has gone as far as it can."""
+    """Let every task run until it waits."""
     ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
     while True:
         await asyncio.sleep(0)
@@ -222,7 +228,7 @@ async def settled() -> None:
 
 
 async def live(seed: int) -> None:
-    """The life of one host."""
+    """Run all events of one host."""
     world = World(seed)
     world.begin()
     try:
@@ -236,7 +242,7 @@ async def live(seed: int) -> None:
         await asyncio.gather(*world.tasks(), return_exceptions=True)
 
 
-async def test_whatever_happens_to_requests_nobody_waits_for_good_and_every_clock_is_right() -> None:
+async def test_no_request_waits_forever_and_every_clock_is_right_after_random_events() -> None:
     for seed in SEEDS:
         try:
             await live(seed)

@@ -6,7 +6,7 @@ import random
 
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.rate_limited import CROWDED, Refusals
+from pytest_osmosis.host.overload import OVERLOADED, OverloadDetector
 
 
 def refusal(status: int = 429) -> ModelError:
@@ -14,21 +14,21 @@ def refusal(status: int = 429) -> ModelError:
 
 
 def test_refusals_in_a_row_mean_that_there_is_no_room() -> None:
-    refusals = Refusals()
-    assert [refusals.crowded(refusal()) for _ in range(CROWDED)] == [False] * (CROWDED - 1) + [True]
-    assert not refusals.crowded(refusal()), "what was sent before is counted anew"
+    detector = OverloadDetector()
+    assert [detector.overloaded(refusal()) for _ in range(OVERLOADED)] == [False] * (OVERLOADED - 1) + [True]
+    assert not detector.overloaded(refusal()), "what was sent before is counted anew"
 
 
 def test_other_failures_are_no_refusals() -> None:
-    refusals = Refusals()
-    assert not any(refusals.crowded(error) for error in [refusal(500), refusal(408), None] * 20)
-    assert any(refusals.crowded(refusal(503)) for _ in range(CROWDED))
+    detector = OverloadDetector()
+    assert not any(detector.overloaded(error) for error in [refusal(500), refusal(408), None] * 20)
+    assert any(detector.overloaded(refusal(503)) for _ in range(OVERLOADED))
 
 
 def test_a_few_refusals_among_good_answers_hold_nobody_up() -> None:
-    chance, refusals = random.Random(4), Refusals()
+    chance, detector = random.Random(4), OverloadDetector()
     answers = [refusal() if chance.random() < 0.05 else None for _ in range(1000)]
-    assert not any(refusals.crowded(answer) for answer in answers)
+    assert not any(detector.overloaded(answer) for answer in answers)
 
 
 def test_each_pause_halves_what_may_be_in_flight_down_to_one() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from _pytest.debugging import pytestPDB
 
-import pytest_osmosis
-
-STANDARD_LIBRARY = str(Path(inspect.__file__).parent)
-OURS = str(Path(pytest_osmosis.__file__).parent)
+from pytest_osmosis.text.user_frames import is_ours, is_users_own
 
 Tracer = Callable[[FrameType, str, Any], Any]
 
@@ -34,7 +29,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
 
 def stop_at_entry(frame: FrameType, event: str, arg: object) -> object:
     """Open pytest's debugger at the first line of the first user function that is called (a trace function)."""
-    if event != "call" or not _is_users(frame.f_code.co_filename):
+    if event != "call" or not is_users_own(frame.f_code.co_filename):
         return None
     sys.settrace(None)
     debugger = pytestPDB._init_pdb("trace")  # type: ignore[no-untyped-call]
@@ -63,7 +58,7 @@ class ReturnTracer:
 
     def located(self, error: BaseException) -> BaseException:
         """Return `error`; unless user code raised it, with a traceback to the line where the function returned."""
-        if self._frame is None or any(map(_is_users, _files(error))):
+        if self._frame is None or any(map(is_users_own, _files(error))):
             return cut_to_users(error)
         return error.with_traceback(TracebackType(None, self._frame, self._frame.f_lasti, self._line))
 
@@ -71,8 +66,8 @@ class ReturnTracer:
 def cut_to_users(error: BaseException) -> BaseException:
     """Return `error` with its traceback cut after the last user frame, if frames of this package follow it."""
     files = list(_files(error))
-    last = max((index for index, file in enumerate(files) if _is_users(file)), default=None)
-    if last is None or not any(file.startswith(OURS) for file in files[last:]):
+    last = max((index for index, file in enumerate(files) if is_users_own(file)), default=None)
+    if last is None or not any(is_ours(file) for file in files[last:]):
         return error
     steps = list(_steps(error))[: last + 1]
     cut: TracebackType | None = None
@@ -96,8 +91,3 @@ def _code_of(function: object) -> CodeType | None:
     """Return the code of a Python function under its decorators, None for other callables."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-@functools.cache
-def _is_users(file: str) -> bool:
-    return not file.startswith((STANDARD_LIBRARY, OURS, "<")) and "-packages" not in file

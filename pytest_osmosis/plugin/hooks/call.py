@@ -11,18 +11,17 @@ from typing import Any, NamedTuple, TypeVar, cast
 import pluggy
 import pytest
 
-import pytest_osmosis
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.user_frames import is_ours
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 T = TypeVar("T")
 
-OURS = str(Path(pytest_osmosis.__file__).parent)
 FINISHED, GATE, RESULTS = "pytest_osmosis_rollout_finished", "pytest_osmosis_gate", "pytest_osmosis_results"
 STATES = ("holds", "fails", "not measured")
 
@@ -141,8 +140,8 @@ def _line(error: Exception) -> str:
 def _users_traceback(error: Exception) -> str:
     """Return the traceback of `error` without the frames of pluggy and of this package."""
     whole = traceback.TracebackException.from_exception(error)
-    between = (OURS, str(Path(pluggy.__file__).parent))
+    pluggy_folder = str(Path(pluggy.__file__).parent)
     whole.stack = traceback.StackSummary.from_list(
-        [step for step in whole.stack if not step.filename.startswith(between)]
+        [step for step in whole.stack if not (is_ours(step.filename) or step.filename.startswith(pluggy_folder))]
     )
     return "".join(whole.format())

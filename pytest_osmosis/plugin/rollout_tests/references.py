@@ -23,6 +23,7 @@ from pytest_osmosis.evals import Prepared, host_setup
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, Scores
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.text.user_frames import is_ours, is_python
 
 T = TypeVar("T")
 
@@ -116,13 +117,13 @@ class _Scorers:
 def _users(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from the user's first frame on, all of it where none is the user's."""
     first = trace
-    while first is not None and first.tb_frame.f_code.co_filename.startswith(OURS):
+    while first is not None and _is_plumbing(first.tb_frame.f_code.co_filename):
         first = first.tb_next
     return first or trace
 
 
-OURS = (str(Path(__file__).parents[2]), str(Path(asyncio.__file__).parent))
-"""Where frames come from that say nothing to a user."""
+def _is_plumbing(file: str) -> bool:
+    return is_ours(file) or is_python(file)
 
 
 def _beside_a_loop(work: Callable[[], T]) -> T:
