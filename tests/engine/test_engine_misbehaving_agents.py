@@ -144,7 +144,7 @@ SOFT = [
         "agent",
         "breakpoint() has no terminal here; add --osmosis-inline",
     ),
-    Bad("a debugger", "import pdb\npdb.set_trace()", "agent", "run the eval with --osmosis-inline"),
+    Bad("a debugger", "import pdb\npdb.set_trace()", "agent", "has no terminal here; add --osmosis-inline"),
     Bad(
         "an error whose text raises",
         "class Odd(Exception):\n    def __str__(self): raise ValueError('no')\nraise Odd",
