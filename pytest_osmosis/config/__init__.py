@@ -1,13 +1,13 @@
-"""Configs: a TOML and what is given outside of it become a frozen `EvalConfig`, or every problem with its place.
+"""Eval configs: a TOML, pyproject.toml and the command line become a frozen `EvalConfig`, or a list of all problems.
 
-`load_eval_config` and `typed_eval_config` are the ways in, `tables` holds what comes out, `eval_tables` declares every
-key, `options` those that have a name of their own.
+`load_eval_config` and `typed_eval_config` make one. `tables` defines its classes, `eval_tables` declares every key, and
+`named_keys` lists the keys that have an option.
 """
 
 from __future__ import annotations
 
-from pytest_osmosis.config.draft import Override
 from pytest_osmosis.config.eval_config import load_eval_config, typed_eval_config
+from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.secrets import resolve_secrets
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.config.workspace import workspace_of

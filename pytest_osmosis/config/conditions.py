@@ -23,7 +23,7 @@ from pytest_osmosis.config.kinds import (
 from pytest_osmosis.config.named_keys import Setting
 from pytest_osmosis.config.tables import GateRule, Metric, Rule
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
@@ -159,8 +159,7 @@ def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
     if key == "rule":
         return [] if value in RULES else [Fault(f"must be one of {quoted_list(RULES)}", ("rule",), toml(value))]
     close = closest(key, ("min", "rule"))
-    meant = f', did you mean "{close}"?' if close else ""
-    return [Fault(f"unknown key{meant} (valid: min, rule)", (key,), "")]
+    return [Fault(f"unknown key{did_you_mean(close and toml(close))} (valid: min, rule)", (key,), "")]
 
 
 def loss() -> ValueKind:

@@ -1,4 +1,4 @@
-"""A config file as read: its tables, and where each key stands. Not being TOML is one problem."""
+"""A config file: its content, and the line of each key."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from pytest_osmosis.config.key_lines import Lines
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one TOML file, or of its table `prefix`; `label` is its path as written in messages."""
+    """The content of a TOML file, or of its table `prefix`. `label` is its path in messages."""
 
     path: Path
     label: str
@@ -24,16 +24,16 @@ class Document:
     prefix: tuple[str, ...] = ()
 
     def line(self, *keys: str) -> int:
-        """The line of a key."""
+        """Return the line of a key."""
         return self.lines.of(*self.prefix, *keys)
 
     def where(self, *keys: str) -> str:
-        """The place of a key: "configs/eval/x.toml:9"."""
+        """Return the place of a key: "configs/eval/x.toml:9"."""
         return f"{self.label}:{self.line(*keys)}"
 
 
 def read_document(path: Path) -> Document:
-    """The document at `path`. Raises ConfigError with one problem where it cannot be read or is not TOML."""
+    """Return the document at `path`. Raises ConfigError if it cannot be read or is not TOML."""
     path = absolute(path)
     text = _text(path)
     return Document(path, shown(path), text, _parse(path, text), Lines(text))
@@ -44,7 +44,8 @@ def _text(path: Path) -> str:
         raw = path.read_bytes()
     except FileNotFoundError:
         close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
-        raise _problem(path, f"not found{f', did you mean {shown(path.with_name(close))}?' if close else ''}") from None
+        suggestion = did_you_mean(shown(path.with_name(close)) if close else None)
+        raise _problem(path, f"not found{suggestion}") from None
     except IsADirectoryError:
         raise _problem(path, "must be a TOML file, but is a folder") from None
     except (OSError, ValueError) as error:
@@ -67,7 +68,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # a number of thousands of digits, arrays in arrays in arrays
+    ) as error:  # a number with thousands of digits, deeply nested arrays
         raise _problem(path, f"not valid TOML: {error}", 1) from None
 
 

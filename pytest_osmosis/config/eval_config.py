@@ -1,4 +1,4 @@
-"""The eval dialect: a TOML and what is given outside of it, or that alone, become a frozen `EvalConfig`."""
+"""Make a frozen `EvalConfig` from a TOML and its overrides, or from overrides alone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.draft import ConfigLevel, Draft, Override
+from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.origins import ConfigLevel, Override
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
-from pytest_osmosis.config.selection import SELECTING, effective_places, selection
+from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
     AgentTable,
     Baseline,
@@ -33,17 +34,17 @@ from pytest_osmosis.config.workspace import in_training, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.paths import absolute
 
-ADVANCED_NOTE = "[advanced] is kept for the platform and unused here"
+ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
 
 def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
-    """The eval config at `path`: of each key what the highest level gives (`draft.LEVELS`), the TOML being one of them.
+    """Return the eval config at `path`. Each key has the value of its highest level (`origins.LEVELS`).
 
-    Raises ConfigError with every problem: the file's in the order of its lines, then pyproject.toml's, then the
-    overrides'. A file that cannot be read, is not TOML, or is of another dialect is one problem.
+    Raises ConfigError with all problems: those of the file in the order of its lines, then those of pyproject.toml,
+    then those of the overrides. A file that cannot be read, is not TOML, or is not an eval config is one problem.
     """
     document = read_document(path)
-    _refuse_other_dialects(document)
+    _reject_other_configs(document)
     workspace = workspace_of(document.path)
     draft = Draft({"file": document, **_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
     check(draft, workspace)
@@ -52,14 +53,14 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConf
 
 
 def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
-    """The eval that is described without a TOML, named after its dataset; it takes all rows unless told otherwise.
+    """Return the config of an eval without a TOML. It is named after its dataset, and takes all rows by default.
 
-    Raises ConfigError with every problem.
+    Raises ConfigError with all problems.
     """
-    given = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
-    name = Path(str(given[-1])).stem if given else ""
+    datasets = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
+    name = Path(str(datasets[-1])).stem if datasets else ""
     draft = Draft(_project(workspace, name), overrides, EVAL_TABLES)
-    if not draft.given("data", "path") and draft.given("experiment", "dataset"):
+    if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
     check(draft, workspace)
     draft.raise_problems()
@@ -67,13 +68,13 @@ def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalCon
 
 
 def _project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
-    """The documents of pyproject.toml, by their level."""
+    """Return the parts of pyproject.toml by their level."""
     project = read_project(workspace, name)
-    found: dict[ConfigLevel, Document | None] = {"project": project.shared, "own": project.own}
-    return {level: document for level, document in found.items() if document is not None}
+    parts: dict[ConfigLevel, Document | None] = {"project": project.shared, "own": project.own}
+    return {level: document for level, document in parts.items() if document is not None}
 
 
-def _refuse_other_dialects(document: Document) -> None:
+def _reject_other_configs(document: Document) -> None:
     for name in ("eval", "ablation"):
         if isinstance(document.content.get(name), list):
             text = "multi-eval configs are not supported yet; an eval config has [experiment] and [secrets]"
@@ -88,15 +89,15 @@ def _refuse_other_dialects(document: Document) -> None:
 
 
 def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
-    without = RowSelection(rows="all") if draft.document is None else RowSelection()
-    overridden, preset = draft.said(aside=frozenset(SELECTING.values()) - effective_places(draft.levels))
+    default = RowSelection(rows="all") if draft.document is None else RowSelection()
+    overridden, preset = draft.settings(ignored=frozenset(SELECTING.values()) - selecting_keys(draft.levels))
     return EvalConfig(
         path=path,
         name=path.stem,
         workspace=workspace,
         experiment=Experiment(**draft.table("experiment")),
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
-        selection=selection(draft.levels, without),
+        selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or (),
         model=ModelTable(**draft.table("model")),
@@ -127,7 +128,7 @@ def _agent(draft: Draft) -> dict[str, Any]:
 
 
 def _baseline(draft: Draft) -> Baseline:
-    """The baseline of the first level that gives one: a model, or results."""
+    """Return the baseline of the highest level that sets one: a model, or results."""
     model, results = ("baseline", "model_path"), ("baseline", "results")
     first = next((level for level in draft.levels if model in level or results in level), {})
     values = _from_current_folder(draft, draft.table("baseline"), "baseline", "results")
@@ -135,6 +136,6 @@ def _baseline(draft: Draft) -> Baseline:
 
 
 def _from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
-    """The values with those among `paths` made absolute that were typed in the current folder."""
-    typed = [key for key in paths if key in values and draft.typed(table, key)]
+    """Return the values, with typed `paths` made absolute from the current folder."""
+    typed = [key for key in paths if key in values and draft.is_typed(table, key)]
     return {**values, **{key: str(absolute(Path(values[key]))) for key in typed}}

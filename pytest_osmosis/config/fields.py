@@ -1,6 +1,6 @@
-"""The vocabulary of field tables: a `Table` is a list of `Field`s. What an unknown key may mean.
+"""Declarations of tables and keys, and the messages about unknown ones.
 
-Validation runs from these declarations, and the reference in docs/ is made from them.
+Validation, the JSON Schema and docs/reference/config.md are all made from these declarations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_osmosis.config.kinds import ValueKind, faults_of
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 NOT_SUPPORTED = "not supported yet; leave it out"
 
@@ -19,9 +19,8 @@ NOT_SUPPORTED = "not supported yet; leave it out"
 class Field:
     """One key of a table.
 
-    `default` is what holds where the key is left out (None: nothing). `supported` False: the key is known,
-    its value checked, then it is refused. `override` is the kind of an override where that admits more
-    than the file does. A `private` value is never shown.
+    A key that is not `supported` has its value checked and is then rejected. `override` is the kind of values on the
+    command line, if they may differ from those in the file. A `private` value is never shown.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Field:
 
     @property
     def default_written(self) -> object:
-        """The default as it would stand in a file, None where there is none: a share of 0.1 is written "10%"."""
+        """The default as a file would contain it: a share of 0.1 is written "10%"."""
         if isinstance(self.default, float) and faults_of(self.kind, self.default):
             return f"{self.default:.0%}"
         return self.default
@@ -43,7 +42,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The keys of a table that has no fixed ones: what a name must be, and what its value."""
+    """The kinds of names and values in a table without fixed keys."""
 
     key: ValueKind
     value: ValueKind
@@ -52,7 +51,11 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Keys of one pattern: `written` is how they look, `example` is one, `kind_of` gives what one's value must be."""
+    """Keys that match a pattern, like `pass_at_K`.
+
+    `written` stands for all of them in messages, `example` is one of them, and `kind_of` returns the kind of a key's
+    value.
+    """
 
     pattern: re.Pattern[str]
     written: str
@@ -73,42 +76,39 @@ class Table:
     families: tuple[Family, ...] = ()
 
     def field(self, key: str) -> Field | None:
-        """The field of that name, or one of a family that the name fits; None where there is none."""
-        of_family = (Field(key, one.kind_of(key), one.help) for one in self.families if one.pattern.fullmatch(key))
+        """Return the field with that name, or a field of the family that the name matches, or None."""
+        of_family = (
+            Field(key, family.kind_of(key), family.help) for family in self.families if family.pattern.fullmatch(key)
+        )
         return next((field for field in self.fields if field.name == key), None) or next(of_family, None)
 
 
 Tables = Mapping[str, Table]
-"""The tables of one dialect, by name."""
+"""Tables by name."""
 
 
 def unknown_table(tables: Tables, name: str) -> str:
-    """What to say of a table that the dialect does not have."""
+    """Return the problem with a table that does not exist."""
     close = closest(name, tables)
-    valid = ", ".join(tables)
-    return f"unknown table{f', did you mean [{close}]?' if close else ''} (valid: {valid})"
+    return f"unknown table{did_you_mean(f'[{close}]' if close else None)} (valid: {', '.join(tables)})"
 
 
 def unknown_top_key(tables: Tables, name: str) -> str:
-    """What to say of a key that stands in no table."""
-    home = _home_of(tables, name) or _table_of_close(tables, name)
-    return f"unknown key{f', did you mean {home}?' if home else ''} (keys must be inside a table)"
+    """Return the problem with a key that is not inside a table."""
+    close = closest(name, tables)
+    meant = _home_of(tables, name) or (f"[{close}]" if close else None)
+    return f"unknown key{did_you_mean(meant)} (keys must be inside a table)"
 
 
 def unknown_key(tables: Tables, table: Table, name: str) -> str:
-    """What to say of a key that its table does not have: the closest one here, else its own table."""
+    """Return the problem with a key that its table does not have. Suggests a similar key, or another table's key."""
     close = closest(name, (field.name for field in table.fields))
     meant = f'"{close}"' if close else _home_of(tables, name)
     supported = [field.name for field in table.fields if field.supported]
     valid = ", ".join([*supported, *(family.written for family in table.families)])
-    return f"unknown key{f', did you mean {meant}?' if meant else ''}{f' (valid: {valid})' if valid else ''}"
+    return f"unknown key{did_you_mean(meant)}{f' (valid: {valid})' if valid else ''}"
 
 
 def _home_of(tables: Tables, key: str) -> str | None:
     homes = (table.name for table in tables.values() if any(field.name == key for field in table.fields))
     return next((f"[{name}] {key}" for name in homes), None)
-
-
-def _table_of_close(tables: Tables, key: str) -> str | None:
-    close = closest(key, tables)
-    return f"[{close}]" if close else None

@@ -1,6 +1,6 @@
-"""The keys that have a name of their own: `--osmosis-n`, `PYTEST_OSMOSIS_N` and `n` in `[tool.pytest-osmosis]`.
+"""Keys with a name of their own: `--osmosis-n`, `PYTEST_OSMOSIS_N` and `n` in `[tool.pytest-osmosis]`.
 
-`table.key=value` names every other key, as in `--osmosis-set`.
+All other keys are written as `table.key=value`, as in `--osmosis-set`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "agent": ("agent", "agent"),
@@ -31,11 +32,17 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "baseline_base_url": ("baseline", "base_url"),
     "baseline_api_key_env": ("baseline", "api_key_env"),
 }
-"""Name to table and key."""
+"""Names, and the tables and keys that they set."""
+
+
+def unknown_option(name: str) -> str:
+    """Return the problem with a name that is not one of `OPTIONS`."""
+    close = closest(name, OPTIONS)
+    return f"unknown key{did_you_mean(close and toml(close))} (valid: {', '.join(OPTIONS)})"
 
 
 class Setting(NamedTuple):
-    """`table.key=value` taken apart: `below` are the keys that lead on inside the value."""
+    """The parts of `table.key=value`. `below` are the keys inside the value of `key`."""
 
     table: str
     key: str
@@ -44,22 +51,21 @@ class Setting(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The keys as they are written: `gate."rewards:f".pass_rate`."""
+        """The keys as they are typed: `gate."rewards:f".pass_rate`."""
         return ".".join(map(key_text, (self.table, self.key, *self.below)))
 
 
 def setting(text: str, origin: str) -> Setting | Problem:
-    """What `table.key=value` says, or why it says nothing; `origin` is where it stands.
+    """Parse `table.key=value`, or return the problem with it. `origin` names the place of the text in a problem.
 
     >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set")
     Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')
     """
-    places = [at for at, char in enumerate(text) if char == "="]
-    for at in places:
+    for at in (at for at, char in enumerate(text) if char == "="):
         keys = _keys(text[:at])
         if len(keys) == 1:
             home = OPTIONS.get(keys[0])
-            meant = f', did you mean "{home[0]}.{home[1]}={text[at + 1 :]}"?' if home else ""
+            meant = did_you_mean(f'"{home[0]}.{home[1]}={text[at + 1 :]}"' if home else None)
             return Problem(origin, f"must be table.key=value, got {toml(text)}{meant}")
         if keys:
             return Setting(keys[0], keys[1], keys[2:], text[at + 1 :].strip())
@@ -67,7 +73,7 @@ def setting(text: str, origin: str) -> Setting | Problem:
 
 
 def _keys(path: str) -> tuple[str, ...]:
-    """The keys of a dotted TOML key, none where it is not one."""
+    """Return the parts of a dotted TOML key, or () if `path` is not one."""
     import tomli
 
     try:
@@ -76,7 +82,7 @@ def _keys(path: str) -> tuple[str, ...]:
         return ()
     keys: list[str] = []
     while isinstance(value, dict):
-        if len(value) != 1:  # a line break, and more keys after it
+        if len(value) != 1:  # a line break followed by other keys
             return ()
         [(key, value)] = value.items()
         keys.append(key)

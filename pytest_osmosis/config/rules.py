@@ -1,7 +1,6 @@
-"""The rules of an eval config that hold between keys, or that need a look at the workspace.
+"""The rules of an eval config that concern several keys, or files of the workspace.
 
-Each takes a draft and notes its problems there. A value that did not fit its kind counts as given and is not
-looked at again.
+Each rule takes a draft and adds its problems to it. A key with an invalid value counts as set and is not checked again.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from pytest_osmosis.config.tables import DATASET_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 GRADER_SCORE = "reward"
 _MOST_LISTED = 10
 
 
 def check(draft: Draft, workspace: Path) -> None:
-    """Note every problem between the keys of an eval config."""
+    """Add all problems of an eval config that these rules find."""
     _one_commit(draft)
     _code(draft, workspace)
     _dataset(draft, workspace)
     _environment(draft)
-    _scorers(draft)
+    _scoring(draft)
     _score_names(draft)
     _gates(draft)
     _baseline(draft)
@@ -37,12 +36,12 @@ def check(draft: Draft, workspace: Path) -> None:
 
 
 def has_entrypoint(draft: Draft) -> bool:
-    """True where the config names code under rollouts/."""
-    return draft.given("experiment", "rollout") or draft.given("experiment", "entrypoint")
+    """Return True if the config uses code under rollouts/."""
+    return draft.is_set("experiment", "rollout") or draft.is_set("experiment", "entrypoint")
 
 
 def gates_of(draft: Draft) -> tuple[GateRule, ...]:
-    """Every condition of [gate], for the runs as a whole and per function."""
+    """Return all conditions of [gate], on the runs and on single functions."""
     rules: list[GateRule] = []
     for key, value in draft.table("gate").items():
         if isinstance(value, GateRule):
@@ -53,19 +52,18 @@ def gates_of(draft: Draft) -> tuple[GateRule, ...]:
 
 
 def _one_commit(draft: Draft) -> None:
-    if draft.given("experiment", "branch") and draft.given("experiment", "commit_sha"):
+    if draft.is_set("experiment", "branch") and draft.is_set("experiment", "commit_sha"):
         draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
 
 
 def _code(draft: Draft, workspace: Path) -> None:
-    rollout, entrypoint = draft.given("experiment", "rollout"), draft.given("experiment", "entrypoint")
+    rollout, entrypoint = draft.is_set("experiment", "rollout"), draft.is_set("experiment", "entrypoint")
     if rollout and entrypoint:
         _rollout_folder(draft, workspace)
-    elif rollout:
-        draft.fail("experiment", "entrypoint", "missing; set both rollout and entrypoint, or neither")
-    elif entrypoint:
-        draft.fail("experiment", "rollout", "missing; set both rollout and entrypoint, or neither")
-    elif not draft.given("agent", "agent") and not _has_scorer(draft):
+    elif rollout or entrypoint:
+        missing = "entrypoint" if rollout else "rollout"
+        draft.fail("experiment", missing, "missing; set both rollout and entrypoint, or neither")
+    elif not draft.is_set("agent", "agent") and not _has_scoring(draft):
         draft.fail(
             "experiment",
             "rollout",
@@ -80,11 +78,11 @@ def _rollout_folder(draft: Draft, workspace: Path) -> None:
         return
     folder = inside(workspace / "rollouts", rollout)
     if folder is None:
-        draft.fail("experiment", "rollout", f"must stay under rollouts/ (symlinks resolved), got {toml(rollout)}")
+        draft.fail("experiment", "rollout", f"must be under rollouts/ (symlinks resolved), got {toml(rollout)}")
     elif not is_folder(folder):
-        there = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
-        text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)}"
-        draft.fail("experiment", "rollout", f"{text} (available: {there})")
+        available = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
+        text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)} (available: {available})"
+        draft.fail("experiment", "rollout", text)
     else:
         _entrypoint(draft, folder, rollout)
 
@@ -95,11 +93,11 @@ def _entrypoint(draft: Draft, folder: Path, rollout: str) -> None:
         return
     file = inside(folder, entrypoint)
     if file is None:
-        text = f"must stay under rollouts/{rollout}/ (symlinks resolved), got {toml(entrypoint)}"
+        text = f"must be under rollouts/{rollout}/ (symlinks resolved), got {toml(entrypoint)}"
         draft.fail("experiment", "entrypoint", text)
     elif not is_file(file):
-        there = _names(folder.glob("*.py"))
-        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (available: {there})"
+        available = _names(folder.glob("*.py"))
+        text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (available: {available})"
         draft.fail("experiment", "entrypoint", text)
 
 
@@ -108,25 +106,21 @@ def _names(paths: Iterable[Path]) -> str:
 
 
 def _dataset(draft: Draft, workspace: Path) -> None:
-    if draft.given("data", "path"):
+    if draft.is_set("data", "path"):
         _data_file(draft, workspace)
-    elif not draft.given("experiment", "dataset"):
-        draft.fail(
-            "experiment",
-            "dataset",
-            "missing; name a dataset under datasets/ or data/, or set [data] path",
-        )
+    elif not draft.is_set("experiment", "dataset"):
+        text = "missing; name a dataset under datasets/ or data/, or set [data] path"
+        draft.fail("experiment", "dataset", text)
 
 
 def _data_file(draft: Draft, workspace: Path) -> None:
     path = draft.get("data", "path")
     if path is None:
         return
-    file = absolute(Path(path)) if draft.typed("data", "path") else inside(workspace, path)
+    file = absolute(Path(path)) if draft.is_typed("data", "path") else inside(workspace, path)
     if file is None:
         draft.fail("data", "path", f"must be inside the workspace (symlinks resolved), got {toml(path)}")
-        return
-    if file.suffix.lower() not in DATASET_SUFFIXES:
+    elif file.suffix.lower() not in DATASET_SUFFIXES:
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
     elif not is_file(file):
         draft.fail("data", "path", f"must be an existing file, got {toml(path)} (looked for {shown(file)})")
@@ -134,53 +128,53 @@ def _data_file(draft: Draft, workspace: Path) -> None:
 
 def _environment(draft: Draft) -> None:
     for name in draft.get("secrets", "required") or ():
-        if draft.given("env", name):
+        if draft.is_set("env", name):
             draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
 
 
-def _has_scorer(draft: Draft) -> bool:
-    return bool(
-        draft.get("scoring", "eval_fns")
-        or (draft.given("scoring", "eval_fns") and ("scoring", "eval_fns") not in draft.values)
-        or draft.given("scoring", "grader")
-    )
-
-
-def _scorers(draft: Draft) -> None:
-    nothing_given = not has_entrypoint(draft) and not draft.given("agent", "agent")
-    if not nothing_given and not has_entrypoint(draft) and not _has_scorer(draft):
+def _scoring(draft: Draft) -> None:
+    if draft.is_set("agent", "agent") and not has_entrypoint(draft) and not _has_scoring(draft):
         draft.fail(
             "scoring",
             "eval_fns",
             'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class", '
-            "or the Grader of a rollout's entrypoint",
+            "or use the Grader of a rollout's entrypoint",
         )
 
 
+def _has_scoring(draft: Draft) -> bool:
+    return bool(
+        draft.get("scoring", "eval_fns") or not _functions_are_valid(draft) or draft.is_set("scoring", "grader")
+    )
+
+
+def _functions_are_valid(draft: Draft) -> bool:
+    return not draft.is_set("scoring", "eval_fns") or ("scoring", "eval_fns") in draft.values
+
+
 def _score_names(draft: Draft) -> None:
-    if draft.given("scoring", "eval_fns") and ("scoring", "eval_fns") not in draft.values:
+    if not _functions_are_valid(draft):
         return
     names = _scores(draft)
     for name in draft.get("scoring", "thresholds") or ():
         if name not in names:
-            draft.fail("scoring", "thresholds", f"unknown function{_meant(name, names)}", name)
+            draft.fail("scoring", "thresholds", f"unknown function{_suggestion(name, names)}", name)
     decide = draft.get("scoring", "decide")
     if decide is not None and decide not in ("all", "any", *names):
-        meant = _meant(decide, ("all", "any", *names))
-        text = f'must be "all", "any" or one function, got {toml(decide)}{meant}'
-        draft.fail("scoring", "decide", text)
+        suggestion = _suggestion(decide, ("all", "any", *names))
+        draft.fail("scoring", "decide", f'must be "all", "any" or one function, got {toml(decide)}{suggestion}')
 
 
 def _gates(draft: Draft) -> None:
-    functions_known = not draft.given("scoring", "eval_fns") or ("scoring", "eval_fns") in draft.values
-    names, n = _scores(draft), draft.get("evaluation", "n") if draft.given("evaluation", "n") else 1
+    functions_are_valid, names = _functions_are_valid(draft), _scores(draft)
+    n = draft.get("evaluation", "n") if draft.is_set("evaluation", "n") else 1
     for rule in gates_of(draft):
-        place = (rule.name,) if rule.function is None else (rule.function, rule.name)
-        if rule.function is not None and functions_known and rule.function not in names:
-            draft.fail("gate", rule.function, f"unknown function{_meant(rule.function, names)}")
+        key, *below = (rule.name,) if rule.function is None else (rule.function, rule.name)
+        if rule.function is not None and functions_are_valid and rule.function not in names:
+            draft.fail("gate", rule.function, f"unknown function{_suggestion(rule.function, names)}")
         elif rule.k is not None and n is not None and rule.k > n:
-            draft.fail("gate", place[0], f"needs [evaluation] n of at least {rule.k}, n is {n}", *place[1:])
-        elif rule.metric == "mean" and rule.function is None and functions_known and not _one_decides(draft, names):
+            draft.fail("gate", key, f"needs [evaluation] n of at least {rule.k}, n is {n}", *below)
+        elif rule.metric == "mean" and rule.function is None and functions_are_valid and not _one_decides(draft, names):
             text = 'needs a single deciding function: name it in [scoring] decide, or write [gate."{}"] mean = ...'
             draft.fail("gate", "mean", text.format(names[0] if names else "module:function"))
 
@@ -191,27 +185,27 @@ def _one_decides(draft: Draft, names: tuple[str, ...]) -> bool:
 
 def _scores(draft: Draft) -> tuple[str, ...]:
     functions: tuple[str, ...] = draft.get("scoring", "eval_fns") or ()
-    has_grader = draft.given("scoring", "grader") or has_entrypoint(draft)
+    has_grader = draft.is_set("scoring", "grader") or has_entrypoint(draft)
     return (*functions, GRADER_SCORE) if has_grader else functions
 
 
-def _meant(name: str, names: tuple[str, ...]) -> str:
+def _suggestion(name: str, names: tuple[str, ...]) -> str:
     close = closest(name, names)
-    return f"{f', did you mean {toml(close)}?' if close else ''} (valid: {quoted_list(names) or 'none'})"
+    return f"{did_you_mean(close and toml(close))} (valid: {quoted_list(names) or 'none'})"
 
 
 def _baseline(draft: Draft) -> None:
-    model, results = draft.given("baseline", "model_path"), draft.given("baseline", "results")
-    if draft.given("gate", "max_regression") and not (model or results):
+    model, results = draft.is_set("baseline", "model_path"), draft.is_set("baseline", "results")
+    if draft.is_set("gate", "max_regression") and not (model or results):
         draft.fail("gate", "max_regression", "needs a baseline: set [baseline] results or model_path")
     if any({("baseline", "model_path"), ("baseline", "results")} <= level.keys() for level in draft.levels):
         draft.fail("baseline", "results", "cannot be used with model_path; keep one of them")
     for key in ("base_url", "api_key_env"):
-        if draft.given("baseline", key) and not model:
+        if draft.is_set("baseline", key) and not model:
             draft.fail("baseline", key, "needs [baseline] model_path")
 
 
 def _stays_inside(draft: Draft, workspace: Path, table: str, key: str) -> None:
     path = draft.get(table, key)
-    if path is not None and not draft.typed(table, key) and inside(workspace, path) is None:
+    if path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None:
         draft.fail(table, key, f"must be inside the workspace (symlinks resolved), got {toml(path)}")

@@ -1,4 +1,4 @@
-"""Which rows are evaluated: the syntax of `rows`, and how the levels of precedence make one `RowSelection`."""
+"""The selection of rows: the syntax of `rows`, and the `RowSelection` that all levels of precedence result in."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def rows() -> ValueKind:
 
 
 def _range(part: str) -> tuple[int, int]:
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
-    first, last = int(found.group(1)), int(found.group(2) or found.group(1))
+    first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise refuse(f'must be {ROWS_EXPECTED}; {toml(part)} is backwards, write "{last}-{first}"')
     return first, last
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The ranges in order, with those that overlap or touch joined.
+    """Return the ranges in order. Ranges that overlap or touch are joined.
 
     >>> merged([(10, 20), (3, 3), (4, 5), (15, 30)])
     ((3, 5), (10, 30))
@@ -53,25 +53,24 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
-"""Where the keys that select rows stand."""
+"""The keys that select rows, with their tables."""
 
 
-def effective(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    """What one level selects: `rows`, else `offset` and `limit`, those of them that it gives."""
-    given = {name: level[place] for name, place in SELECTING.items() if place in level}
-    return {"rows": given["rows"]} if "rows" in given else given
+def _selected_by(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    """Return the selecting keys that take effect if this level selects: `rows`, or else `offset` and `limit`."""
+    keys = {name: level[place] for name, place in SELECTING.items() if place in level}
+    return {"rows": keys["rows"]} if "rows" in keys else keys
 
 
-def effective_places(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
-    """The keys that select: those of the first level that gives any."""
-    found = next(filter(None, map(effective, levels)), {})
-    return frozenset(SELECTING[name] for name in found)
+def selecting_keys(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
+    """Return the keys of the highest level that selects rows."""
+    keys = next(filter(None, map(_selected_by, levels)), {})
+    return frozenset(SELECTING[name] for name in keys)
 
 
-def selection(levels: Iterable[Mapping[tuple[str, str], Any]], without: RowSelection) -> RowSelection:
-    """The selection of the first level that gives any, else `without`; an offset alone takes all rows from there on."""
-    for level in levels:
-        given = effective(level)
-        if given:
-            return RowSelection(**({"limit": "all"} | given if "offset" in given else given))
-    return without
+def selection(levels: Iterable[Mapping[tuple[str, str], Any]], default: RowSelection) -> RowSelection:
+    """Return the selection of the highest level that selects rows. An offset alone selects all rows after it."""
+    keys = next(filter(None, map(_selected_by, levels)), None)
+    if keys is None:
+        return default
+    return RowSelection(**({"limit": "all"} | keys if "offset" in keys else keys))

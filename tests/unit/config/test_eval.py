@@ -66,7 +66,7 @@ def test_a_config_of_the_platform_is_read_unchanged(load: Load, workspace: Path)
         selection=RowSelection(limit=200),
         env={"LOG_LEVEL": "INFO", "_X1": ""},
         secrets=("OPENAI_API_KEY", "DATABASE_URL"),
-        notes=("[advanced] is kept for the platform and unused here",),
+        notes=("[advanced] is for the Osmosis platform and has no effect here",),
     )
 
 

@@ -118,21 +118,21 @@ BROKEN: dict[str, list[tuple[str, list[str]]]] = {
         (
             'rollout = "multiply"\nentrypoint = "../../../outside.py"',
             [
-                '3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "../../../outside.py"'
+                '3: [experiment] entrypoint: must be under rollouts/multiply/ (symlinks resolved), got "../../../outside.py"'
             ],
         ),
         (
             'rollout = "multiply"\nentrypoint = "/etc/hostname"',
-            ['3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "/etc/hostname"'],
+            ['3: [experiment] entrypoint: must be under rollouts/multiply/ (symlinks resolved), got "/etc/hostname"'],
         ),
         ("x.y = 1", ["2: [experiment] x: unknown key (valid: rollout, entrypoint, model_path, dataset)"]),
         (
             'rollout = "multiply"\nentrypoint = "link.py"',
-            ['3: [experiment] entrypoint: must stay under rollouts/multiply/ (symlinks resolved), got "link.py"'],
+            ['3: [experiment] entrypoint: must be under rollouts/multiply/ (symlinks resolved), got "link.py"'],
         ),
         (
             'rollout = "elsewhere"\nentrypoint = "outside.py"',
-            ['2: [experiment] rollout: must stay under rollouts/ (symlinks resolved), got "elsewhere"'],
+            ['2: [experiment] rollout: must be under rollouts/ (symlinks resolved), got "elsewhere"'],
         ),
     ],
     "evaluation": [
@@ -892,9 +892,9 @@ NO_CODE = (
     "[experiment] rollout: missing, and so is entrypoint; name the code under rollouts/, "
     'or set [scoring] eval_fns = ["module:function"] to score the built-in chat'
 )
-NO_SCORER = (
+NO_SCORING = (
     '[scoring] eval_fns: missing; nothing scores the runs: set eval_fns = ["module:function"] or '
-    'grader = "module:Class", or the Grader of a rollout\'s entrypoint'
+    'grader = "module:Class", or use the Grader of a rollout\'s entrypoint'
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
@@ -914,8 +914,8 @@ NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if 
         (SECRETS + SCORING + '[experiment]\ndataset = "d"\n', [f"5: {NO_MODEL}"]),
         (SECRETS + EXPERIMENT, [f"3: {NO_CODE}"]),
         (SECRETS + EXPERIMENT + "[scoring]\neval_fns = []\n", [f"3: {NO_CODE}"]),
-        (SECRETS + EXPERIMENT + '[agent]\nagent = "chat"\n', [f"1: {NO_SCORER}"]),
-        (SECRETS + EXPERIMENT + '[agent]\nagent = "a:b"\n[scoring]\neval_fns = []\n', [f"9: {NO_SCORER}"]),
+        (SECRETS + EXPERIMENT + '[agent]\nagent = "chat"\n', [f"1: {NO_SCORING}"]),
+        (SECRETS + EXPERIMENT + '[agent]\nagent = "a:b"\n[scoring]\neval_fns = []\n', [f"9: {NO_SCORING}"]),
         (
             SCORING + EXPERIMENT + '[env]\nA = "x"\nB = "y"\n[secrets]\nrequired = ["A", "B", "C"]\n',
             [
