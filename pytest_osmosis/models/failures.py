@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,11 +21,11 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import shown
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
-SHORTEST_SECRET = 8
-REDACTED = "[redacted]"
 
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")
 """Texts by which servers report, whatever the status, that an account is exhausted."""
@@ -83,8 +82,8 @@ class Failures:
 
     def unreadable(self, status: int, body: str, what: str) -> ModelError:
         """Return the error for a 2xx status with an unreadable body; `what` completes "... with a body that"."""
-        shown = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
-        return ModelError(f"the server answered {status} with a body that {what}{shown}", status=status, retryable=True)
+        quoted = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
+        return ModelError(f"the server answered {status} with a body that {what}{quoted}", status=status, retryable=True)
 
     def no_answer(self, status: int, what: str, body: Mapping[str, Any]) -> ModelError:
         """Return the error for a readable body without an answer of the model; it shows the body's `error`."""
@@ -102,9 +101,7 @@ class Failures:
         )
 
     def _shown(self, text: str, limit: int) -> str:
-        if self.secret is not None and len(self.secret) >= SHORTEST_SECRET:
-            text = text.replace(self.secret, REDACTED)
-        return one_line(text, limit)
+        return one_line(Redaction({"redacted": self.secret or ""}).text(text), limit)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -113,15 +110,8 @@ def one_line(text: str, limit: int) -> str:
     >>> print(one_line("a\n  b\x1b[31m", 300))
     a b\x1b[31m
     """
-    start = " ".join(text.split())[: limit + 1]
-    shown = "".join(_escaped(character) for character in start)
-    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
-
-
-def _escaped(character: str) -> str:
-    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return character
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    line = shown(" ".join(text.split())[: limit + 1])
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
