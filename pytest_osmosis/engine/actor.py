@@ -1,8 +1,7 @@
-"""The engine: one thread that owns an eval run's state and turns runs into records, through engine hosts.
+"""The engine's thread, which owns an eval run's state and turns runs into records, through hosts.
 
-Everyone else (pytest's main thread, the hosts' readers) only posts messages to it, and `every` hears of each run that
-is done, once, after the journal holds it; so there is no lock on its state. There is no event loop here either.
-`hosts` owns the processes, `dispatch` the runs, `book` what is known of them.
+All other threads (pytest's main thread, the hosts' readers) only post messages to it, so its state needs no lock.
+There is no event loop here either. `hosts` owns the processes, `table` the runs, `recorder` the records.
 """
 
 from __future__ import annotations
@@ -13,24 +12,27 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_osmosis.engine.dispatch import Dispatch
+from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
-from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
+from pytest_osmosis.engine.job import Job, Stop
+from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
+from pytest_osmosis.engine.probing import Probing
 from pytest_osmosis.engine.recorder import Recorder
-from pytest_osmosis.engine.stall_notice import Watchdog
-from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.engine.recovery import Recovery
+from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.engine.stall_notice import StallNotice
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
-from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import Ledger
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005
 """A turn begins this long after the message that it began for: one write and one refill serve many runs."""
@@ -62,289 +64,190 @@ class Close(NamedTuple):
     grace_s: float
 
 
-Message = Submit | Go | Stop | Pause | Resume | Release | Close | Heard | Died
+EngineMessage = Submit | Go | Stop | Pause | Resume | Release | Close | Heard | Died
 
 
-class Engine:
-    """Runs one eval. Every public method may be called from any thread; `every` is called from the engine's own.
+class Actor:
+    """Handles the messages in `inbox`. `loaded` is set once the user's code is loaded or `refused`, `ended` at the end.
 
-    `notices` are for the summary; `alerts` are those of them that a user should see at once.
+    Other threads may put into `inbox`, wait for events and read what is replaced as a whole.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
-        self.job = job
-        self.notices: list[str] = []
-        self.alerts: list[str] = []
-        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._book = Recorder(job, journal, every)
-        self._hosts = Hosts(job, self._inbox.put, self.notices)
+        self.inbox: queue.SimpleQueue[EngineMessage] = queue.SimpleQueue()
+        self.loaded = threading.Event()
+        self.ended = threading.Event()
+        self.refused: CodeError | HostError | None = None
+        self.paused = False
+        self.notices = Notices()
+        self.recorder = Recorder(job, journal, every)
+        self.hosts = Hosts(job, self.inbox.put, self.notices)
+        self.permits = Permits(job.limits)
+        self.table = RunTable()
+        self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
+        self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
+        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices)
+        self._probing = Probing(job.probes, self.hosts, self.permits, self.runs)
+        self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
-        self._permits = Permits(job.limits)
-        self._dispatch = Dispatch(job, self._hosts, self._book, self.notices, self._alert)
-        self._loaded = threading.Event()
-        self._refused: CodeError | HostError | None = None
-        self._prober: Host | None = None
-        self._to_probe: list[ModelTag] = []
-        self._dispatching = False
-        self._paused = False
         self._waits_to_go = False
-        self._closing: float | None = None
+        self._closing_at: float | None = None
         self._broken = False
-        self._watchdog = Watchdog(job.watchdog_s, time.monotonic())
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="osmosis-engine", daemon=True)
 
-    # -- for everyone ------------------------------------------------------------------------------------
-
-    @property
-    def judging(self) -> PassRule:
-        """Who decides whether a run passed; complete once `loaded` has returned."""
-        return self._book.judging
-
-    @property
-    def ledger(self) -> Ledger:
-        """The records so far."""
-        return self._book.ledger
-
-    @property
-    def progress(self) -> Progress:
-        """The counts so far."""
-        return self._book.progress
-
-    @property
-    def kept(self) -> Mapping[str, int]:
-        """How many scores of each function were kept from before."""
-        return self._book.kept
-
-    @property
-    def decided(self) -> bool:
-        """True where stored rollouts were scored again, all of them, and the journal holds it."""
-        return self._book.is_decided
-
-    @property
-    def stopped(self) -> Stop | None:
-        """Why nothing new is begun, None while it is."""
-        return self._dispatch.stopped
-
-    @property
-    def baseline_stopped(self) -> str | None:
-        """Why the baseline's model is asked no more, None while it is."""
-        return self._dispatch.baseline_stopped
-
-    @property
-    def throttle(self) -> Throttle:
-        """What servers without room had everyone do."""
-        return self._hosts.throttle
-
-    @property
-    def held_s(self) -> Mapping[str, float]:
-        """For how long each limit of a provider held what could have been sent."""
-        return dict(self._permits.held_s)
-
-    def start(self) -> None:
-        """Start the hosts, which load the user's code. Nothing is asked of a model before `go`."""
-        self._thread.start()
-
-    def loaded(self) -> None:
-        """Wait until the user's code is loaded. `CodeError` or `HostError` where it cannot be."""
-        self._loaded.wait()
-        if self._refused is not None:
-            raise self._refused
-
-    def go(self) -> None:
-        """Probe the model, then roll out what is submitted."""
-        self._inbox.put(Go())
-
-    def submit(self, runs: Iterable[RunId]) -> None:
-        """Roll these out, in this order, each once however often it is submitted."""
-        self._inbox.put(Submit(list(runs)))
-
-    def stop(self, reason: StopReason, text: str) -> None:
-        """Begin nothing more: what was not begun is skipped with `text` as its reason. In flight goes on."""
-        self._inbox.put(Stop(reason, text))
-
-    def pause(self) -> None:
-        """Begin nothing and ask for nothing until `resume`; requests that are open go on. Idempotent."""
-        self._inbox.put(Pause())
-
-    def resume(self) -> None:
-        """Go on after `pause`. Idempotent."""
-        self._inbox.put(Resume())
-
-    def release(self) -> None:
-        """All that will ever be submitted is done: the hosts may end while others still report it."""
-        self._inbox.put(Release())
-
-    def close(self, grace_s: float = 0.0) -> None:
-        """Give what is in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
-        self._inbox.put(Close(grace_s))
-        if self._thread.ident is None:  # never started
-            self._close_book()
-        else:
-            self._ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
-
-    def kill(self) -> None:
-        """End the hosts now, so that `close` has nothing to wait for."""
-        self._hosts.kill()
-
-    # -- the thread --------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Run the eval until it is closed."""
         try:
             try:
                 self._work()
             except Exception as error:
                 self._fail(error)
-            self._end()
+            self.end()
         finally:
-            self._loaded.set()
-            self._ended.set()
+            self.loaded.set()
+            self.ended.set()
 
     def _work(self) -> None:
         try:
-            self._hosts.start()
+            self.hosts.start()
         except HostError as error:
             self._refuse(error)
-        while self._closing is None or (self._dispatch.flights and time.monotonic() < self._closing):
-            self._turn()
+        while self._closing_at is None or (self.table.states and time.monotonic() < self._closing_at):
+            self.turn()
 
     def _fail(self, error: Exception) -> None:
-        """The engine itself is broken: nobody must wait for it. What it knows is kept, the rest stays pending."""
-        self.notices.append("".join(traceback.format_exception(error)))
+        """End the eval because of a bug in the engine: keep its records, and skip what is left so that nobody waits."""
+        self.notices.add("".join(traceback.format_exception(error)))
         text = f"the engine failed: {type(error).__name__}: {error}"
-        self._refused = self._refused or HostError(text)
+        self.refused = self.refused or HostError(text)
         self._broken = True
-        self._loaded.set()
-        self.kill()
-        self._dispatch.give_up(text)
+        self.loaded.set()
+        self.hosts.kill()
+        self.runs.give_up(text)
         self._settle()
-        while self._closing is None:
+        while self._closing_at is None:
             for message in self._arrived():
                 match message:
                     case Submit(runs):
-                        self._dispatch.give_up(text, runs)
+                        self.runs.give_up(text, runs)
                     case Close():
-                        self._closing = time.monotonic()
+                        self._closing_at = time.monotonic()
             self._settle()
 
-    def _turn(self) -> None:
-        """Handle what has arrived, refill the hosts, write the journal, and only then say what is done."""
+    # -- a turn ------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
-        if not self._paused:
-            self._hosts.look_after(lambda host: host is self._prober or self._dispatch.busy(host))
-            self._dispatch.refill(rollouts=self._dispatching and self._closing is None)
-            self._watch()
-        self._hosts.gather(busy=bool(self._dispatch.queue))
+        if not self.paused:
+            self.hosts.look_after(lambda host: host is self._probing.host or self.table.busy(host))
+            self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
+            if self.hosts.given_up is not None:
+                self._recovery.give_up_hosts(self.hosts.given_up)
+            self._report_stall()
+        self.hosts.gather(busy=bool(self.table.queue))
         self._log.bound()
         now = time.monotonic()
-        self._permits.grant(now, not_before=math.inf if self._paused else self._hosts.throttle.until)
-        if self._dispatching:
-            self._dispatch.look_at_time(now)
+        self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)
+        if self._probing.is_over:
+            self.runs.check_time(now)
         self._settle()
 
-    def _watch(self) -> None:
-        flights, queued = list(self._dispatch.flights.values()), len(self._dispatch.queue)
-        said = self._watchdog.look(time.monotonic(), self._book.n_done, flights, queued if self._dispatching else 0)
-        if said is not None:
-            self._alert(said)
-
-    def _alert(self, text: str) -> None:
-        self.notices.append(text)
-        self.alerts.append(text)
-
-    def _arrived(self) -> list[Message]:
+    def _arrived(self) -> list[EngineMessage]:
         try:
-            messages = [self._inbox.get(timeout=self._permits.wait_s(time.monotonic(), TURN_S))]
-            if self._dispatch.queue:
+            messages = [self.inbox.get(timeout=self.permits.wait_s(time.monotonic(), TURN_S))]
+            if self.table.queue:
                 time.sleep(GATHER_S)
-            messages.extend(self._left())
+            messages.extend(self._waiting())
         except queue.Empty:
             return []
         return messages
 
-    def _left(self) -> Iterator[Message]:
-        """What has arrived and was not looked at."""
+    def _waiting(self) -> Iterator[EngineMessage]:
+        """Take the messages that have arrived already."""
         with contextlib.suppress(queue.Empty):
             while True:
-                yield self._inbox.get_nowait()
+                yield self.inbox.get_nowait()
 
-    def _handle(self, message: Message) -> None:
+    def _report_stall(self) -> None:
+        states, n_queued = list(self.table.states.values()), len(self.table.queue) if self._probing.is_over else 0
+        text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
+        if text is not None:
+            self.notices.alert(text)
+
+    def _settle(self) -> None:
+        try:
+            self.recorder.settle(**self.table.counts(), held_by=self.permits.held_by)
+        except JournalError as error:
+            self.notices.add(str(error))
+            self.runs.stop(Stop("journal", str(error)))
+            self.recorder.settle(**self.table.counts(), held_by=self.permits.held_by)
+
+    def end(self) -> None:
+        """End the hosts and close the journal. Their last events count; what is still in flight stays pending."""
+        self.hosts.close()
+        self._log.bound()
+        for message in () if self._broken else self._waiting():
+            if isinstance(message, Submit | Heard):
+                self._handle(message)
+        stopped = self.runs.stopped
+        self.runs.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
+        if self._feed.has_rescored_all:
+            self.recorder.rescored()
+        self._settle()
+        if (discrepancy := self.recorder.discrepancy(self.table.submitted)) is not None:
+            self.notices.add(discrepancy)
+            self.runs.stopped = Stop("systemic", discrepancy)
+        self.close_journal()
+
+    def close_journal(self) -> None:
+        """Close the journal."""
+        try:
+            self.recorder.close()
+        except JournalError as error:
+            self.notices.add(str(error))
+
+    # -- messages ----------------------------------------------------------------------------------------
+
+    def _handle(self, message: EngineMessage) -> None:
         match message:
             case Submit(runs):
-                self._dispatch.submit(runs)
+                self.runs.submit(runs)
             case Go():
-                self._begin()
+                self._waits_to_go = self.paused
+                if not self.paused:
+                    self._probing.begin()
             case Heard(line, events):
-                host = self._hosts.of(line)
+                host = self.hosts.of(line)
                 host.heard_at = time.monotonic()
                 for event, raw in events:
                     self._heard(host, event, raw)
             case Died(line, status):
-                self._died(self._hosts.died(line, exit_text(status)), exit_text(status))
+                self._died(self.hosts.died(line, exit_text(status)), exit_text(status))
             case Stop():
-                self._dispatch.stop(message)
+                self.runs.stop(message)
             case Pause():
-                self._paused = True
-                self._hosts.broadcast({"op": "pause"})
+                self.paused = True
+                self.hosts.broadcast({"op": "pause"})
             case Resume():
                 self._resume()
             case Release():
-                self._hosts.release()
+                self.hosts.release()
             case Close(grace_s):
-                self._dispatch.stop(Stop("closed", "the session ended"))
-                self._hosts.closing = True
-                self._closing = time.monotonic() + grace_s
+                self.runs.stop(Stop("closed", "the session ended"))
+                self.hosts.closing = True
+                self._closing_at = time.monotonic() + grace_s
 
     def _resume(self) -> None:
-        self._paused = False
-        self._watchdog.since = time.monotonic()
-        for host in self._hosts:
+        self.paused = False
+        self._stall_notice.since = time.monotonic()
+        for host in self.hosts:
             host.hand([{"op": "resume"}])
         if self._waits_to_go:
             self._waits_to_go = False
-            self._begin()
-        elif self._to_probe and self._prober is None:
-            self._probe_first()
-
-    def _settle(self) -> None:
-        try:
-            self._book.settle(**self._now())
-        except JournalError as error:
-            self.notices.append(str(error))
-            self._dispatch.stop(Stop("journal", str(error)))
-            self._book.settle(**self._now())
-
-    def _now(self) -> dict[str, int | str | None]:
-        """Where the runs under way are."""
-        dispatch = self._dispatch
-        where = {"in_flight": dispatch.in_flight, "retrying": dispatch.retrying, "held": dispatch.held}
-        return {**where, "held_by": self._permits.held_by}
-
-    def _end(self) -> None:
-        """End the hosts and close the journal. What they said last counts, what is still in flight stays pending."""
-        self._hosts.close()
-        self._log.bound()
-        for message in () if self._broken else self._left():
-            if isinstance(message, Submit | Heard):
-                self._handle(message)
-        stopped = self.stopped
-        self._dispatch.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
-        if self._dispatch.came_to_its_end:
-            self._book.decided()
-        self._settle()
-        if (wrong := self._book.discrepancy(self._dispatch.known)) is not None:
-            self.notices.append(wrong)
-            self._dispatch.stopped = Stop("systemic", wrong)
-        self._close_book()
-
-    def _close_book(self) -> None:
-        try:
-            self._book.close()
-        except JournalError as error:
-            self.notices.append(str(error))
-
-    # -- what hosts say ----------------------------------------------------------------------------------
+            self._probing.begin()
+        else:
+            self._probing.go_on()
 
     def _heard(self, host: Host, event: HostEvent, raw: bytes) -> None:
         match event["ev"]:
@@ -353,82 +256,52 @@ class Engine:
             case "refused":
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
-                self._probed(ModelTag(event["model_tag"]), event["error"])
+                self._probing.answered(event)
             case "throttled":
-                self._hosts.throttled(host, event["wait_s"])
+                self.hosts.throttled(host, event["wait_s"])
             case "ask":
-                self._permits.ask(host, event, self._dispatch.flights.get(RunId.of(event)))
+                self.permits.ask(host, event, self.table.states.get(RunId.of(event)))
             case "answered":
-                self._permits.answered(host, event["id"], event["usage"])
+                self.permits.answered(host, event["id"], event["usage"])
             case "unused":
-                self._permits.unused(host, event["id"])
+                self.permits.unused(host, event["id"])
             case "dropped":
                 for key in event["runs"]:
-                    self._dispatch.dropped(Key.of(key))
+                    self.runs.dropped(Key.of(key))
+            case "stalled":
+                self._recovery.stalled(host, self.table.of(event), event["stack"])
+            case "broken":
+                if (state := self.table.of(event)) is not None:
+                    self._recovery.broken(host, state, event["boundary"], event["error"])
             case _:
-                self._dispatch.heard(host, event, raw)
+                if (state := self.table.of(event)) is not None:
+                    self.runs.heard(host, state, event, raw)
 
     def _became_ready(self, host: Host, event: ReadyEvent) -> None:
-        self._hosts.became_ready(host)
-        if host.part != "host":
+        self.hosts.became_ready(host)
+        if host.role != "host":
             return
-        if self._to_probe and self._prober is None and not self._paused:
-            self._probe(host)
-        if self._loaded.is_set():
+        if not self.paused:
+            self._probing.go_on()
+        if self.loaded.is_set():
             return
-        self._book.loaded(tuple(event["scorers"]), event["digests"])
-        self._dispatch.sync = frozenset(event["sync"])
+        self.recorder.loaded(event["scorers"], event["sync"], event["digests"])
         if event["sync"]:
-            self._hosts.start_scorers()
-        self._loaded.set()
+            self.hosts.start_scorers()
+        self.loaded.set()
 
     def _refuse(self, error: CodeError | HostError) -> None:
-        """The code does not load. Where it did before, it is its hosts that cannot be had any more."""
-        self._hosts.give_up(str(error))
-        if not self._loaded.is_set():
-            self._refused = error
-            self._dispatch.stop(Stop("systemic", str(error)))
-            self._loaded.set()
+        """Start no further host: the code does not load. If it has loaded before, living hosts go on."""
+        self.hosts.give_up(str(error))
+        if not self.loaded.is_set():
+            self.refused = error
+            self.runs.stop(Stop("systemic", str(error)))
+            self.loaded.set()
 
     def _died(self, host: Host, how: str) -> None:
-        if not self._loaded.is_set() and not self._hosts.closing:
-            self._refuse(HostError(self._hosts.start_failure(how)))
-        if host is self._prober:
-            self._prober = None
-        self._permits.died(host)
-        self._dispatch.died(host, how)
-        self._hosts.replace(host)
-
-    # -- before the first run ----------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        if self._paused:
-            self._waits_to_go = True
-            return
-        self._to_probe = list(self.job.probes)
-        self._dispatching = not self._to_probe
-        if self._dispatching:
-            return
-        self._probe_first()
-
-    def _probe_first(self) -> None:
-        """Let the first host that is ready probe; where none is, the one that will be."""
-        for host in [host for host in self._hosts.rolling if host.ready][:1]:
-            self._probe(host)
-
-    def _probe(self, host: Host) -> None:
-        self._prober = host
-        for _ in self._to_probe:
-            self._permits.probed(time.monotonic())
-        host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._to_probe])
-
-    def _probed(self, tag: ModelTag, error: str | None) -> None:
-        if tag not in self._to_probe:
-            return  # of a host that died meanwhile
-        self._to_probe.remove(tag)
-        if error is not None and tag is ModelTag.BASELINE:
-            self._dispatch.stop_baseline(f"the probe failed: {error}")
-        elif error is not None:
-            self._dispatch.stop(Stop("systemic", f"the probe failed: {error}"))
-        if not self._to_probe:
-            self._prober, self._dispatching = None, True
+        if not self.loaded.is_set() and not self.hosts.closing:
+            self._refuse(HostError(self.hosts.start_failure(how)))
+        self._probing.died(host)
+        self.permits.died(host)
+        self._recovery.died(host, how)
+        self.hosts.replace(host)

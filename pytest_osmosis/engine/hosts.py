@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_osmosis.engine.host_connection import Died, Heard, Line
+from pytest_osmosis.engine.host_connection import Line, Post
 from pytest_osmosis.engine.job import Job
+from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request, Setup
@@ -47,7 +48,7 @@ class Host:
     never). What it says may wait for `gather_s`.
     """
 
-    part: HostRole
+    role: HostRole
     line: Line
     limit: int
     heard_at: float
@@ -71,7 +72,7 @@ class Hosts:
     `given_up` says why no further host can be had; those that live go on.
     """
 
-    def __init__(self, job: Job, post: Callable[[Heard | Died], None], notices: list[str]) -> None:
+    def __init__(self, job: Job, post: Post, notices: Notices) -> None:
         self.rolling: list[Host] = []
         self.scorers: list[Host] = []
         self.quarantine: Host | None = None
@@ -84,7 +85,7 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._barren = Counter[HostRole]()
-        gather_s = GATHER_SOON_S if job.hosts > 1 or job.hurried else GATHER_MOST_S
+        gather_s = GATHER_SOON_S if job.hosts > 1 or job.low_latency else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:
@@ -115,13 +116,13 @@ class Hosts:
         """It has loaded its code. A server's pause is for it too."""
         host.ready = True
         left_s = self.throttle.until - time.monotonic()
-        if left_s > 0 and host.part != "scorer":
+        if left_s > 0 and host.role != "scorer":
             host.hand([{"op": "hold", "wait_s": left_s}])
 
     def has_begun(self, host: Host) -> None:
         """It has begun a run or a function, so hosts of its kind can work."""
         host.begun = True
-        self._barren[host.part] = 0
+        self._barren[host.role] = 0
 
     # -- while they live ---------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Hosts:
         """A server refused what `host` sent: nobody asks it for `wait_s`, and fewer at once from then on."""
         self.throttle.refused(time.monotonic(), wait_s)
         for other in self:
-            if other is not host and other.part != "scorer" and not other.retired:
+            if other is not host and other.role != "scorer" and not other.retired:
                 other.hand([{"op": "hold", "wait_s": wait_s}])
         self.relimit()
 
@@ -160,7 +161,7 @@ class Hosts:
         for host in self:
             allowed_s = self._patience_s(host)
             if now - host.heard_at > allowed_s and (host.retired or not host.ready or busy(host)):
-                self._notices.append(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
+                self._notices.add(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
                 host.line.kill()
 
@@ -172,14 +173,13 @@ class Hosts:
         if not host.ready:
             return START_S
         code_s = setup.grader_timeout_s
-        return (code_s if host.part == "scorer" else max(setup.agent_timeout_s, code_s, PROBE_S)) + SILENCE_SLACK_S
+        return (code_s if host.role == "scorer" else max(setup.agent_timeout_s, code_s, PROBE_S)) + SILENCE_SLACK_S
 
     # -- end ---------------------------------------------------------------------------------------------
 
-    def retire_quarantine(self) -> None:
-        """Nothing is left for the quarantine."""
-        host, self.quarantine = self.quarantine, None
-        assert host is not None
+    def retire_quarantine(self, host: Host) -> None:
+        """Close the quarantine, which nothing is left for."""
+        self.quarantine = None
         host.hand([{"op": "close"}])
         host.retired = True
         self.relimit()
@@ -194,17 +194,17 @@ class Hosts:
         if host is self.quarantine:
             self.quarantine = None
         if not (host.begun or host.retired or self.closing):
-            self._barren[host.part] += 1
-            if self._barren[host.part] >= MAX_BARREN:
+            self._barren[host.role] += 1
+            if self._barren[host.role] >= MAX_BARREN:
                 self.give_up(f"{self._barren_failure(host, how)}{self._log_said()}")
         return host
 
     def replace(self, host: Host) -> None:
         """Spawn another in place of one that died, where one can be had."""
-        if host.part == "host":
+        if host.role == "host":
             self._add(self.rolling, "host", 1)
             self.relimit()
-        elif host.part == "scorer":
+        elif host.role == "scorer":
             self._add(self.scorers, "scorer", 1)
 
     def give_up(self, why: str) -> None:
@@ -246,28 +246,28 @@ class Hosts:
 
     # -- processes ---------------------------------------------------------------------------------------
 
-    def _add(self, hosts: list[Host], part: HostRole, times: int) -> None:
+    def _add(self, hosts: list[Host], role: HostRole, times: int) -> None:
         for _ in range(times):
-            host = self._respawned(part)
+            host = self._respawned(role)
             if host is not None:
                 hosts.append(host)
 
-    def _respawned(self, part: HostRole) -> Host | None:
+    def _respawned(self, role: HostRole) -> Host | None:
         """A new host, None where no more can be had."""
         if self.closing or self.given_up is not None:
             return None
         try:
-            return self._spawn(part)
+            return self._spawn(role)
         except HostError as error:
             self.give_up(str(error))
             return None
 
-    def _spawn(self, part: HostRole) -> Host:
+    def _spawn(self, role: HostRole) -> Host:
         job = self._job
-        limit = shares(job.batch_size, job.hosts)[0] if part == "host" else 1
-        setup = replace(job.setup, limit=limit) if part != "scorer" else _scorers(job.setup)
-        line = job.spawn(part, setup, environ=job.environ, log=job.host_log, post=self._post)
-        host = self._by_line[line] = Host(part, line, limit, time.monotonic())
+        limit = shares(job.batch_size, job.hosts)[0] if role == "host" else 1
+        setup = replace(job.setup, limit=limit) if role != "scorer" else _scorers(job.setup)
+        line = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
+        host = self._by_line[line] = Host(role, line, limit, time.monotonic())
         return host
 
     def relimit(self) -> None:

@@ -97,7 +97,8 @@ class Job:
     beside code. With `again` nothing is rolled out.
 
     `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun;
-    `hurried`: what one run comes to may stop the eval, so it is heard soon. `probes` are the models that are asked one
+    `low_latency`: a single run may stop the eval, so messages of hosts are not gathered for long.
+    `probes` are the models that are asked one
     question first, by whether they are the baseline's.
 
     `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
@@ -118,7 +119,7 @@ class Job:
     cost_usd: Cost = no_cost
     n_runs: int = 0
     decided: Decided = undecided
-    hurried: bool = False
+    low_latency: bool = False
     seed: int | None = None
     probes: Sequence[ModelTag] = (ModelTag.PRIMARY,)
     hosts: int = 1

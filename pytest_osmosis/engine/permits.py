@@ -51,13 +51,13 @@ class Estimate:
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
-    """A request that waits for its permit, or has it and no answer yet. `flight` is that of its run, if it is known."""
+class PermitAsk:
+    """A request that waits for its permit, or has it and no answer yet. `state` is None if its run is over."""
 
     host: Host
     number: int
     size: Size
-    flight: RunState | None
+    state: RunState | None
     taken: tuple[Taken, ...] = ()
 
 
@@ -70,8 +70,8 @@ class Permits:
     held_by: str | None = None
     _rates: dict[str, Rate] = field(default_factory=dict)
     _estimate: Estimate = field(default_factory=Estimate)
-    _waiting: deque[Ask] = field(default_factory=deque)
-    _granted: dict[tuple[Host, int], Ask] = field(default_factory=dict)
+    _waiting: deque[PermitAsk] = field(default_factory=deque)
+    _granted: dict[tuple[Host, int], PermitAsk] = field(default_factory=dict)
     _looked_at: float = 0.0
     _next_at: float = 0.0
 
@@ -79,11 +79,11 @@ class Permits:
         self._rates = {name: Rate(limit) for name, limit in self.limits._asdict().items() if limit is not None}
         self.held_s = dict.fromkeys(self._rates, 0.0)
 
-    def ask(self, host: Host, event: AskEvent, flight: RunState | None) -> None:
+    def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
         """A host wants to send a request."""
-        if flight is not None:
-            flight.held += 1
-        self._waiting.append(Ask(host, event["id"], Size(event["chars"], event["max_tokens"]), flight))
+        if state is not None:
+            state.held += 1
+        self._waiting.append(PermitAsk(host, event["id"], Size(event["chars"], event["max_tokens"]), state))
 
     def probed(self, now: float) -> None:
         """The probe is sent without a permit, as it is the first request; it counts."""
@@ -139,9 +139,9 @@ class Permits:
             self._let_go(ask)
         self._granted = {key: ask for key, ask in self._granted.items() if ask.host is not host}
 
-    def _let_go(self, ask: Ask) -> None:
-        if ask.flight is not None:
-            ask.flight.held -= 1
+    def _let_go(self, ask: PermitAsk) -> None:
+        if ask.state is not None:
+            ask.state.held -= 1
 
     def _amounts(self, size: Size) -> list[tuple[str, Rate, float]]:
         amounts = {"requests_per_minute": 1.0, "tokens_per_minute": float(self._estimate.tokens(size))}
@@ -154,7 +154,7 @@ class Permits:
     def _take(self, now: float, size: Size) -> tuple[Taken, ...]:
         return tuple(rate.take(now, amount) for _, rate, amount in self._amounts(size))
 
-    def _correct(self, ask: Ask, **amounts: float) -> None:
+    def _correct(self, ask: PermitAsk, **amounts: float) -> None:
         for (name, rate), taken in zip(self._rates.items(), ask.taken, strict=True):
             amount = amounts.get(name.partition("_")[0])
             if amount is not None:

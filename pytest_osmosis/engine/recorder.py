@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -44,9 +44,10 @@ class Recorder:
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.judging = job.judging
         self.ledger = Ledger()
+        self.blocking: frozenset[str] = frozenset()
         self.codes: Mapping[str, str] = {}
         self.kept = Counter[str]()
-        self.is_decided = False
+        self.is_rescored = False
         self._job = job
         self._counts: dict[str, Any] = asdict(Progress())
         self._describe = job.describe
@@ -58,9 +59,10 @@ class Recorder:
         self._works = True
         self._n_told = Counter[RunId]()
 
-    def loaded(self, scorers: tuple[str, ...], digests: Mapping[str, str]) -> None:
-        """The user's code is loaded: what scores, and the digests of its source."""
-        self.judging = replace(self.judging, scorers=scorers)
+    def loaded(self, scorers: Sequence[str], blocking: Sequence[str], digests: Mapping[str, str]) -> None:
+        """Enter that the user's code is loaded: its reward functions, those that block, the digests of their code."""
+        self.judging = replace(self.judging, scorers=tuple(scorers))
+        self.blocking = frozenset(blocking)
         self.codes = {name: _together(digest, self._job.circumstances) for name, digest in digests.items()}
         loaded: LoadedEvent = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         rows: RowsEvent = {"ev": "rows", "rows": {str(i): list(content) for i, content in self._job.contents.items()}}
@@ -79,9 +81,9 @@ class Recorder:
             self.kept[name] += 1
         return record
 
-    def decided(self) -> None:
-        """What `loaded` began has come to its end."""
-        self.is_decided = True
+    def rescored(self) -> None:
+        """Enter that all stored rollouts are rescored, which completes what `loaded` began."""
+        self.is_rescored = True
         event: RescoredEvent = {"ev": "rescored"}
         self._write(event)
 
@@ -94,10 +96,24 @@ class Recorder:
         """Enter an event of the engine's own."""
         return self.enter(event, encode(event))
 
-    def made(self, event: E) -> tuple[E, bytes]:
-        """An event that no host can write any more, as if it came from one: without secrets, parsed, and its line."""
+    def redacted(self, event: E) -> tuple[E, bytes]:
+        """Return an event that no host can write, without secrets, and its line."""
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
+
+    def unscored_blocking(self, run: RunId) -> list[str]:
+        """Return the functions that block and have given the run neither a score nor an error yet."""
+        return [name for name in self._unscored(run) if name in self.blocking]
+
+    def unscored_async(self, run: RunId) -> list[str]:
+        """Return the other functions that have given the run neither a score nor an error yet."""
+        return [name for name in self._unscored(run) if name not in self.blocking]
+
+    def _unscored(self, run: RunId) -> list[str]:
+        record = self.ledger.records[run]
+        if record.removed:
+            return []
+        return [name for name in self.judging.scorers if name not in record.scores and name not in record.scorer_errors]
 
     @property
     def progress(self) -> Progress:

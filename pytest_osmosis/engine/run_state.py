@@ -1,10 +1,11 @@
-"""A run that was handed out and is not done: where it is, and what is already known of it."""
+"""The state of a run between its hand-out to a host and its end, and the stages that it goes through."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pytest_osmosis.datasets import Row
@@ -13,28 +14,46 @@ from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 
 
+class Stage(Enum):
+    """The stages of a run. While it is queued or done, only its `RunId` is kept."""
+
+    QUEUED = "queued"
+    HANDED_OUT = "handed out: a host has its request and has not begun"
+    ROLLING = "rolling: a host rolls it out"
+    SUSPECT = "suspect: its host died; it waits for the quarantine, which repeats it"
+    ROLLED_OUT = "rolled out: the journal holds its rollout; hosts and scorers score it"
+    DONE = "done, or skipped"
+
+
+NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
+    Stage.QUEUED: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT}),  # rolled out: stored rollouts, unreadable rows
+    Stage.HANDED_OUT: frozenset({Stage.ROLLING, Stage.QUEUED, Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.ROLLING: frozenset({Stage.SUSPECT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.SUSPECT: frozenset({Stage.HANDED_OUT, Stage.ROLLED_OUT, Stage.DONE}),
+    Stage.ROLLED_OUT: frozenset({Stage.DONE}),
+    Stage.DONE: frozenset(),
+}
+
+
 @dataclass(slots=True, eq=False)
 class RunState:
-    """`host` rolls the run out or scores it asynchronously, None when no host has it.
+    """`host` rolls the run out or scores it on its event loop; `scorer` runs functions that block. None: no host.
 
-    `begun`: that host has begun; `retrying`: so many of its requests wait for a retry; `held`: so many for a permit;
-    `rolled`: its rollout is in the journal; `judging` names the asynchronous function that runs there. `scorer` has the
-    run for functions that block: `running` names the one that runs, `accused` those that ran when a scorer ended.
-    `since` is when it came to where it is now, on the monotonic clock.
+    `running` names the function that each of them runs now; `accused` the functions that ran when a scorer died.
+    `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of the last
+    event, on the monotonic clock.
     """
 
     run: RunId
     row: Row
     attempt: int = 1
+    stage: Stage = Stage.QUEUED
     host: Host | None = None
-    begun: bool = False
+    scorer: Host | None = None
+    running: dict[Host, str] = field(default_factory=dict)
+    accused: set[str] = field(default_factory=set)
     retrying: int = 0
     held: int = 0
-    rolled: bool = False
-    judging: str | None = None
-    scorer: Host | None = None
-    running: str | None = None
-    accused: set[str] = field(default_factory=set)
     since: float = field(default_factory=time.monotonic)
     messages: list[dict[str, Any]] = field(default_factory=list)
     details: str = ""
@@ -42,10 +61,26 @@ class RunState:
 
     @property
     def key(self) -> Key:
-        """What its events carry."""
+        """The key of its requests and events."""
         return Key(self.run, self.attempt)
 
-    def heard(self, output: Mapping[str, str]) -> None:
-        """Keep what user code put out, by kind."""
-        for kind, text in output.items():
-            self.output[kind] = self.output.get(kind, "") + text
+    @property
+    def is_rolled_out(self) -> bool:
+        """True if the journal holds its rollout."""
+        return self.stage is Stage.ROLLED_OUT
+
+    @property
+    def is_begun(self) -> bool:
+        """True if it may have cost money."""
+        return self.stage in (Stage.ROLLING, Stage.ROLLED_OUT)
+
+    def become(self, stage: Stage) -> None:
+        """Go on to `stage`, one of `NEXT_STAGES`."""
+        if stage not in NEXT_STAGES[self.stage]:
+            raise RuntimeError(f"{self.run} is {self.stage.name} and cannot become {stage.name}")
+        self.stage = stage
+
+    def add_output(self, output: Mapping[str, str]) -> None:
+        """Keep what user code printed, by stream."""
+        for stream, text in output.items():
+            self.output[stream] = self.output.get(stream, "") + text

@@ -130,7 +130,7 @@ class Conclusion:
         before, directory = source.run.results, self._run.directory
         if before is None:
             return Rescored(source.rolled_out_at, self._run.duration_ms, self._engine.kept)
-        kept = files.kept_path(directory.results) if self._engine.decided else directory.results
+        kept = files.kept_path(directory.results) if self._engine.rescored else directory.results
         changes = turned(before, self._measured.to_json())
         return Rescored(source.rolled_out_at, self._run.duration_ms, self._engine.kept, kept.name, *changes)
 

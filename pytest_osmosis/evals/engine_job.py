@@ -88,7 +88,7 @@ def engine_job(
         cost_usd=prepared.cost_usd,
         n_runs=len(selected.runs),
         decided=Curtailment(config.gates, selected.own).done if ends_early else undecided,
-        hurried=ends_early or settings.stops_at_failures or spending_is_limited,
+        low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source is None else (),
         hosts=min(config.execution.hosts or settings.hosts, batch_size),

@@ -68,7 +68,7 @@ class FinishedEval:
             return
         config = self.run.prepared.config
         own, output, baseline = self._own_path(), results_path(config), baseline_path(config)
-        self._write(own, set_aside=self.run.engine.decided)
+        self._write(own, set_aside=self.run.engine.rescored)
         if output is not None:
             path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
             self._write(path)
@@ -78,7 +78,7 @@ class FinishedEval:
     def _own_path(self) -> Path:
         """Return the path in the run directory. Only a whole rescoring replaces earlier results."""
         directory = self.run.directory
-        replaces = self.run.prepared.source is None or self.run.engine.decided
+        replaces = self.run.prepared.source is None or self.run.engine.rescored
         return directory.results if replaces else directory.partial_results
 
     def _write(self, path: Path, *, set_aside: bool = False) -> None:
@@ -102,6 +102,6 @@ class FinishedEval:
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
-            self.run.notices.append(f"baseline updated: {shown(files.write(path, self._text()))} ({change})")
+            self.run.notices.add(f"baseline updated: {shown(files.write(path, self._text()))} ({change})")
         except OSError as error:
             self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")

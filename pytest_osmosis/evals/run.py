@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pytest_osmosis.engine.actor import Engine
+from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Progress, Stop, StopReason
 from pytest_osmosis.evals.engine_job import engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
@@ -29,7 +29,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `notices` are lines for the summary, `alerts` those of them that users should see at once. `conversations` holds
+    `notices` are lines for the summary; some are alerts. `conversations` holds
     those of finished runs, if the settings ask for them. `began` says that its turn in the session has come.
     """
 
@@ -49,7 +49,6 @@ class EvalRun:
         self.directory = directory
         self.engine = engine
         self.notices = engine.notices
-        self.alerts = engine.alerts
         self.conversations = conversations
         self.provenance = provenance
         self.began = False
@@ -197,4 +196,4 @@ class EvalRun:
         self.engine.close(grace_s)
         self._closed = True
         if (failure := redact_log(self.directory, self.prepared)) is not None:
-            self.notices.append(failure)
+            self.notices.add(failure)

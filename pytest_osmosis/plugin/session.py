@@ -148,7 +148,7 @@ class EvalSession:
             raise pytest.UsageError(str(error)) from None
         self.runs[key] = run
         if self._may_stop_early(key) and selected.partial:
-            run.notices.append("early stopping is off: gates need the whole plan")
+            run.notices.add("early stopping is off: gates need the whole plan")
         if self.inline is not None:
             self.inline.host(key).load()
 
@@ -414,7 +414,8 @@ class EvalSession:
         self._write_results()
         failure = markdown_page.write([finished.results for finished in self.finished.values()], self.options.markdown)
         for run in list(self.runs.values())[-1:]:
-            run.notices.extend(failure)
+            for text in failure:
+                run.notices.add(text)
         unmeasured = any(self._not_measured(key) for key in self.finished)
         if unmeasured and gate_reports.may_replace(session.exitstatus):
             session.exitstatus = self.options.not_measured_exit

@@ -19,7 +19,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from pytest_osmosis.engine.actor import Actor
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
+from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
@@ -108,6 +110,16 @@ class Live:
         )
         self.finished: FinishedEval | None = None
 
+    @property
+    def actor(self) -> Actor:
+        """The engine's state."""
+        return self.run.engine._actor
+
+    @property
+    def hosts(self) -> Hosts:
+        """The engine's hosts."""
+        return self.actor.hosts
+
     def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
         """Return when the condition holds; fails after a deadline."""
         end = time.monotonic() + DEADLINE_S
@@ -125,7 +137,7 @@ class Live:
         found: list[HostConnection] = []
 
         def there() -> bool:
-            lines = [host.line for host in self.run.engine._hosts if host.part == name and host.ready]
+            lines = [host.line for host in self.hosts if host.role == name and host.ready]
             found[:] = [line for line in lines if isinstance(line, HostConnection)]
             return bool(found)
 

@@ -151,7 +151,7 @@ def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
 
 def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
-    book, runs = live.run.engine._book, set(live.run.selected.runs)
+    book, runs = live.actor.recorder, set(live.run.selected.runs)
     assert book.discrepancy(runs) is None
     assert "1 run never told (row9-run0 is one)" in str(book.discrepancy(runs | {RunId(9, 0)}))
     assert "1 run not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {RunId(0, 0)}))

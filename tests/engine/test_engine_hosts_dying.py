@@ -37,7 +37,7 @@ def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspa
             live.host("quarantine")
             server.release()
             live.wait()
-            live.wait_for(lambda: {host.part for host in live.run.engine._hosts} == {"host", "scorer"})
+            live.wait_for(lambda: {host.role for host in live.hosts} == {"host", "scorer"})
         again = set(range(batch_size))
         assert asked_rows(server) == {row: 2 if row in again else 1 for row in range(6)}
         assert server.max_in_flight == batch_size
@@ -47,7 +47,7 @@ def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspa
     starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
     ends = {event["row"]: event["at"] for event in live.events("rollout")}
     assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
-    assert "rolled out once more" in live.run.engine.notices[0]
+    assert "rolled out once more" in live.run.engine.notices.texts[0]
 
 
 def test_others_go_on_while_one_run_is_in_quarantine(workspace: Workspace) -> None:
@@ -218,7 +218,7 @@ def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Works
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server)) as live:
-            live.wait_for(lambda: live.run.engine._hosts.given_up, "for the scorers to be given up")
+            live.wait_for(lambda: live.hosts.given_up, "for the scorers to be given up")
             server.release()
             live.wait()
     assert live.kinds() == ["error"] * 4

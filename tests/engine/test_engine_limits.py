@@ -101,8 +101,8 @@ def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Wor
         live = evaluated(workspace.config(server, execution={"requests_per_minute": 120}))
     assert live.kinds() == ["passed"] * 4
     assert most_within(log.arrived, 1.0) <= 1 + (1.0 + 2 * BURST_S) * 2
-    assert live.run.engine._permits._granted == {}
-    assert not live.run.engine._permits._waiting
+    assert live.actor.permits._granted == {}
+    assert not live.actor.permits._waiting
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ HANGS = [
 def test_hangs_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in HANGS], agent_workflow_timeout_s=1)
     check(live, server, HANGS, most=1)
-    assert not live.run.engine.notices, "the host lived on"
+    assert not live.run.engine.notices.texts, "the host lived on"
     texts = [live.outcome(row).text for row in range(len(HANGS))]
     assert not [text for text in texts if "in run_forever" in text], "a stack begins with the user's code"
 
@@ -182,7 +182,7 @@ SOFT = [
 def test_errors_exits_and_rubbish_are_the_agent_s(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in SOFT])
     check(live, server, SOFT, most=1)
-    assert not live.run.engine.notices, "the host lived on"
+    assert not live.run.engine.notices.texts, "the host lived on"
 
 
 TWICE = "ended its process twice ({})"
@@ -257,7 +257,7 @@ def test_what_agents_do_beside_their_conversation_harms_nothing(workspace: Works
     assert failed == []
     assert live.kinds() == ["passed"] * (len(HARMLESS) + SIBLINGS)
     assert asked_rows(server) == dict.fromkeys(range(len(HARMLESS) + SIBLINGS), 1)
-    assert not live.run.engine.notices
+    assert not live.run.engine.notices.texts
 
 
 def test_runs_that_block_in_turn_use_up_their_own_time_alone(workspace: Workspace, server: ChatServer) -> None:

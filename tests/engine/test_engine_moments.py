@@ -14,7 +14,8 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine.actor import Close, Engine
+from pytest_osmosis.engine.actor import Actor, Close
+from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.limits import Limits
@@ -107,6 +108,11 @@ class Stage:
         )
         self.engine = Engine(replace(made, **job), Journal(self.path), lambda *told: self.told.append(told))
 
+    @property
+    def actor(self) -> Actor:
+        """The engine's state, whose turns the test takes."""
+        return self.engine._actor
+
     def _spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Host:
         if not self.spawns:
             raise HostError("no memory")
@@ -115,7 +121,7 @@ class Stage:
 
     def begin(self) -> None:
         """The hosts are ready, all runs are submitted."""
-        self.engine._hosts.start()
+        self.actor.hosts.start()
         for host in self.hosts:
             self.is_ready(host)
         self.engine.submit(self.runs)
@@ -128,7 +134,7 @@ class Stage:
         self.turn()
 
     def turn(self) -> None:
-        self.engine._turn()
+        self.actor.turn()
 
     def host(self, name: str) -> Host:
         """The newest of that name."""
@@ -136,11 +142,13 @@ class Stage:
 
     def end(self) -> None:
         """Close it; each run was told once."""
-        self.engine._inbox.put(Close(0.0))
+        self.actor.inbox.put(Close(0.0))
         self.turn()
-        self.engine._end()
+        self.actor.end()
         assert Counter(run for run, _ in self.told) == Counter(self.runs)
-        assert not [notice for notice in self.engine.notices if "Traceback" in notice or "do not add up" in notice]
+        assert not [
+            notice for notice in self.engine.notices.texts if "Traceback" in notice or "do not add up" in notice
+        ]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
         return [event for event in replay(self.path) if event["ev"] == kind]
@@ -186,18 +194,18 @@ def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> Non
     stage = Stage(tmp_path, 20, hosts=3)
     stage.begin()
     for _ in range(5):
-        stage.engine._hosts.throttle.until = 0.0
+        stage.actor.hosts.throttle.until = 0.0
         stage.hosts[0].say("throttled", wait_s=0.0)
         stage.turn()
-    assert [host.limit for host in stage.engine._hosts.rolling] == [1, 1, 1]
+    assert [host.limit for host in stage.actor.hosts.rolling] == [1, 1, 1]
     stage.end()
 
 
-@pytest.mark.parametrize(("hurried", "most_s"), [(False, 0.1), (True, 0.02)])
-def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, hurried: bool, most_s: float) -> None:
-    stage = Stage(tmp_path, 40, batch_size=12, hurried=hurried)
+@pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
+def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, low_latency: bool, most_s: float) -> None:
+    stage = Stage(tmp_path, 40, batch_size=12, low_latency=low_latency)
     stage.begin()
-    host, rolling = stage.host("host"), stage.engine._hosts.rolling[0]
+    host, rolling = stage.host("host"), stage.actor.hosts.rolling[0]
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 
     def go_on(runs: Sequence[RunId], after_s: float) -> float:
@@ -230,7 +238,7 @@ def test_who_asks_for_a_permit_is_heard_at_once(tmp_path: Path) -> None:
 def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
     stage = Stage(tmp_path, hosts=2)
     stage.begin()
-    other = stage.engine._hosts.rolling[1]
+    other = stage.actor.hosts.rolling[1]
     other.heard_at = 0.0
     stage.hosts[0].say("throttled", wait_s=300.0)
     stage.turn()
@@ -263,7 +271,7 @@ def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, pro
     assert [message["op"] for message in stage.host("host").told][-1:] == (["probe"] if probes else ["run"])
     stage.turn()
     assert not stage.host("host").killed
-    stage.engine._hosts.rolling[0].heard_at -= 1000
+    stage.actor.hosts.rolling[0].heard_at -= 1000
     stage.turn()
     assert stage.host("host").killed
     stage.end()
@@ -272,7 +280,7 @@ def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, pro
 def test_a_host_that_has_nothing_to_do_may_be_silent(tmp_path: Path) -> None:
     stage = Stage(tmp_path, 1, hosts=2)
     stage.begin()
-    idle = next(host for host in stage.engine._hosts.rolling if not cast(Host, host.line).runs())
+    idle = next(host for host in stage.actor.hosts.rolling if not cast(Host, host.line).runs())
     idle.heard_at -= 1000
     stage.turn()
     assert not cast(Host, idle.line).killed
@@ -363,7 +371,7 @@ def test_the_quarantine_takes_its_place_from_the_newest_host(tmp_path: Path) -> 
     second.die()
     stage.turn()
     assert stage.host("quarantine")
-    assert [host.limit for host in stage.engine._hosts.rolling] == [3, 2, 1]
+    assert [host.limit for host in stage.actor.hosts.rolling] == [3, 2, 1]
     assert [first.asked("limit")[-1:], third.asked("limit")[1:]] == [[], []]
     stage.end()
 

@@ -19,8 +19,8 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import actor, dispatch, hosts
-from pytest_osmosis.engine.actor import Engine
+from pytest_osmosis.engine import actor, hosts, probing, run_table
+from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Job, Spending, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Key, Setup
@@ -80,7 +80,7 @@ class History:
         self.climate = climate
         self.world = World(seed, climate, batch_size)
         clock = SimpleNamespace(monotonic=self.world.monotonic, sleep=self.world.sleep)
-        for module in (actor, hosts, dispatch):
+        for module in (actor, hosts, probing, run_table):
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
         self.path = folder / f"{seed}.jsonl"
@@ -144,7 +144,7 @@ class History:
     def pass_by(self) -> History:
         """All of it."""
         self.engine.start()
-        assert self.engine._ended.wait(DEADLINE_S), "the engine's thread hangs"
+        assert self.engine._actor.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
 
 
@@ -175,7 +175,7 @@ def wrong(history: History) -> list[str]:
     records = {record.run: record for record in records_of(sorted(world.submitted), engine.ledger.records)}
     found = list(world.violations)
     found += ["it hung"] if world.hung else []
-    found += [notice for notice in engine.notices if any(words in notice for words in ENDS_HERE)]
+    found += [notice for notice in engine.notices.texts if any(words in notice for words in ENDS_HERE)]
     found += [f"{run} was told {world.told[run]} times" for run in world.submitted if world.told[run] != 1]
     found += [f"{host.name} is left" for host in world.hosts if not (host.dead or host.killed)]
     said = ("scores", "errors", "removed")

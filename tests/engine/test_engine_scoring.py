@@ -261,7 +261,7 @@ def test_functions_that_hang_are_interrupted_where_they_are(workspace: Workspace
     scoring = {"eval_fns": [f"rewards:{name}" for name in HANGS]}
     with running(workspace.config(server, scoring=scoring, evaluation={"grader_timeout_s": 1})) as live:
         live.wait()
-        assert not live.run.engine.notices, "no process was lost"
+        assert not live.run.engine.notices.texts, "no process was lost"
     assert live.kinds() == ["error"] * len(HANGS) + ["passed"] * 2
     for row, (name, (_, _, stack)) in enumerate(HANGS.items()):
         (error,) = live.record(row).scorer_errors.items()

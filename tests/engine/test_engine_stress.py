@@ -45,7 +45,7 @@ def journal(live: Live) -> list[Mapping[str, Any]]:
 
 def kill_one(live: Live, chance: random.Random) -> None:
     """End one of the hosts, and all that it started; not the quarantine, as the run in there would be accused."""
-    lines = [host.line for host in live.run.engine._hosts if host.ready and host.part != "quarantine"]
+    lines = [host.line for host in live.hosts if host.ready and host.role != "quarantine"]
     line = chance.choice([line for line in lines if isinstance(line, HostConnection)] or [None])
     if line is not None:
         with contextlib.suppress(ProcessLookupError):

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.actor import Close, Engine, Message
+from pytest_osmosis.engine.actor import Close, EngineMessage
+from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
@@ -101,7 +102,7 @@ class World:
         self.climate = climate
         self.batch_size = batch_size
         self.now = 1000.0
-        self.inbox: deque[Message] = deque()
+        self.inbox: deque[EngineMessage] = deque()
         self.hosts: list[FakeHost] = []
         self.plan: deque[Move] = deque()
         self.violations: list[str] = []
@@ -123,18 +124,18 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def put(self, message: Message) -> None:
+    def put(self, message: EngineMessage) -> None:
         self.inbox.append(message)
 
     def empty(self) -> bool:
         return not self.inbox or self.chance.random() < 0.2
 
-    def get_nowait(self) -> Message:
+    def get_nowait(self) -> EngineMessage:
         if not self.inbox:
             raise queue.Empty
         return self.inbox.popleft()
 
-    def get(self, timeout: float = 0.0) -> Message:
+    def get(self, timeout: float = 0.0) -> EngineMessage:
         """The next message, after some moves where one may wait for it."""
         if not timeout:
             return self.get_nowait()
@@ -163,6 +164,10 @@ class World:
     @engine.setter
     def engine(self, engine: Engine) -> None:
         self._engine = engine
+
+    @property
+    def engine_paused(self) -> bool:
+        return self.engine._actor.paused
 
     def _move(self) -> bool:
         """One move of somebody; False where nobody can."""
@@ -263,7 +268,7 @@ class FakeHost:
         for message in messages:
             if message["op"] == "run":
                 self._world.asked(self, Key.of(message))
-            if message["op"] in ("run", "probe", "score", "permit") and self._world.engine._paused:
+            if message["op"] in ("run", "probe", "score", "permit") and self._world.engine_paused:
                 self._world.violations.append(f"{message['op']} is asked of {self.name} in a pause")
             if not self.dead:
                 self._told.append(message)

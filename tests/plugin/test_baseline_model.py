@@ -162,7 +162,7 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
             "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
             "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the probe failed: *401*)",
             "gate pass_rate >= 0.5: HOLDS: *",
-            "the baseline's model is asked no more: the probe failed: *401*",
+            "no further request is sent to the baseline's model: the probe failed: *401*",
         ]
     )
     pending = workspace.results()["pending"]
@@ -182,7 +182,7 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     assert result.ret == 0
     assert workspace.results()["summary"]["finished"] == 30
     assert workspace.results()["status"] == "finished"
-    result.stdout.fnmatch_lines(["the baseline's model is asked no more: *401*"])
+    result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
 
 
 def test_an_unreachable_model_ends_the_baseline_too(plain_workspace: Workspace, server: ChatServer) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 def pytest_sessionfinish(session):
     controller = session.config.pluginmanager.get_plugin("osmosis-controller")
     if controller is not None:
-        Path("hurried").write_text(str([run.engine.job.hurried for run in controller.evals.runs.values()]))
+        Path("low_latency").write_text(str([run.engine.job.low_latency for run in controller.evals.runs.values()]))
 """
 
 
@@ -53,16 +53,16 @@ def test_x_ends_evals_whose_turn_had_not_come(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.parametrize(("asked", "hurried"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
+@pytest.mark.parametrize(("asked", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
 def test_a_session_that_may_end_at_a_failure_hears_of_it_soon(
-    workspace: Workspace, asked: list[str], hurried: bool
+    workspace: Workspace, asked: list[str], low_latency: bool
 ) -> None:
     workspace.eval(rows=1)
     workspace.write("conftest.py", TELLS)
 
     workspace.run(CONFIG, *asked)
 
-    assert (workspace.root / "hurried").read_text() == f"[{hurried}]"
+    assert (workspace.root / "low_latency").read_text() == f"[{low_latency}]"
 
 
 def test_a_python_test_that_fails_stops_evals_too(workspace: Workspace) -> None:

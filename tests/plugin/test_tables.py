@@ -129,7 +129,7 @@ REASONS = {
     "agent": "agent: LookupError: the agent broke",
     "timeout": "timeout: took longer than 2 s",
     "provider": "provider: the server answered 503",
-    "host": "host: its row cannot be read any more",
+    "host": "host: its row can no longer be read",
     "reward raised": "scorer error: rewards:score: ZeroDivisionError: the reward function broke",
     "reward hung": "scorer error: rewards:score: took longer than 2 s",
     "reward gave None": "scorer error: rewards:score: ",

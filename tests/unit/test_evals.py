@@ -292,7 +292,7 @@ def test_who_may_spend_no_more_than_so_much_hears_of_it_soon(
     workspace.configure(("[scoring]", f"[limits]\n{limit}\n[scoring]"))
     run, _ = begun(workspace.prepare())
     run.discard()
-    assert run.engine.job.hurried is hurried
+    assert run.engine.job.low_latency is hurried
 
 
 def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:

@@ -124,7 +124,7 @@ class ProgressLine:
     def _alert(self, terminal: pytest.TerminalReporter) -> None:
         """Print alerts at once instead of in the summary."""
         for run in self._evals.runs.values():
-            for text in run.alerts[self._n_alerts.get(run, 0) :]:
+            for text in run.notices.alerts[self._n_alerts.get(run, 0) :]:
                 self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
                 self.clear()
                 terminal.ensure_newline()

@@ -35,7 +35,7 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
         terminal.section(f"osmosis: {run.prepared.config.name}", "-")
         for line in [
             *summary_lines(finished.results, verbose=verbose, columns=columns),
-            *notice_lines(run.notices),
+            *notice_lines(run.notices.texts),
             *finished.unwritten,
         ]:
             terminal.write_line(line)

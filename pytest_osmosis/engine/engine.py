@@ -1,0 +1,123 @@
+"""The engine of an eval run, for all other threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from pytest_osmosis.engine.actor import Actor, Close, Go, Pause, Release, Resume, Submit
+from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
+from pytest_osmosis.engine.throttle import Throttle
+from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+
+
+class Engine:
+    """Runs one eval. Every method may be called from any thread.
+
+    `every` is called from the engine's own thread, once for each run that is done or skipped, after the journal
+    holds it.
+    """
+
+    def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
+        self.job = job
+        self._actor = Actor(job, journal, every)
+        self.notices = self._actor.notices
+        self._thread = threading.Thread(target=self._actor.run, name="osmosis-engine", daemon=True)
+
+    # -- what is known -----------------------------------------------------------------------------------
+
+    @property
+    def judging(self) -> PassRule:
+        """The rule by which runs pass; complete once `loaded` has returned."""
+        return self._actor.recorder.judging
+
+    @property
+    def ledger(self) -> Ledger:
+        """The records so far."""
+        return self._actor.recorder.ledger
+
+    @property
+    def progress(self) -> Progress:
+        """The counts so far."""
+        return self._actor.recorder.progress
+
+    @property
+    def kept(self) -> Mapping[str, int]:
+        """The number of reused scores of each function."""
+        return self._actor.recorder.kept
+
+    @property
+    def rescored(self) -> bool:
+        """True if all stored rollouts were rescored, and the journal holds it."""
+        return self._actor.recorder.is_rescored
+
+    @property
+    def stopped(self) -> Stop | None:
+        """The reason why no further run begins, None while runs begin."""
+        return self._actor.runs.stopped
+
+    @property
+    def baseline_stopped(self) -> str | None:
+        """The reason why no further run of the baseline begins, None while they begin."""
+        return self._actor.runs.baseline_stopped
+
+    @property
+    def throttle(self) -> Throttle:
+        """The pauses after servers had no room."""
+        return self._actor.hosts.throttle
+
+    @property
+    def held_s(self) -> Mapping[str, float]:
+        """The seconds for which each limit per minute held back a request."""
+        return dict(self._actor.permits.held_s)
+
+    # -- what to do --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the hosts, which load the user's code. No request is sent before `go`."""
+        self._thread.start()
+
+    def loaded(self) -> None:
+        """Wait until the user's code is loaded. Raises `CodeError` or `HostError` if it does not load."""
+        self._actor.loaded.wait()
+        if self._actor.refused is not None:
+            raise self._actor.refused
+
+    def go(self) -> None:
+        """Probe the models, then roll out what is submitted."""
+        self._actor.inbox.put(Go())
+
+    def submit(self, runs: Iterable[RunId]) -> None:
+        """Roll these out, in this order, each once however often it is submitted."""
+        self._actor.inbox.put(Submit(list(runs)))
+
+    def stop(self, reason: StopReason, text: str) -> None:
+        """Begin no further run; those that had not begun are skipped with the reason `text`. Runs in flight go on."""
+        self._actor.inbox.put(Stop(reason, text))
+
+    def pause(self) -> None:
+        """Begin no run and no request until `resume`; open requests go on. Idempotent."""
+        self._actor.inbox.put(Pause())
+
+    def resume(self) -> None:
+        """Go on after `pause`. Idempotent."""
+        self._actor.inbox.put(Resume())
+
+    def release(self) -> None:
+        """Let the hosts end, as everything that will be submitted is done."""
+        self._actor.inbox.put(Release())
+
+    def close(self, grace_s: float = 0.0) -> None:
+        """Give runs in flight `grace_s`, then end hosts, journal and thread. Idempotent."""
+        self._actor.inbox.put(Close(grace_s))
+        if self._thread.ident is None:  # never started
+            self._actor.close_journal()
+        else:
+            self._actor.ended.wait()  # not join(): once Ctrl-C has interrupted that, it never waits again
+
+    def kill(self) -> None:
+        """End the hosts now, so that `close` has nothing to wait for."""
+        self._actor.hosts.kill()

@@ -1,0 +1,219 @@
+"""What hosts are handed: runs to roll out, somewhat ahead of their turn, and conversations to score."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from io import BufferedReader
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.job import Job, RescoreJob, undecided
+from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.errors import DatasetError
+from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest
+from pytest_osmosis.record.plan import run_seed
+from pytest_osmosis.record.run_id import RunId
+
+SCORER_AHEAD_MS = 20.0
+MAX_CREDITS = 64
+"""A scorer scores one run after the other. It is handed enough to be busy for `SCORER_AHEAD_MS`, and between 2 and
+`MAX_CREDITS` runs: it never waits for the next one, and slow functions leave runs to whichever scorer is free first."""
+
+
+class Feed:
+    """Refills hosts and scorers from the table of runs."""
+
+    def __init__(self, job: Job, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder) -> None:
+        self._job = job
+        self._table = table
+        self._runs = runs
+        self._hosts = hosts
+        self._recorder = recorder
+        self._row: Row | None = None
+        self._n_not_stored = 0
+        eager = job.decided is undecided
+        self._most_unscored = 4 * job.batch_size + 64 if eager else job.batch_size
+
+    @property
+    def has_rescored_all(self) -> bool:
+        """True if stored rollouts are rescored, and all of them have been."""
+        rescore = self._job.again
+        if rescore is None or not rescore.whole:
+            return False
+        return self._recorder.n_done + self._n_not_stored == self._job.n_runs
+
+    def refill(self, *, rollouts: bool) -> None:
+        """Refill all hosts. Without `rollouts` no run begins, and those that are rolled out are scored."""
+        if rollouts:
+            self._refill_quarantine()
+        self._hosts.relimit()
+        if rollouts and self._job.again is not None:
+            self._recall(self._job.again)
+        elif rollouts:
+            for host in self._hosts.rolling:
+                self._refill_host(host)
+        self._refill_judges()
+        for host in self._hosts.scorers:
+            self._refill_scorer(host)
+
+    # -- rollouts ----------------------------------------------------------------------------------------
+
+    def _refill_host(self, host: Host) -> None:
+        """Hand out what a host can begin, and more, so that no slot waits for a round trip even if many runs end at
+        once; less if another host might begin them sooner. A few runs are not worth a message.
+
+        Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
+        scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
+        """
+        limit = host.limit
+        if not host.ready or limit < 1 or not self._table.queue:
+            return
+        not_rolled_out = [state for state in self._table.states.values() if not state.is_rolled_out]
+        if len(self._table.states) - len(not_rolled_out) > self._most_unscored:
+            return
+        in_host = [state for state in not_rolled_out if state.host is host]
+        n_begun = sum(state.is_begun for state in in_host)
+        ahead = max(2, limit if self._job.hosts == 1 else limit // 2)
+        room = max(limit, n_begun) + ahead - len(in_host)
+        if room < max(1, ahead // 8):
+            return
+        self._hosts.paced(host, room)
+        requests: list[Request] = []
+        for state in list(self._next_states(room)):
+            why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval
+            if why is not None:
+                self._runs.skip(state.run, why)
+                continue
+            state.host = host
+            requests.append(self._run_request(state))
+        host.hand(requests)
+
+    def _next_states(self, room: int) -> Iterator[RunState]:
+        """Take up to `room` runs from the queue and read their rows. A run whose row cannot be read fails."""
+        with ExitStack() as stack:
+            file: BufferedReader | None = None
+            while room > 0 and self._table.queue:
+                run = self._table.queue.popleft()
+                try:
+                    if self._row is None or self._row.row_index != run.row:
+                        file = file or stack.enter_context(self._job.dataset.open())
+                        self._row = self._job.dataset.read(file, run.row)
+                except DatasetError as error:
+                    state = self._table.add(run, Row(run.row, [], None, {}, 0), Stage.HANDED_OUT)
+                    self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
+                    continue
+                room -= 1
+                yield self._table.add(run, self._row, Stage.HANDED_OUT)
+
+    def _refill_quarantine(self) -> None:
+        """Give the quarantine one run at a time; start it for the first suspect, and close it after the last."""
+        suspects = self._table.suspects
+        if self._hosts.quarantine is None and suspects:
+            self._hosts.start_quarantine()
+        host = self._hosts.quarantine
+        if host is None or not host.ready or self._table.in_host(host):
+            return
+        if not suspects:
+            self._hosts.retire_quarantine(host)
+            return
+        state = suspects.popleft()
+        state.host = host
+        if state.is_rolled_out:
+            host.hand([self._score_request(state, self._recorder.unscored_async(state.run))])
+        else:
+            state.become(Stage.HANDED_OUT)
+            host.hand([self._run_request(state)])
+
+    # -- scoring -----------------------------------------------------------------------------------------
+
+    def _recall(self, rescore: RescoreJob) -> None:
+        """Let stored rollouts wait for the functions that have no reusable score of them."""
+        table = self._table
+        gone = [run for run in table.queue if run in rescore.gone]
+        if gone:
+            table.queue = deque(run for run in table.queue if run not in rescore.gone)
+            self._n_not_stored += len(gone)
+        for run in gone:
+            self._runs.skip(run, rescore.gone[run])
+        while table.queue and len(table.states) < self._most_unscored:
+            run = table.queue.popleft()
+            try:
+                if self._row is None or self._row.row_index != run.row:
+                    self._row = self._job.dataset.row(run.row)
+            except DatasetError as error:
+                self._runs.skip(run, f"its row can no longer be read: {error}")
+                continue
+            self._recall_run(rescore, run, self._row)
+
+    def _recall_run(self, rescore: RescoreJob, run: RunId, row: Row) -> None:
+        rollout = rescore.rollouts.rollout(run)
+        state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
+        state.messages, state.details = rollout["messages"], rollout.get("details", "")
+        state.add_output(rollout.get("output", {}))
+        codes = {} if rescore.rescore else self._recorder.codes
+        kept = rescore.rollouts.scores(run, codes, self._job.contents[run.row].whole)
+        record = self._recorder.recall(rescore.rollouts.records[run], kept)
+        if record.boundary is not None or record.scored:
+            self._runs.done(state)
+            return
+        if self._recorder.unscored_blocking(run):
+            self._table.unscored.append(state)
+        if self._recorder.unscored_async(run):
+            self._table.unjudged.append(state)
+
+    def _refill_judges(self) -> None:
+        """Let the least busy hosts score what another host left, or what is stored."""
+        hosts = [host for host in self._hosts.rolling if host.ready]
+        if not hosts or not self._table.unjudged:
+            return
+        n_runs = Counter(state.host for state in self._table.states.values())
+        requests: dict[Host, list[Request]] = {host: [] for host in hosts}
+        while self._table.unjudged:
+            state = self._table.unjudged.popleft()
+            host = min(hosts, key=lambda host: (host.limit < 1, n_runs[host] / max(1, host.limit)))
+            state.host = host
+            n_runs[host] += 1
+            requests[host].append(self._score_request(state, self._recorder.unscored_async(state.run)))
+        for host, handed in requests.items():
+            host.hand(handed)
+
+    def _refill_scorer(self, host: Host) -> None:
+        if not host.ready or not self._table.unscored:
+            return
+        n_runs = len(self._table.in_host(host))
+        requests: list[Request] = []
+        credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
+        while self._table.unscored and n_runs < credits:
+            state = self._table.unscored.popleft()
+            state.scorer = host
+            n_runs += 1
+            requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))
+        host.gather_s = SCORER_AHEAD_MS / 2000
+        host.hand(requests)
+
+    # -- requests ----------------------------------------------------------------------------------------
+
+    def _run_request(self, state: RunState) -> RunRequest:
+        return {
+            "op": "run",
+            **state.key.to_json(),
+            "prompt": state.row.messages,
+            "ground_truth": state.row.ground_truth,
+            "record": state.row.record,
+            "seed": run_seed(self._job.seed, state.run) if self._job.seed is not None else None,
+        }
+
+    def _score_request(self, state: RunState, names: Sequence[str]) -> ScoreRequest:
+        return {
+            "op": "score",
+            **state.key.to_json(),
+            "names": list(names),
+            "messages": state.messages,
+            "ground_truth": state.row.ground_truth,
+            "record": state.row.record,
+        }

@@ -1,0 +1,60 @@
+"""Probes: one small request to each model before its first run, so that a wrong key or address costs nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.job import Stop
+from pytest_osmosis.engine.permits import Permits
+from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.host.protocol import ProbedEvent
+from pytest_osmosis.record.run_id import ModelTag
+
+
+class Probing:
+    """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now."""
+
+    def __init__(self, models: Sequence[ModelTag], hosts: Hosts, permits: Permits, runs: Runs) -> None:
+        self.is_over = False
+        self.host: Host | None = None
+        self._models = models
+        self._left: list[ModelTag] = []
+        self._hosts = hosts
+        self._permits = permits
+        self._runs = runs
+
+    def begin(self) -> None:
+        """Probe the models, as soon as a host is ready."""
+        self._left = list(self._models)
+        self.is_over = not self._left
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let the first host that is ready probe, if that is needed and no host does."""
+        ready = [host for host in self._hosts.rolling if host.ready]
+        if not self._left or self.host is not None or not ready:
+            return
+        self.host = ready[0]
+        for _ in self._left:
+            self._permits.probed(time.monotonic())
+        self.host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._left])
+
+    def answered(self, event: ProbedEvent) -> None:
+        """Stop the eval, or its baseline, if the probe failed."""
+        tag, error = ModelTag(event["model_tag"]), event["error"]
+        if tag not in self._left:
+            return  # the host that died meanwhile had sent it
+        self._left.remove(tag)
+        if error is not None and tag is ModelTag.BASELINE:
+            self._runs.stop_baseline(f"the probe failed: {error}")
+        elif error is not None:
+            self._runs.stop(Stop("systemic", f"the probe failed: {error}"))
+        if not self._left:
+            self.host, self.is_over = None, True
+
+    def died(self, host: Host) -> None:
+        """Let another host probe, once it is ready."""
+        if host is self.host:
+            self.host = None

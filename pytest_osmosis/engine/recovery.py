@@ -1,0 +1,156 @@
+"""What becomes of runs whose host died, was stalled by user code, or failed by its own fault.
+
+A run that had not begun is queued again. One that was rolling is rolled out once more, one at a time, in a quarantine
+host; if that host dies too, the run was the culprit. A run whose rollout is in the journal is only scored again, and
+the same rule holds for the function that was scoring it.
+"""
+
+from __future__ import annotations
+
+from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.job import Stop
+from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
+from pytest_osmosis.text.numbers import plural
+
+
+class Recovery:
+    """Takes runs back from hosts that are lost."""
+
+    def __init__(self, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder, notices: Notices) -> None:
+        self._table = table
+        self._runs = runs
+        self._hosts = hosts
+        self._recorder = recorder
+        self._notices = notices
+
+    # -- a host that fails -------------------------------------------------------------------------------
+
+    def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
+        """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
+        run left behind holds the event loop."""
+        if state is not None:
+            name = state.running.pop(host, None)
+            if host.role == "scorer" or state.is_rolled_out:
+                self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
+            else:
+                self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
+        host.line.kill()
+
+    def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
+        """Fail what a host did for a run: the host has a bug, or user code cancelled it."""
+        if not state.is_rolled_out:
+            self._runs.fail_rollout(state, boundary, error)
+        elif host.role == "scorer":
+            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), error)
+        else:
+            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
+
+    # -- a host that died --------------------------------------------------------------------------------
+
+    def died(self, host: Host, how: str) -> None:
+        """Take back the runs of a dead host."""
+        states = self._table.in_host(host)
+        match host.role:
+            case "host":
+                self._rolling_host_died(states, host, how)
+            case "quarantine":
+                self._quarantine_died(states, host, how)
+            case "scorer":
+                self._scorer_died(states, host, how)
+
+    def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
+        for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):
+            self._requeue(state)
+        rolling = [state for state in states if state.stage is Stage.ROLLING]
+        if rolling and self._runs.stopped is None:
+            n_runs = plural(len(rolling), "run")
+            self._notices.add(f"an engine host ended ({how}) with {n_runs} in flight, rolled out once more")
+        for state in states:
+            if state.is_rolled_out:
+                self._score_elsewhere(state, host)
+            elif state.stage is Stage.ROLLING:
+                self._suspect(state)
+
+    def _requeue(self, state: RunState) -> None:
+        why = self._runs.why_never(state.run)
+        if why is not None:
+            self._runs.skip(state.run, why)
+        else:
+            self._table.remove(state, Stage.QUEUED)
+            self._table.queue.appendleft(state.run)
+
+    def _suspect(self, state: RunState) -> None:
+        """Let a run that was rolling wait for the quarantine."""
+        if self._runs.why_never(state.run) is not None:
+            self._runs.skip(state.run, "its host ended, and nothing new is begun")
+            return
+        state.become(Stage.SUSPECT)
+        state.host, state.retrying = None, 0
+        state.attempt += 1
+        self._recorder.count(again=1)
+        self._table.suspects.append(state)
+
+    def _score_elsewhere(self, state: RunState, host: Host) -> None:
+        """Let another host score a run on its event loop; the quarantine, if a function was running."""
+        state.host = None
+        running = state.running.pop(host, None)
+        (self._table.unjudged if running is None else self._table.suspects).append(state)
+
+    def _quarantine_died(self, states: list[RunState], host: Host, how: str) -> None:
+        """The run that was begun there has taken down its second host: it was the culprit."""
+        text, details = f"{ENDED_TWICE} ({how})", host.line.last_words()
+        for state in states:
+            state.host = None
+            if state.is_rolled_out:
+                running = state.running.pop(host, None)
+                self._runs.fail_scores(state, [running] if running is not None else [], text, details)
+                if state.is_rolled_out and self._recorder.unscored_async(state.run):
+                    self._table.unjudged.append(state)
+            elif state.stage is Stage.ROLLING:
+                self._runs.fail_rollout(state, "agent", text, details)
+            elif (why := self._runs.why_never(state.run)) is not None:
+                self._runs.skip(state.run, why)
+            else:
+                state.become(Stage.SUSPECT)
+                self._table.suspects.appendleft(state)
+
+    def _scorer_died(self, states: list[RunState], host: Host, how: str) -> None:
+        """Let another scorer have its runs, but for a function that has taken down its second scorer."""
+        for state in states:
+            running = state.running.pop(host, None)
+            if running in state.accused:
+                self._runs.fail_scores(state, [running], f"{ENDED_TWICE} ({how})", host.line.last_words())
+            elif running is not None:
+                state.accused.add(running)
+            state.scorer = None
+            if state.is_rolled_out and self._recorder.unscored_blocking(state.run):
+                self._table.unscored.appendleft(state)
+
+    # -- no further host ---------------------------------------------------------------------------------
+
+    def give_up_hosts(self, why: str) -> None:
+        """Fail what needs a host that cannot be started; runs whose host lives go on."""
+        table, hosts = self._table, self._hosts
+        lacking = (table.suspects, table.unjudged and not hosts.rolling, table.unscored and not hosts.scorers)
+        if not (self._runs.any_left or any(lacking)):
+            return
+        for state in [*table.suspects]:
+            if state not in table.suspects:
+                continue  # the failure of an earlier suspect stopped the eval, which skipped this one
+            if not state.is_rolled_out:
+                self._runs.fail_rollout(state, "host", why)
+            elif hosts.quarantine is None:
+                table.suspects.remove(state)
+                self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
+        self._runs.stop(Stop("systemic", why))
+        while table.unjudged and not hosts.rolling:
+            state = table.unjudged.popleft()
+            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
+        while table.unscored and not hosts.scorers:
+            state = table.unscored.popleft()
+            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why)

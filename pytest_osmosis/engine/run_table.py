@@ -1,0 +1,73 @@
+"""The runs of an eval that were submitted: those that are queued, and the states of those that are under way."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.record.run_id import RunId
+
+
+class RunTable:
+    """Every run that was submitted and is not done is in `queue` or in `states`.
+
+    `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
+    `unjudged` wait for a host that scores them on its event loop, `unscored` for a scorer.
+    """
+
+    def __init__(self) -> None:
+        self.queue: deque[RunId] = deque()
+        self.states: dict[RunId, RunState] = {}
+        self.submitted: set[RunId] = set()
+        self.suspects: deque[RunState] = deque()
+        self.unjudged: deque[RunState] = deque()
+        self.unscored: deque[RunState] = deque()
+
+    def submit(self, runs: Iterable[RunId]) -> list[RunId]:
+        """Return those of `runs` that are new."""
+        new = [run for run in runs if run not in self.submitted]
+        self.submitted.update(new)
+        return new
+
+    def add(self, run: RunId, row: Row, stage: Stage, *, attempt: int = 1) -> RunState:
+        """Return the new state of a run that leaves the queue."""
+        state = self.states[run] = RunState(run, row, attempt)
+        state.become(stage)
+        return state
+
+    def remove(self, state: RunState, stage: Stage) -> None:
+        """Forget the state of a run that is done or queued again."""
+        state.become(stage)
+        del self.states[state.run]
+        for waiting in (self.unscored, self.unjudged, self.suspects):
+            if state in waiting:
+                waiting.remove(state)
+
+    def of(self, event: Mapping[str, Any]) -> RunState | None:
+        """Return the state of the run that an event is about, None if the event belongs to an attempt that is over."""
+        state = self.states.get(RunId.of(event))
+        if state is None or state.attempt != event["attempt"]:
+            return None
+        state.since = time.monotonic()
+        return state
+
+    def in_host(self, host: Host) -> list[RunState]:
+        """Return the runs that `host` rolls out or scores."""
+        return [state for state in self.states.values() if host in (state.host, state.scorer)]
+
+    def busy(self, host: Host) -> bool:
+        """Return True if `host` must send something sooner or later. A host that may do nothing now need not."""
+        return (host.limit > 0 or host.role == "scorer") and bool(self.in_host(host))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many runs are rolling and wait for nothing, how many wait for a retry, how many for a permit."""
+        counts = {"in_flight": 0, "retrying": 0, "held": 0}
+        for state in self.states.values():
+            if state.stage is Stage.ROLLING:
+                counts["retrying" if state.retrying > 0 else "held" if state.held > 0 else "in_flight"] += 1
+        return counts

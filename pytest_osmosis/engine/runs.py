@@ -1,0 +1,230 @@
+"""What happens to the runs of an eval: they are submitted, rolled out, scored, done or skipped, until it stops."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from pytest_osmosis.engine.budget import Budget
+from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.job import Job, Stop, Transcript
+from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.recorder import Recorder
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.systemic import Systemic
+from pytest_osmosis.host.protocol import Key, RetryEvent, ScoringEvent
+from pytest_osmosis.record.events import RewardErrorFields, RolloutEvent, ScoreEvent, StartEvent
+from pytest_osmosis.record.run_id import ModelTag, RunId
+
+
+class Runs:
+    """Moves runs through their stages, and stops the eval.
+
+    `stopped` says why no further run begins, `baseline_stopped` why no further run of the baseline begins.
+    """
+
+    def __init__(self, job: Job, table: RunTable, hosts: Hosts, recorder: Recorder, notices: Notices) -> None:
+        self.stopped: Stop | None = None
+        self.baseline_stopped: str | None = None
+        self._job = job
+        self._table = table
+        self._hosts = hosts
+        self._recorder = recorder
+        self._notices = notices
+        self._n_skipped = 0
+        self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
+        self._budget = Budget(job.spending, job.cost_usd)
+
+    def submit(self, runs: Sequence[RunId]) -> None:
+        """Queue the runs that are new."""
+        new = self._table.submit(runs)
+        self._recorder.count(submitted=len(new))
+        for run in new:
+            why = self.why_never(run)
+            if why is None:
+                self._table.queue.append(run)
+            else:
+                self.skip(run, why)
+
+    def dropped(self, key: Key) -> None:
+        """A host gives back a run that it had not begun."""
+        state = self._table.states.get(key.run)
+        if state is not None and state.key == key and not state.is_begun:
+            self.skip(state.run, self.why_never(state.run) or "dropped")
+
+    # -- stopping ----------------------------------------------------------------------------------------
+
+    def why_never(self, run: RunId) -> str | None:
+        """Return why a run will not begin, None if it will."""
+        if self.stopped is not None:
+            return self.stopped.text
+        return self.baseline_stopped if run.is_baseline else None
+
+    @property
+    def any_left(self) -> bool:
+        """True if a run is left to begin."""
+        table = self._table
+        if table.queue or self._recorder.n_done + self._n_skipped + len(table.states) < self._job.n_runs:
+            return True
+        return any(not state.is_begun for state in table.states.values())
+
+    def check_time(self, now: float) -> None:
+        """Stop once the eval has run for as long as it may. Its time begins with the first call."""
+        reached = self._budget.at(now)
+        if reached is not None and self.any_left:
+            self.stop(reached)
+
+    def stop(self, stop: Stop) -> None:
+        """Begin no further run; those that had not begun are skipped."""
+        if self.stopped is None:
+            self.stopped = stop
+            self._skip_unbegun(None)
+
+    def stop_baseline(self, text: str) -> None:
+        """Begin no further run of the baseline; the eval goes on."""
+        if self.baseline_stopped is None and self.stopped is None:
+            self.baseline_stopped = text
+            self._notices.alert(f"no further request is sent to the baseline's model: {text}")
+            self._skip_unbegun(ModelTag.BASELINE)
+
+    def _skip_unbegun(self, model: ModelTag | None) -> None:
+        """Skip the runs that have not begun: all of them, or those of one model."""
+        table = self._table
+        suspects = [state.run for state in table.suspects if not state.is_rolled_out]
+        skipped = [run for run in (*suspects, *table.queue) if model in (None, run.model)]
+        table.queue = deque(run for run in table.queue if model not in (None, run.model))
+        for run in skipped:
+            self.skip(run, self.why_never(run) or "")
+        self._hosts.broadcast({"op": "drop", "model_tag": model and str(model)})
+
+    def give_up(self, reason: str, submitted: Iterable[RunId] = ()) -> None:
+        """Skip everything, as the engine itself is broken."""
+        self.stopped = self.stopped or Stop("systemic", reason)
+        self._table.submit(submitted)
+        self._table.queue.clear()
+        self._table.states.clear()
+        self._recorder.give_up(self._table.submitted, reason)
+
+    def abandon(self, reason: str) -> None:
+        """Skip what is still under way."""
+        for state in list(self._table.states.values()):
+            self.skip(state.run, reason)
+
+    # -- events of hosts ---------------------------------------------------------------------------------
+
+    def heard(
+        self,
+        host: Host,
+        state: RunState,
+        event: StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent,
+        raw: bytes,
+    ) -> None:
+        """Move a run on."""
+        match event["ev"]:
+            case "start":
+                self._hosts.has_begun(host)
+                state.become(Stage.ROLLING)
+                self._recorder.enter(event, raw)
+            case "retry":
+                state.retrying += 1 if event["waits"] else -1
+            case "rollout":
+                self._rolled_out(state, event, raw)
+            case "scoring":
+                self._hosts.has_begun(host)
+                state.running[host] = event["name"]
+            case "score":
+                host.score_ms += (event["ms"] - host.score_ms) / 8
+                state.running.pop(host, None)
+                self._scored(state, event, raw)
+
+    def _rolled_out(self, state: RunState, event: RolloutEvent, raw: bytes) -> None:
+        record = self._recorder.enter(event, raw)
+        state.become(Stage.ROLLED_OUT)
+        state.messages = event["messages"]
+        state.details = event.get("details", "")
+        state.add_output(event.get("output", {}))
+        self._recorder.count(tokens=record.tokens or 0)
+        if self._hosts.throttle.pauses and record.boundary is None:
+            self._hosts.throttle.finished()
+            self._hosts.relimit()
+        cause = self._systemic[state.run.model].saw(event)
+        if cause is not None and state.run.is_baseline:
+            self.stop_baseline(cause)
+        elif cause is not None:
+            self.stop(Stop("systemic", cause))
+        elif (reached := self._budget.rolled(record)) is not None and self.any_left:
+            self.stop(reached)
+        if record.boundary is not None:
+            self.done(state)
+            return
+        if not self._recorder.unscored_async(state.run):
+            state.host = None
+        if self._recorder.blocking:
+            self._table.unscored.append(state)
+
+    def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
+        record = self._recorder.enter(event, raw)
+        state.add_output(event["output"])
+        state.details = state.details or next((error["details"] for error in event["errors"].values()), "")
+        if not self._recorder.unscored_async(state.run):
+            state.host = None
+        if not self._recorder.unscored_blocking(state.run):
+            state.scorer = None
+        if record.scored:
+            self.done(state)
+
+    # -- results that no host can write any longer -------------------------------------------------------
+
+    def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
+        """Enter the `rollout` event of a run whose host cannot write it."""
+        event: RolloutEvent = {
+            "ev": "rollout",
+            **state.key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+            "ms": 0.0,
+            "messages": list(state.row.messages),
+            "boundary": boundary,
+            "error": error,
+            "details": details,
+        }
+        self._rolled_out(state, *self._recorder.redacted(event))
+
+    def fail_scores(self, state: RunState, names: Sequence[str], error: str, details: str = "") -> None:
+        """Enter the `score` event of functions whose process cannot write it, if there are any."""
+        if not names:
+            return
+        errors: dict[str, RewardErrorFields] = {name: {"message": error, "details": details} for name in names}
+        event: ScoreEvent = {
+            "ev": "score",
+            **state.key.to_json(),
+            "ms": 0.0,
+            "scores": {},
+            "errors": errors,
+            "output": {},
+        }
+        self._scored(state, *self._recorder.redacted(event))
+
+    # -- the end of a run --------------------------------------------------------------------------------
+
+    def done(self, state: RunState) -> None:
+        """Report a run that failed or has all its scores, and stop the eval if that decides it."""
+        self._table.remove(state, Stage.DONE)
+        transcript = Transcript(state.messages, state.details, tuple(state.output.items()), state.row.line)
+        record = self._recorder.ledger.records[state.run]
+        self._recorder.done(record, transcript)
+        decided = None if state.run.is_baseline else self._job.decided(record, self._recorder.judging)
+        if self._recorder.unmeasured > self._job.max_errors:
+            text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
+            self.stop(Stop("max_errors", text))
+        elif decided is not None and self.any_left:
+            self.stop(Stop("decided", decided))
+
+    def skip(self, run: RunId, reason: str) -> None:
+        """Report a run that will not be done."""
+        if self.stopped is None:  # the eval goes on without it
+            self._recorder.count(submitted=-1)
+        self._n_skipped += 1
+        state = self._table.states.get(run)
+        if state is not None:
+            self._table.remove(state, Stage.DONE)
+        self._recorder.skip(run, reason)

@@ -1,0 +1,56 @@
+"""The stall notice: when it speaks, and what it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_osmosis.datasets import Row
+from pytest_osmosis.engine.host_connection import Line
+from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.run_state import RunState, Stage
+from pytest_osmosis.engine.stall_notice import StallNotice, waiting_for
+from pytest_osmosis.record.run_id import RunId
+
+ROW = Row(0, [], None, {}, 1)
+HOST = Host("scorer", Line, 1, 0.0)  # type: ignore[arg-type]  # its line is not used
+
+
+def state(row: int, since: float, **fields: Any) -> RunState:
+    return RunState(RunId(row, 0), ROW, since=since, **{"stage": Stage.ROLLING, **fields})
+
+
+def test_it_speaks_once_for_each_span_of_silence() -> None:
+    notice, states = StallNotice(10.0, since=0.0), [state(0, 0.0)]
+    spoken = [now for now in range(41) if notice.check(float(now), 0, states, 0)]
+    assert spoken == [10, 20, 30, 40]
+
+
+def test_a_finished_run_begins_a_new_span() -> None:
+    notice, states = StallNotice(10.0, since=0.0), [state(0, 0.0)]
+    assert notice.check(9.0, 0, states, 0) is None
+    assert notice.check(11.0, 1, states, 0) is None
+    assert notice.check(20.0, 1, states, 0) is None
+    assert notice.check(21.0, 1, states, 0) is not None
+
+
+def test_it_is_silent_while_nothing_is_waited_for() -> None:
+    notice = StallNotice(10.0, since=0.0)
+    assert notice.check(100.0, 0, [], 0) is None
+    assert notice.check(105.0, 0, [], 3) is None, "silence counts from when there was something to wait for"
+    assert notice.check(110.0, 0, [], 3) == "nothing has finished for 10 s; waiting for: 3 not begun"
+
+
+def test_it_names_the_longest_waits_first_and_what_they_wait_for() -> None:
+    states = [
+        state(1, 50.0),
+        state(2, 40.0, retrying=1),
+        state(3, 30.0, stage=Stage.ROLLED_OUT, running={HOST: "rewards:slow"}),
+        state(4, 60.0, stage=Stage.ROLLED_OUT),
+        state(5, 0.0, stage=Stage.HANDED_OUT),
+    ]
+    assert waiting_for(states, 7, now=100.0) == (
+        "row3-run0 (reward: rewards:slow for 70 s), row2-run0 (provider: waits for a retry for 60 s), "
+        "row1-run0 (agent: rolls out for 50 s), row4-run0 (host: waits for a host to score it for 40 s), 8 not begun"
+    )
+    many = [state(row, float(row)) for row in range(9)]
+    assert waiting_for(many, 0, now=10.0).endswith("row4-run0 (agent: rolls out for 6 s), 4 more under way")
