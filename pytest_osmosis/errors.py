@@ -1,10 +1,10 @@
-"""The error tree. A user's mistake is one of these; a rollout's failure is data and never raised across siblings.
+"""The errors of this package. A failed rollout is not an error here: it is recorded, and other rollouts go on.
 
 OsmosisError
 ├── ConfigError     a config file, an option or the environment is wrong (all problems at once)
 ├── DatasetError    a dataset cannot be found or read, or a row does not fit (all problems at once)
 ├── CodeError       an entrypoint, agent, eval function or Grader does not load or has the wrong shape
-├── ScoreError      an eval's own function gave the rollout that a test looks at no score
+├── ScoreError      a function of an eval did not score the rollout of a test
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
 ├── HostError       an engine host could not be started, or broke the protocol
 └── JournalError    a journal that cannot be written or read back
@@ -20,12 +20,12 @@ from typing import Literal
 
 
 class OsmosisError(Exception):
-    """Base of every error that pytest-osmosis raises on purpose."""
+    """The base class of all errors of pytest-osmosis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: `where` is "configs/eval/x.toml:9" or "--osmosis-n", `text` the rest of the line.
+    """One mistake in the user's input. `where` is its place, like "configs/eval/x.toml:9" or "--osmosis-n".
 
     >>> print(Problem("x.toml:9", '[evaluation] n: must be an integer of at least 1, got 0'))
     x.toml:9: [evaluation] n: must be an integer of at least 1, got 0
@@ -39,7 +39,7 @@ class Problem:
 
 
 class ProblemsError(OsmosisError):
-    """An error that holds every problem found, printed one a line."""
+    """An error with a list of problems, printed one per line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -63,20 +63,19 @@ class CodeError(OsmosisError):
 
 
 class ScoreError(OsmosisError):
-    """An eval's own function gave the rollout that a test looks at no score."""
+    """A function of an eval did not score the rollout of a test."""
 
 
 Systemic = Literal["no", "until_success", "always"]
 
 
 class ModelError(OsmosisError):
-    """How one request to a model ended when it did not end in a reply.
+    """A request to a model that did not end in a reply.
 
-    `boundary` is "provider" (infrastructure: nobody's answer) or "model" (the model's own failure).
-    `retryable` says whether the same request may succeed later; `retry_after_s` is what the server asked for.
-    `systemic`: "always" means that every further request will fail too (401, 402, quota exhausted),
-    "until_success" that it will unless one has succeeded already (403, 404, unreachable). `retries` counts the attempts
-    after the first that had been made when this one ended.
+    `boundary` is "provider" (infrastructure) or "model" (the model's own failure). A `retryable` request may succeed
+    later, after `retry_after_s` if the server said so. `systemic` is "always" if every further request will fail too
+    (401, 402, quota exhausted), and "until_success" if they will fail unless one has succeeded before (403, 404,
+    unreachable). `retries` is the number of repetitions before this failure.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The values of `[gate]` and `[limits]`: conditions on the aggregate, error bounds as count or share."""
+"""The values of `[gate]` and `[limits] max_errors`: conditions on the whole eval, and bounds as a count or a share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
 LOSS: Metric = "max_regression"
 FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)
-"""Keys of [gate] that are functions, with conditions of their own below them."""
+"""Keys of [gate] that name functions. Their values are tables of conditions."""
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
 PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
@@ -37,7 +37,7 @@ _RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1, minimum=0, ma
 
 
 class _Bound(NamedTuple):
-    """What may stand on the right of a condition: its kind, in words, and as a regular expression."""
+    """The kind of the number in a condition, and its description."""
 
     kind: ValueKind
     text: str
@@ -72,21 +72,21 @@ def condition(metric: str) -> ValueKind:
 
 
 def conditions_of_function() -> ValueKind:
-    """The conditions on one function's scores: metric to condition, kept as metric to `GateRule`."""
+    """The conditions on the scores of one function, kept as a mapping of metrics to `GateRule`s."""
     expects = f"a table of conditions, each a key like {METRICS}"
 
     def read(value: Any) -> Mapping[str, GateRule]:
         if not isinstance(value, dict) or not value:
             raise refuse(f"must be {expects}")
         faults = []
-        for key, one in value.items():
+        for key, entry in value.items():
             if is_metric(key):
-                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(condition(key), one)]
+                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(condition(key), entry)]
             else:
                 faults.append(Fault(f"unknown key (valid: {METRICS})", (key,), ""))
         if faults:
             raise Unfit(faults)
-        return MappingProxyType({key: condition(key).read(one) for key, one in value.items()})
+        return MappingProxyType({key: condition(key).read(entry) for key, entry in value.items()})
 
     schema = {
         "type": "object",
@@ -99,41 +99,41 @@ def conditions_of_function() -> ValueKind:
 
 
 def is_metric(key: str) -> bool:
-    """True for what a condition can be on."""
+    """Return True for a metric that a condition can be about."""
     return key in ("pass_rate", "mean") or any(k.fullmatch(key) for k in (PASS_AT, PASS_HAT))
 
 
 def gate_setting(text: str, origin: str) -> Setting | Problem:
-    """What a typed gate says, or why it says nothing; `origin` is where it stands.
+    """Parse a typed gate, or return the problem with it. `origin` names the place of the text in a problem.
 
     >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
     Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
     """
-    found = re.fullmatch(r"\s*(?:(reward|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
-    if found is None or not (is_metric(found[2]) or (found[2] == LOSS and not found[1])):
+    match = re.fullmatch(r"\s*(?:(reward|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
+    if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
         expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
         return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")
-    function, metric, bound = found.groups()
+    function, metric, bound = match.groups()
     return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
 
 
 def typed_condition(text: str) -> object:
-    """A typed condition: a table in braces, else the text itself."""
+    """Return the table that a typed text in braces means, or the text itself."""
     return typed_toml(text) if text.lstrip().startswith("{") else text
 
 
 def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
     for name, pattern in (("pass_at", PASS_AT), ("pass_hat", PASS_HAT)):
-        if found := pattern.fullmatch(metric):
-            return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k=int(found[1]))
+        if match := pattern.fullmatch(metric):
+            return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k=int(match[1]))
     return GateRule(cast("Metric", metric), minimum, cast("Rule", rule))
 
 
 def _minimum(bound: _Bound, text: str) -> float:
-    found = _CONDITION.fullmatch(text.strip())
-    if found is None:
+    match = _CONDITION.fullmatch(text.strip())
+    if match is None:
         raise refuse(f"must be {bound.expects}")
-    operator, number_text = found.groups()
+    operator, number_text = match.groups()
     if operator != ">=":
         wrong = 'only the operator ">=" is supported' if operator else 'the operator ">=" is missing'
         raise refuse(f"must be {bound.expects}; {wrong}")
@@ -145,7 +145,7 @@ def _minimum(bound: _Bound, text: str) -> float:
 
 
 def _from_table(bound: _Bound, value: dict[str, Any]) -> tuple[float, str]:
-    faults = [fault for key, one in value.items() for fault in _entry_faults(bound, key, one)]
+    faults = [fault for key, entry in value.items() for fault in _entry_faults(bound, key, entry)]
     if "min" not in value:
         faults.append(Fault(f"min is missing; must be {bound.kind.expects}"))
     if faults:
@@ -163,7 +163,7 @@ def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
 
 
 def loss() -> ValueKind:
-    """The largest loss that is no regression, kept as a `GateRule`; typed as a gate it follows a "=" or "<="."""
+    """The largest acceptable loss, kept as a `GateRule`. On the command line it follows "=" or "<="."""
 
     def read(value: Any) -> GateRule:
         share: float = _RATIO.read(value)
@@ -179,7 +179,7 @@ ERRORS_EXPECTED = 'a count of runs (an integer of at least 0) or a share of them
 
 
 def error_bound() -> ValueKind:
-    """How many runs may stay unmeasured: an int is a count, a float a share of the runs (0..1)."""
+    """The most runs that may stay unmeasured, kept as an int (a count) or a float (a share from 0 to 1)."""
 
     def read(value: Any) -> int | float:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -194,6 +194,6 @@ def error_bound() -> ValueKind:
 
 
 def _share(text: str) -> float | None:
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    share = float(found.group(1)) / 100 if found else None
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    share = float(match[1]) / 100 if match else None
     return share if share is not None and share <= 1 else None

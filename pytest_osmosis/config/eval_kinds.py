@@ -34,9 +34,9 @@ def folder_name() -> ValueKind:
     return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
 
 
-def code_reference(what: str, *others: str) -> ValueKind:
-    """A "module:attr", where `what` describes the attribute, or one of `others`."""
-    expects = " or ".join([*map(toml, others), f'"module:{what}"'])
+def code_reference(attribute_text: str, *others: str) -> ValueKind:
+    """A reference like "module:function", with `attribute_text` after the colon in messages, or one of `others`."""
+    expects = " or ".join([*map(toml, others), f'"module:{attribute_text}"'])
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -106,8 +106,8 @@ def stop() -> ValueKind:
             raise refuse(f"must be {expects}")
         return tuple(items)
 
-    one = {"type": "string", "minLength": 1}
-    return ValueKind(expects, read, typed_array, {"anyOf": [one, {"type": "array", "items": one}]})
+    text = {"type": "string", "minLength": 1}
+    return ValueKind(expects, read, typed_array, {"anyOf": [text, {"type": "array", "items": text}]})
 
 
 def extra_body() -> ValueKind:
@@ -119,7 +119,9 @@ def extra_body() -> ValueKind:
         if not isinstance(value, dict):
             raise refuse(f"must be {expects}")
         faults = [Fault(reserved, (key,), "") for key in value if key in RESERVED_BODY_KEYS]
-        faults += [Fault("must be a JSON value", (key,), toml(one)) for key, one in value.items() if not _is_json(one)]
+        faults += [
+            Fault("must be a JSON value", (key,), toml(item)) for key, item in value.items() if not _is_json(item)
+        ]
         if faults:
             raise Unfit(faults)
         return value

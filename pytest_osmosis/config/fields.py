@@ -53,7 +53,7 @@ class Entries:
 class Family:
     """Keys that match a pattern, like `pass_at_K`.
 
-    `written` stands for all of them in messages, `example` is one of them, and `kind_of` returns the kind of a key's
+    `written` represents all of them in messages, `example` is one of them, and `kind_of` returns the kind of a key's
     value.
     """
 

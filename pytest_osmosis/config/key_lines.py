@@ -1,8 +1,8 @@
-"""On which line of a TOML file a key stands.
+"""The lines of keys in a TOML file.
 
-`tomli` gives values without places, so this scans the text a second time. It is only asked about text that
-tomli has accepted; where it meets what it does not know, it keeps what it has; then `of` falls back
-to the table.
+`tomli` does not report lines, so this module scans the text a second time, after tomli has accepted it. At syntax that
+the scanner does not know, it stops and keeps the lines it has. `Lines.of` then returns the line of the table.
+
 Grammar: https://toml.io/en/v1.1.0
 """
 
@@ -28,13 +28,13 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 
 class Lines:
-    """The line of every table and key of a TOML text; the first one where a key stands several times."""
+    """The line on which each table and key of a TOML text first appears."""
 
     def __init__(self, text: str) -> None:
         self._lines = _Scanner(text).lines()
 
     def of(self, *keys: str) -> int:
-        """The line of a key, else of the nearest table around it that is known, else 1.
+        """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
 
         >>> Lines("[model]\\nheaders = {a = 'b'}").of("model", "headers", "a")
         2
@@ -47,11 +47,11 @@ class Lines:
 
 
 class _Unknown(Exception):
-    """The text goes on in a way that this scanner does not know."""
+    """The scanner does not know the syntax that follows."""
 
 
 class _Scanner:
-    """One pass over a text. `written` are keys and headers as they stand, `implied` the tables above."""
+    """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -148,12 +148,12 @@ class _Scanner:
         self.step()
 
     def match(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             raise _Unknown
-        self.at = found.end()
-        self.line += found.group().count("\n")
-        return found.group()
+        self.at = match.end()
+        self.line += match[0].count("\n")
+        return match[0]
 
     def skip(self, pattern: re.Pattern[str]) -> None:
         self.match(pattern)

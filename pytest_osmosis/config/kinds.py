@@ -1,6 +1,6 @@
-"""What a value of a config may be: a `ValueKind` reads a TOML value or says every way in which it does not fit.
+"""Kinds of values: a `ValueKind` reads a TOML value, or reports every way in which it does not fit.
 
-A kind knows nothing of tables, files or lines; `fields` names them, `draft` turns faults into problems.
+Kinds are independent of tables, files and lines. `fields` gives them names, and `draft` turns faults into problems.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ LONGEST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way in which a value does not fit, `below` the keys that lead to it inside the value.
+    """One way in which a value does not fit. `below` are the keys inside the value that lead to it.
 
-    `got` is what to show as the offending value: None for the value itself, "" where the text says it.
+    `got` is the offending value in messages: None for the value itself, "" if the text contains it already.
     """
 
     text: str
@@ -28,13 +28,13 @@ class Fault:
     got: str | None = None
 
     def line(self, whole: str) -> str:
-        """The fault as one text, `whole` being the value as shown."""
+        """Return the fault as one text. `whole` is the value as messages show it."""
         got = whole if self.got is None else self.got
         return f"{self.text}, got {got}" if got else self.text
 
 
 class Unfit(Exception):
-    """A value does not fit its kind, for every reason in `faults`."""
+    """A value does not fit its kind. `faults` holds all reasons."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
@@ -42,7 +42,7 @@ class Unfit(Exception):
 
 
 def refuse(text: str, got: str | None = None) -> Unfit:
-    """An `Unfit` for one reason."""
+    """Return an `Unfit` with one fault."""
     return Unfit([Fault(text, got=got)])
 
 
@@ -52,10 +52,10 @@ def _as_typed(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value: `expects` completes "must be ...", `read` returns the value as kept or raises `Unfit`.
+    """A kind of value. `expects` completes "must be ...", and `read` returns the value to keep or raises `Unfit`.
 
-    `typed` turns what was typed on a command line into the TOML value it stands for, or leaves it as it is. `schema`
-    is the JSON Schema of such values, for editors.
+    `typed` converts a text from the command line to the TOML value that it means, or returns it unchanged. `schema` is
+    the JSON Schema of such values.
     """
 
     expects: str
@@ -65,7 +65,7 @@ class ValueKind:
 
 
 def toml(value: object) -> str:
-    """A value as it would stand in a TOML file, cut where it is long and with control characters escaped.
+    """Return a value as TOML, shortened, and with control characters escaped.
 
     >>> print(toml({"a": [True, 1.5, "x"]}))
     {a = [true, 1.5, "x"]}
@@ -92,12 +92,12 @@ def _quoted(text: str) -> str:
 
 
 def key_text(key: str) -> str:
-    """A key as written in TOML: bare where it can be, quoted otherwise."""
+    """Return a key as TOML, with quotes if it needs them."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _quoted(key)
 
 
 def type_text(value: object) -> str:
-    """The type of a value, for values that are not shown."""
+    """Return the type of a value, for messages that must not show the value."""
     names = {
         bool: "a boolean",
         str: "a string",
@@ -110,12 +110,12 @@ def type_text(value: object) -> str:
 
 
 def quoted_list(names: Iterable[str]) -> str:
-    """Names in quotes, separated by commas."""
+    """Return names in quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
 
 def typed_toml(text: str) -> object:
-    """The TOML value that a typed string spells, else the string itself."""
+    """Return the TOML value that a typed text means, or the text itself."""
     import tomli
 
     try:
@@ -125,12 +125,12 @@ def typed_toml(text: str) -> object:
 
 
 def typed_array(text: str) -> object:
-    """A typed TOML array; anything else is an array of that one string."""
+    """Return a typed TOML array, or an array of the one text."""
     return typed_toml(text) if text.lstrip().startswith("[") else [text]
 
 
 def typed_integer(text: str) -> object:
-    """The integer that a typed string spells, else the string itself."""
+    """Return the integer that a typed text means, or the text itself."""
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()) else text
 
 
@@ -142,12 +142,11 @@ def _typed_number(text: str) -> object:
 
 
 def anything() -> ValueKind:
-    """Any value at all."""
     return ValueKind("any value", lambda value: value, typed_toml)
 
 
 def integer(minimum: int | None = None) -> ValueKind:
-    """An integer, of at least `minimum`. A bool is none."""
+    """An integer of at least `minimum`. A bool does not fit."""
     expects = "an integer" if minimum is None else f"an integer of at least {minimum}"
 
     def read(value: Any) -> int:
@@ -176,9 +175,9 @@ def integer_or_all(minimum: int) -> ValueKind:
 
 
 def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **limits: float) -> ValueKind:
-    """A finite number that `fits`, kept as a float. A bool is none.
+    """A finite number that `fits`, kept as a float. A bool does not fit.
 
-    `bounds` says in words which ones do, `limits` in those of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
+    `bounds` describes the bounds in words, and `limits` in terms of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
     """
     expects = f"a finite number{bounds}"
 
@@ -197,7 +196,7 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **l
 
 
 def string(expects: str, fits: Callable[[str], bool]) -> ValueKind:
-    """A string that `fits`, as `expects` says in words."""
+    """A string for which `fits` returns True. `expects` describes it."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
@@ -208,19 +207,19 @@ def string(expects: str, fits: Callable[[str], bool]) -> ValueKind:
 
 
 def text() -> ValueKind:
-    """A string that is not blank. A NUL, which neither a path nor the environment can hold, is refused."""
+    """A string that is not blank, without NUL: neither paths nor environment variables can contain one."""
     return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
 
 
 def name_shown(value: object) -> str:
-    """A name as got; what looks like a key in place of its name (long, with digits) is not repeated."""
+    """Return a name for messages. A text that looks like an API key (long, with digits) is not shown."""
     if isinstance(value, str) and len(value) >= 20 and re.search("[0-9]", value):
         return f"a string of {len(value)} characters"
     return toml(value)
 
 
 def name(pattern: str, expects: str) -> ValueKind:
-    """The name of a secret or a variable, matching `pattern` whole."""
+    """The name of a secret or a variable. `pattern` must match all of it."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
@@ -243,16 +242,16 @@ def choice(*valid: str) -> ValueKind:
 
 
 def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
-    """An array of `item`, kept as a tuple; every item that does not fit and every repetition is a fault."""
+    """An array of `item`, kept as a tuple. Every item that does not fit and every duplicate is a fault."""
     expects = f"an array of {plural}"
 
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise refuse(f"must be {expects}")
-        faults = [replace(fault, text=f"each {fault.text}") for one in value for fault in faults_of(item, one)]
+        faults = [replace(fault, text=f"each {fault.text}") for entry in value for fault in faults_of(item, entry)]
         if unique and not faults:
-            repeated = dict.fromkeys(one for one in value if value.count(one) > 1)
-            faults = [Fault(f"duplicate {toml(one)}", got="") for one in repeated]
+            duplicates = dict.fromkeys(entry for entry in value if value.count(entry) > 1)
+            faults = [Fault(f"duplicate {toml(entry)}", got="") for entry in duplicates]
         if faults:
             raise Unfit(faults)
         return tuple(map(item.read, value))
@@ -261,7 +260,7 @@ def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
 
 
 def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
-    """A table of keys that fit `key` to values that fit `item`."""
+    """A table with keys that fit `key` and values that fit `item`."""
 
     def read(value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -269,20 +268,20 @@ def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
         faults = [fault for pair in value.items() for fault in entry_faults(key, item, *pair)]
         if faults:
             raise Unfit(faults)
-        return MappingProxyType({name: item.read(one) for name, one in value.items()})
+        return MappingProxyType({name: item.read(entry) for name, entry in value.items()})
 
     schema = {"type": "object", "propertyNames": key.schema, "additionalProperties": item.schema}
     return ValueKind(expects, read, typed_toml, schema)
 
 
 def entry_faults(key: ValueKind, item: ValueKind, name: str, value: object) -> list[Fault]:
-    """What is wrong with one entry of a table, in its name and its value."""
-    named = [replace(fault, text=f"the name {fault.text}", below=(name,)) for fault in faults_of(key, name)]
-    return named + [replace(fault, below=(name, *fault.below)) for fault in faults_of(item, value)]
+    """Return the faults of one entry of a table, in its name and its value."""
+    of_name = [replace(fault, text=f"the name {fault.text}", below=(name,)) for fault in faults_of(key, name)]
+    return of_name + [replace(fault, below=(name, *fault.below)) for fault in faults_of(item, value)]
 
 
 def faults_of(kind: ValueKind, value: object) -> list[Fault]:
-    """What keeps `value` from being of `kind`, with what was got; [] where it fits."""
+    """Return the faults of `value` as `kind`, or [] if it fits."""
     try:
         kind.read(value)
     except Unfit as error:

@@ -1,7 +1,8 @@
-"""`[tool.pytest-osmosis]` in the workspace's pyproject.toml: what holds for all its evals, and for one of them.
+"""`[tool.pytest-osmosis]` in the workspace's pyproject.toml: settings for all evals, and for single ones.
 
-Top-level keys are those of `options`, tables those of an eval config. `[tool.pytest-osmosis.eval.<stem>]` holds the
-same for the eval of that name. `model` and `agent` name a table too: beside it, the key is written in its own table.
+Its keys are those of `named_keys.OPTIONS`, and its tables those of an eval config. `[tool.pytest-osmosis.eval.<stem>]`
+has the same content, for the eval of that name. `model` and `agent` are also names of tables. A document that has such
+a table sets the key inside it.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from pytest_osmosis.text.suggest import closest
 ROOT = ("tool", "pytest-osmosis")
 EVAL = "eval"
 NAMES = ("*.toml", "configs/**/*.toml", "data/*", "datasets/*")
-"""Files that evals are named after, those without a TOML after their dataset."""
+"""Files that can give an eval its name: TOMLs, and datasets for evals without one."""
 
 
 class Project(NamedTuple):
-    """What pyproject.toml says of every eval (`shared`), and of one (`own`)."""
+    """The settings of pyproject.toml for all evals (`shared`), and for one eval (`own`)."""
 
     shared: Document | None = None
     own: Document | None = None
 
 
 def read_project(workspace: Path, name: str) -> Project:
-    """What the workspace's pyproject.toml says for the eval `name`.
+    """Return the settings for the eval `name` in the workspace's pyproject.toml.
 
-    Raises ConfigError where that is no table, and where a table seems to be meant for this eval and misspells it.
+    Raises ConfigError if they are not a table, or if a table seems to misspell the name of this eval.
     """
     path = workspace / "pyproject.toml"
     if not is_file(path):
@@ -43,23 +44,23 @@ def read_project(workspace: Path, name: str) -> Project:
     evals = _below(document, EVAL)
     own = _below(evals, name) if evals is not None else None
     if evals is not None and own is None:
-        _refuse_misspelt(evals, name, workspace)
+        _reject_misspelt(evals, name, workspace)
     shared = {key: value for key, value in document.content.items() if key != EVAL}
     return Project(replace(document, content=shared), own)
 
 
-def _refuse_misspelt(evals: Document, name: str, workspace: Path) -> None:
-    """Raise ConfigError where one of the tables is named much like `name`, and like no eval of the workspace."""
-    known = {path.stem for pattern in NAMES for path in workspace.glob(pattern)}
-    meant = closest(name, evals.content.keys() - known)
-    if meant is not None:
-        table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (meant, name))
+def _reject_misspelt(evals: Document, name: str, workspace: Path) -> None:
+    """Raise ConfigError if a table has a name similar to `name` that no eval of the workspace has."""
+    existing = {path.stem for pattern in NAMES for path in workspace.glob(pattern)}
+    similar = closest(name, evals.content.keys() - existing)
+    if similar is not None:
+        table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (similar, name))
         text = f"[{table}]: no eval has this name, did you mean [{own}]? (if not, remove the table)"
-        raise ConfigError([Problem(evals.where(meant), text)])
+        raise ConfigError([Problem(evals.where(similar), text)])
 
 
 def _below(document: Document, *keys: str) -> Document | None:
-    """The part of a document in a table, None where there is none."""
+    """Return the part of a document in a table, or None if it does not have the table."""
     for key in keys:
         if key not in document.content:
             return None

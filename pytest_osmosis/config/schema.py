@@ -23,7 +23,7 @@ def eval_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:pytest-osmosis:eval-config",
         "title": "Eval config of pytest-osmosis",
-        "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that are local to this plugin.",
+        "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has.",
         "type": "object",
         "properties": {table.name: _table(table) for table in EVAL_TABLES.values()},
         "required": [table.name for table in EVAL_TABLES.values() if _is_required(table)],
@@ -49,7 +49,7 @@ def _table(table: Table) -> Schema:
         "type": "object",
         "description": table.help,
         "properties": {field.name: _field(field) for field in table.fields},
-        "patternProperties": {f"^({one.pattern.pattern})$": _family(one) for one in table.families},
+        "patternProperties": {f"^({family.pattern.pattern})$": _family(family) for family in table.families},
         "required": [field.name for field in table.fields if field.required],
         "additionalProperties": False,
     }
@@ -72,15 +72,15 @@ def _has(table: str, key: str, **value: Any) -> Schema:
 
 _BETWEEN_KEYS = [
     {
-        "description": "rollout and entrypoint are given together or not at all.",
+        "description": "rollout and entrypoint are both set, or neither.",
         "properties": {"experiment": {"dependentRequired": {"rollout": ["entrypoint"], "entrypoint": ["rollout"]}}},
     },
     {
-        "description": "The rows are named by [experiment] dataset or by [data] path.",
+        "description": "The dataset is set in [experiment] dataset or [data] path.",
         "anyOf": [_has("experiment", "dataset"), _has("data", "path")],
     },
     {
-        "description": "A run needs a scorer: the Grader of a rollout's entrypoint, [scoring] eval_fns or grader.",
+        "description": "Runs are scored by a rollout's Grader, by [scoring] eval_fns or by [scoring] grader.",
         "anyOf": [
             _has("experiment", "rollout"),
             _has("scoring", "eval_fns", minItems=1),
@@ -93,7 +93,7 @@ _BETWEEN_KEYS = [
         "then": {"anyOf": [_has("baseline", "results"), _has("baseline", "model_path")]},
     },
     {
-        "description": "[baseline] names a model, with its server and key, or results.",
+        "description": "[baseline] has a model, with its server and key, or results.",
         "properties": {
             "baseline": {
                 "dependentRequired": {"base_url": ["model_path"], "api_key_env": ["model_path"]},

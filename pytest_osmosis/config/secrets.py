@@ -1,6 +1,6 @@
-"""The values of `[secrets] required`: from a dotenv file, then from the environment.
+"""The values of `[secrets] required`, from a dotenv file or the environment.
 
-No value, and no line of the file, is ever part of a message.
+Messages never contain a value or a line of the file.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def resolve_secrets(
     *,
     needed: bool = True,
 ) -> dict[str, str]:
-    """The value of each secret. An empty value counts as missing; where they are not `needed` it is left out.
+    """Return the value of each secret. An empty value counts as missing. Unless `needed`, missing secrets are left out.
 
-    `secrets_file` is a dotenv file, or "-" for what `read_stdin` returns; it comes before `environ`.
-    Raises ConfigError with every line that cannot be read and every name that is missing.
+    `secrets_file` is a dotenv file, or "-" to call `read_stdin`. It takes precedence over `environ`.
+    Raises ConfigError with all lines that cannot be read and all missing names.
     """
     source = _source(secrets_file, read_stdin)
     file_values, problems = parse_dotenv(source.text, source.label)
@@ -43,17 +43,18 @@ def resolve_secrets(
 
 
 class Dotenv(NamedTuple):
-    """What a dotenv text holds, and the lines that cannot be read."""
+    """The values of a dotenv text, and problems with its lines."""
 
     values: dict[str, str]
     problems: list[Problem]
 
 
 def parse_dotenv(text: str, label: str) -> Dotenv:
-    r"""The assignments of a dotenv text, the last one of a name; `label` names the file in problems.
+    r"""Return the assignments of a dotenv text. `label` names the file in problems.
 
-    Lines are `KEY=VALUE`, with or without `export`, blank, or a comment. A value in double quotes knows the
-    escapes \n \t \" \\; one in single quotes is literal; without quotes it ends at ` #`. No interpolation.
+    Lines are `KEY=VALUE`, with or without `export`, blank, or a comment. The last value of a name counts. Values in
+    double quotes may contain the escapes \n \t \" \\. Values in single quotes are literal. Values without quotes end at
+    ` #`. Variables are not expanded.
     """
     values: dict[str, str] = {}
     problems = []
@@ -74,10 +75,10 @@ def _assignments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _assignment(line: str) -> tuple[str, str]:
-    found = _ASSIGNMENT.fullmatch(line)
-    if found is None:
+    match = _ASSIGNMENT.fullmatch(line)
+    if match is None:
         raise ValueError('must be KEY=VALUE, "export KEY=VALUE", a comment or blank')
-    name, raw = found.groups()
+    name, raw = match.groups()
     value = _value(raw)
     if "\0" in value:
         raise ValueError(f"{name}: the value contains a NUL character, which an environment variable cannot hold")
@@ -94,18 +95,18 @@ def _value(raw: str) -> str:
 
 
 def _quoted(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.fullmatch(text)
-    if found is None:
+    match = pattern.fullmatch(text)
+    if match is None:
         raise ValueError(
             f"the quoted value must end with {text[0]} on the same line, with nothing but a comment after it "
             r"(a line break is written \n, in double quotes)"
         )
-    return found.group(1)
+    return match[1]
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     try:
-        return _ESCAPES[found.group(1)]
+        return _ESCAPES[match[1]]
     except KeyError:
         raise ValueError(
             r"unknown escape in a double-quoted value (valid: \n, \t, \", \\); "
@@ -113,19 +114,19 @@ def _unescaped(found: re.Match[str]) -> str:
         ) from None
 
 
-class _Source(NamedTuple):
+class _SecretsText(NamedTuple):
     text: str
     label: str
 
 
-def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], str]) -> _Source:
+def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], str]) -> _SecretsText:
     if secrets_file is None:
-        return _Source("", "")
+        return _SecretsText("", "")
     if secrets_file == "-":
-        return _Source(read_stdin().removeprefix("\ufeff"), "stdin")
+        return _SecretsText(read_stdin().removeprefix("\ufeff"), "stdin")
     path = Path(secrets_file)
     try:
-        return _Source(path.read_text(encoding="utf-8-sig"), shown(path))
+        return _SecretsText(path.read_text(encoding="utf-8-sig"), shown(path))
     except UnicodeDecodeError:
         raise ConfigError([Problem(shown(path), "the secrets file must be UTF-8 text")]) from None
     except OSError as error:

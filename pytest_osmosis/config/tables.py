@@ -1,6 +1,6 @@
-"""The frozen shape of an eval config: one class a table, with defaults. Every dialect ends in it.
+"""The frozen classes of an eval config, one for each table, with their defaults.
 
-Values are validated before these are made (`config.eval`), so nothing here checks anything.
+Values are validated before these objects are made (`eval_config`), so nothing is checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """`[experiment]`: what is evaluated. `rollout` and `entrypoint` are both set or both None."""
+    """`[experiment]`: the model, the rows and the code. `rollout` and `entrypoint` are both set or both None."""
 
     model_path: str
     dataset: str | None = None
@@ -29,7 +29,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`[evaluation]`: how often, how many at once, what passes. Timeouts: per run, without queue time."""
+    """`[evaluation]`: runs per row, rollouts in flight, the pass threshold. Timeouts exclude time in a queue."""
 
     n: int = 1
     batch_size: int = 1
@@ -40,9 +40,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which rows: `rows` (inclusive ranges or "all"), else `offset` + `limit`, else (all None) a 10% sample.
+    """The selected rows: `rows` (inclusive ranges or "all"), or else `offset` and `limit`, or else a 10% sample.
 
-    `limit` "all" is every row from `offset` on.
+    `limit` "all" selects every row after `offset`.
     """
 
     rows: tuple[tuple[int, int], ...] | Literal["all"] | None = None
@@ -52,7 +52,7 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class ModelTable:
-    """`[model]`: where the model is and how it is called."""
+    """`[model]`: the server of the model, and how requests are sent to it."""
 
     base_url: str | None = None
     api_key_env: str | None = None
@@ -64,7 +64,7 @@ class ModelTable:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """`[sampling]`: sent with every request. `seed` is the base from which each run's own seed is made."""
+    """`[sampling]`: parameters of every request. The seed of each run is derived from `seed`."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -76,7 +76,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """`[scoring]`: who scores, against which thresholds, and which scores decide whether a run passed.
+    """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
     `decide` is "all", "any", or the name of one function.
     """
@@ -89,7 +89,7 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """`[agent]`: `agent` is None (the rollout's entrypoint), "chat" (built-in) or "module:attr"."""
+    """`[agent]`: `agent` is "chat" (built in), "module:attr", or None for the rollout's entrypoint."""
 
     agent: str | None = None
     max_turns: int = 10
@@ -97,7 +97,7 @@ class AgentTable:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`[data]`: where the rows are and what their columns are called. `seed` draws the 10% sample.
+    """`[data]`: the dataset file and its columns. `seed` is that of the 10% sample.
 
     `columns` maps our column names to the dataset's, as in `{user_prompt = "question"}`.
     """
@@ -113,7 +113,7 @@ Rule = Literal["point", "lower", "upper"]
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """`[execution]`: how the engine works. `hosts` None leaves it to xdist's `-n`."""
+    """`[execution]`: how the eval is executed. With `hosts` None, xdist's `-n` sets the number of hosts."""
 
     hosts: int | None = None
     granularity: Literal["run", "row"] = "run"
@@ -124,11 +124,11 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """One condition of `[gate]` on the aggregate: `metric >= minimum`.
+    """One condition of `[gate]` on the whole eval: `metric >= minimum`.
 
-    `rule` says what is compared: the value as measured, or the lower or upper end of its interval. `k` is that of
-    pass@k and pass^k; `function` is the one whose scores are meant, None for the runs as a whole. Of "max_regression"
-    `minimum` is minus the loss that is allowed, and what is compared the difference to the baseline.
+    `rule` selects the compared value: the measured one, or the lower or upper end of its interval. `k` is that of
+    pass@k and pass^k. `function` is the function whose scores are compared, or None for the outcomes of the runs. For
+    "max_regression", the difference to the baseline is compared, and `minimum` is minus the acceptable loss.
     """
 
     metric: Metric
@@ -139,16 +139,13 @@ class GateRule:
 
     @property
     def name(self) -> str:
-        """The metric as it is written: "pass_rate", "pass_at_3"."""
+        """The metric as a config contains it: "pass_rate", "pass_at_3"."""
         return self.metric if self.k is None else f"{self.metric}_{self.k}"
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
-    """`[limits]`. `max_errors` bounds the unmeasured runs that ran: a count, or a share (0..1).
-
-    After one of the others nothing new is begun.
-    """
+    """`[limits]`: the most unmeasured runs (a count, or a share from 0 to 1), and bounds after which no run starts."""
 
     max_errors: int | float = 0.10
     max_cost_usd: float | None = None
@@ -157,16 +154,14 @@ class LimitsTable:
 
     @property
     def max_errors_is_share(self) -> bool:
-        """True where `max_errors` is a share of the runs, False where it is a count."""
         return isinstance(self.max_errors, float)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """`[baseline]`: what the eval is compared with: a model, or earlier results. `model_path` or `results` is None.
+    """`[baseline]`: the model or the earlier results to compare with. `model_path` or `results` is None.
 
-    `results` from a TOML is relative to the workspace and stays inside it; from the command line it is absolute, made
-    so from the current folder.
+    In a TOML, `results` is relative to the workspace and inside it. From the command line, it is absolute.
     """
 
     model_path: str | None = None
@@ -177,10 +172,9 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`[output]`: `dir` holds the runs (default `.osmosis/runs` in the workspace), `results` a results file.
+    """`[output]`: the folder of run directories (default: `.osmosis/runs` in the workspace), and a results file.
 
-    `results` from a TOML is relative to the workspace and stays inside it; from the command line it is
-    absolute, made so from the current folder.
+    In a TOML, paths are relative to the workspace and inside it. From the command line, they are absolute.
     """
 
     dir: str | None = None
@@ -189,7 +183,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:
-    """What a model costs by `[prices]`: US dollars per million tokens. None: as `input`."""
+    """The price of a model in US dollars per million tokens. A price of None equals `input`."""
 
     input: float
     output: float
@@ -199,13 +193,12 @@ class TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """One eval, ready to be planned.
+    """The config of one eval.
 
-    `path` is the file that pytest collects: the TOML, whose content is `text`, or for an eval without one (`text` is
-    None) the dataset. `name` is its stem, `workspace` the folder that its relative paths start from. `prices` are by
-    model, as typed or as sent. `overridden` says what the command line and the environment gave, as in
-    ("n = 5 (--osmosis-n)",), `preset` what pyproject.toml and pytest's ini did where the TOML is silent. `notes` are
-    remarks that the header prints ("[advanced] is kept for the platform and unused here").
+    `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
+    the TOML. `name` is the stem of `path`, and relative paths start from `workspace`. Keys of `prices` are models, as
+    typed or as sent. `overridden` lists values of the command line and the environment, like "n = 5 (--osmosis-n)".
+    `preset` lists values of pyproject.toml and pytest's ini that the TOML does not set. The header prints `notes`.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Where a config's relative paths start, which paths stay inside, and how paths are written in messages."""
+"""The workspace of a config: the folder that its relative paths start from."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pytest_osmosis.text.paths import absolute
 
 
 def workspace_of(path: Path) -> Path:
-    """Where a config's relative paths start: the parent of the nearest `configs` above, else its folder."""
+    """Return the parent of the nearest folder `configs` above a config, or else the config's own folder."""
     folders = absolute(path).parents
     return next((folder.parent for folder in folders if folder.name == "configs"), folders[0])
 
 
 def in_training(path: Path) -> bool:
-    """True for a config under `configs/training/` of its workspace."""
+    """Return True for a config under `configs/training/` of its workspace."""
     parts = absolute(path).relative_to(workspace_of(path)).parts
     return parts[:2] == ("configs", "training")
 
 
 def inside(folder: Path, path: str) -> Path | None:
-    """`path` from `folder` on with symlinks resolved, None where that leaves `folder` or leads nowhere."""
+    """Return `folder / path` with symlinks resolved, or None if it is outside of `folder` or cannot be resolved."""
     try:
         home = folder.resolve()
         target = (home / path).resolve()
@@ -30,7 +30,7 @@ def inside(folder: Path, path: str) -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """True for an existing file, False also where the path cannot be looked up."""
+    """Return True for an existing file, and False if the path cannot be looked up."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -38,7 +38,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """True for an existing folder, False also where the path cannot be looked up."""
+    """Return True for an existing folder, and False if the path cannot be looked up."""
     try:
         return path.is_dir()
     except (OSError, ValueError):

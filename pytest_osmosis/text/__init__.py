@@ -1,1 +1,1 @@
-"""How numbers, paths and strange text are written. Every room may import it; it imports nothing of ours."""
+"""Numbers, paths, lists and untrusted text in messages. This room imports no other room."""

@@ -1,4 +1,4 @@
-"""One JSON object on one ASCII line, whatever is in it."""
+"""JSON objects on one ASCII line each, whatever they contain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def dumps(message: Mapping[str, Any]) -> str:
-    """One message as ASCII JSON."""
+    """Return a message as ASCII JSON."""
     try:
         return ENCODER.encode(message)
     except (ValueError, TypeError):
@@ -19,7 +19,7 @@ ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
 
 
 def _finite(value: Any) -> Any:
-    """`value` with NaN and infinities as text, and keys as text: a conversation may hold any of them."""
+    """Return `value` with NaN, infinities and keys as text. A conversation can contain any of them."""
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, Mapping):

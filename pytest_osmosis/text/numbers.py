@@ -1,4 +1,4 @@
-"""How numbers are written, everywhere. This module imports nothing of ours, so that every layer may use it."""
+"""Numbers in messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def count(n: int) -> str:
-    """A count with thousands separators.
+    """Return a count with thousands separators.
 
     >>> count(1000)
     '1,000'
@@ -15,7 +15,7 @@ def count(n: int) -> str:
 
 
 def plural(n: int, noun: str) -> str:
-    """A count with its noun.
+    """Return a count with its noun.
 
     >>> plural(1, "row"), plural(1000, "row")
     ('1 row', '1,000 rows')
@@ -24,7 +24,7 @@ def plural(n: int, noun: str) -> str:
 
 
 def distinguishable(value: float, bound: float) -> tuple[str, str]:
-    """A value and the bound that it is compared with, short, but never looking equal where they are not.
+    """Return a value and its bound, short, but with enough digits to look different if they are.
 
     >>> distinguishable(0.2, 0.5), distinguishable(1 / 3, 0.5), distinguishable(0.69999999, 0.7)
     (('0.2', '0.5'), ('0.333333', '0.5'), ('0.69999999', '0.7'))
@@ -34,7 +34,7 @@ def distinguishable(value: float, bound: float) -> tuple[str, str]:
 
 
 def score(value: float | None) -> str:
-    """A score or a ratio, "-" where there is none.
+    """Return a score or a ratio, or "-" for None.
 
     >>> score(0.72), score(1234.5), score(None)
     ('0.720', '1,234.5', '-')
@@ -45,7 +45,7 @@ def score(value: float | None) -> str:
 
 
 def difference(value: float) -> str:
-    """A difference of scores or ratios with its sign.
+    """Return a difference of scores or ratios, with its sign.
 
     >>> difference(-0.0664), difference(0.02), difference(0.0)
     ('-0.066', '+0.020', '0.000')
@@ -54,7 +54,7 @@ def difference(value: float) -> str:
 
 
 def money(usd: float) -> str:
-    """An amount of US dollars: cents from a dollar on, two digits that say something below.
+    """Return an amount of US dollars: with cents from $1, and with two significant digits below.
 
     >>> money(1234.5), money(1.0), money(0.0123), money(0.0000456), money(0.0)
     ('$1,234.50', '$1.00', '$0.012', '$0.000046', '$0')
@@ -67,7 +67,7 @@ def money(usd: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p with its sign of equality.
+    """Return a p-value with "=" or "<".
 
     >>> p_value(0.6636), p_value(0.05), p_value(0.0004), p_value(1.0)
     ('= 0.66', '= 0.05', '< 0.001', '= 1')
@@ -76,7 +76,7 @@ def p_value(p: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """A time of ISO 8601 in UTC, to the minute.
+    """Return an ISO 8601 time in UTC, to the minute.
 
     >>> moment("2026-11-20T14:03:59.123+00:00")
     '2026-11-20 14:03 UTC'
@@ -85,7 +85,7 @@ def moment(iso: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration.
+    """Return a duration in readable units.
 
     >>> seconds(0.0123), seconds(3.21), seconds(75.0), seconds(7300.0)
     ('0.01 s', '3.2 s', '1 min 15 s', '2 h 1 min')

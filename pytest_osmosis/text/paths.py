@@ -1,4 +1,4 @@
-"""How paths are written in messages."""
+"""Paths in messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def absolute(path: Path) -> Path:
-    """The path from the root on, `..` folded, symlinks kept."""
+    """Return the absolute path, without `..` and without resolving symlinks."""
     return Path(os.path.abspath(path))  # noqa: PTH100 (resolve() follows symlinks)
 
 
 def shown(path: Path) -> str:
-    """The path for messages: from the current folder where that is shorter, else from the root."""
+    """Return the path relative to the current folder if that is shorter, or else the absolute path."""
     whole = str(absolute(path))
     try:
         relative = os.path.relpath(whole)

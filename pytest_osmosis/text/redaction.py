@@ -1,4 +1,4 @@
-"""Keeps secret values out of everything that leaves the host: each is replaced by its name, longest first."""
+"""Redaction of secrets in everything that leaves the host: each value is replaced by its name, longest first."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from typing import Any
 from pytest_osmosis.text.json_line import dumps
 
 MIN_CHARS = 8
-"""Shorter values stand in too many ordinary texts to be replaced; the header says once that they are not."""
-
+"""Shorter values are not redacted, because they appear in too many ordinary texts. The header says so."""
 
 OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic"})
-"""Fields of an event that hold nothing of what user code or a model said."""
+"""Fields of an event that never contain text of user code or of a model."""
 
 
 class Redaction:
-    """Replaces values of `secrets` (by name) in text and in events."""
+    """Replaces the values of `secrets` by their names, in text and in events."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        known = {value.strip(): name for name, value in secrets.items() if len(value.strip()) >= MIN_CHARS}
-        forms = {form: name for value, name in known.items() for form in (value, _in_json(value))}
+        values = {value.strip(): name for name, value in secrets.items() if len(value.strip()) >= MIN_CHARS}
+        forms = {form: name for value, name in values.items() for form in (value, _in_json(value))}
         self._forms = sorted(forms.items(), key=lambda item: -len(item[0]))
         self._encoded = [_in_json(form) for form, _ in self._forms]
 
     def text(self, text: str) -> str:
-        """`text` without secret values, as they are and as they stand in JSON."""
+        """Return `text` without secret values, in plain form and as escaped in JSON."""
         for form, name in self._forms:
             text = text.replace(form, f"[{name}]")
         return text
 
     def event(self, event: Mapping[str, Any]) -> str:
-        """`event` as ASCII JSON without secret values. What makes it an event stays, whatever the values are."""
+        """Return `event` as ASCII JSON without secret values. Fields that identify the event are never changed."""
         line = dumps(event)
         if not any(form in line for form in self._encoded):
             return line

@@ -1,4 +1,4 @@
-"""Text that a model or user code wrote, made safe to show: data, never interpreted."""
+"""Text of models and user code, made safe to show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTROL = re.compile(
 
 
 def shown(text: str) -> str:
-    r"""`text` with control sequences, direction marks, line separators and lone surrogates written as escapes.
+    r"""Return `text` with control sequences, direction marks, line separators and lone surrogates as escapes.
 
     >>> print(shown("a\x1b[31mb"))
     a\x1b[31mb
@@ -21,7 +21,7 @@ def shown(text: str) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """`text`, its middle left out where it is longer than `limit` characters (100 or more)."""
+    """Return `text` without its middle if it has more than `limit` characters (`limit` is at least 100)."""
     if len(text) <= limit:
         return text
     half = (limit - 40) // 2
@@ -29,12 +29,12 @@ def shortened(text: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int = LINE_CHARS) -> str:
-    """`text` on one line, not too long."""
+    """Return `text` on one line, shortened to about `limit` characters."""
     return shown(shortened(" ".join(text.split()), limit))
 
 
 def width(text: str) -> int:
-    """How many columns a terminal gives to `text`: two to a wide character, none to one that joins another.
+    """Return the number of terminal columns of `text`: two for wide characters, none for combining ones.
 
     >>> width("abc"), width("日本"), width("e\u0301")
     (3, 4, 1)
@@ -43,7 +43,7 @@ def width(text: str) -> int:
 
 
 def fitted(text: str, columns: int) -> str:
-    """`text`, its end left out where it is wider than that.
+    """Return `text`, cut at the end if it is wider than `columns`.
 
     >>> fitted("日本語の評価", 8), fitted("short", 8)
     ('日本...', 'short')
