@@ -11,7 +11,7 @@ from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.demo.server import argument_parser as demo_parser
-from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command import options, overrides
 
 HEAD = """\
 # Command line
@@ -97,7 +97,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     table, key = OPTIONS.get(name, ("", ""))
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    known = (variable in session_options.VARIABLES and name not in TYPED) or name == options.SET.name
+    known = (variable in overrides.VARIABLES and name not in TYPED) or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
         cell(option.settings["help"]),

@@ -83,7 +83,9 @@ class Failures:
     def unreadable(self, status: int, body: str, what: str) -> ModelError:
         """Return the error for a 2xx status with an unreadable body; `what` completes "... with a body that"."""
         quoted = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
-        return ModelError(f"the server answered {status} with a body that {what}{quoted}", status=status, retryable=True)
+        return ModelError(
+            f"the server answered {status} with a body that {what}{quoted}", status=status, retryable=True
+        )
 
     def no_answer(self, status: int, what: str, body: Mapping[str, Any]) -> ModelError:
         """Return the error for a readable body without an answer of the model; it shows the body's `error`."""

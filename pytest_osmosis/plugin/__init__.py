@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,13 +48,21 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_osmosis.plugin.reward_tests.items import RewardFiles
 
         config.pluginmanager.register(RewardFiles(config), "osmosis-reward-files")
-    if hasattr(config, "workerinput"):
-        if "osmosis" in config.workerinput:
-            _begin(config, _serve)
-        elif "osmosis-args" in config.workerinput:
-            config.args[:] = config.workerinput["osmosis-args"]
-    elif options.may_concern(config):
+    is_worker, sent = hasattr(config, "workerinput"), getattr(config, "workerinput", {})
+    if "osmosis" in sent:
+        _begin(config, _serve)
+    elif "osmosis-args" in sent:
+        _set_arguments(config, sent["osmosis-args"])
+    elif not is_worker and options.may_concern(config):
         _begin(config, _control)
+    elif extra := reward_options.outside_testpaths(config):
+        _set_arguments(config, [*config.args, *extra])
+
+
+def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:
+    from pytest_osmosis.plugin.command.arguments import set_arguments
+
+    set_arguments(config, arguments)
 
 
 def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
@@ -74,13 +82,16 @@ def _serve(config: pytest.Config) -> None:
 def _control(config: pytest.Config) -> None:
     """Start the session's part where evals are named."""
     warm = _started(config) if options.seems_to_run(config) else None
+    from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
     from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals
 
     named = named_evals(config)
     if named.evals or named.source == "model":
         _start(config, named, warm)
-    elif named.aside:
-        config.pluginmanager.register(AddoptsNotice(config, named), "osmosis-set-aside")
+        return
+    if named.ignored:
+        config.pluginmanager.register(AddoptsNotice(config, named), "osmosis-addopts-notice")
+    set_arguments(config, session_arguments(config, named))
 
 
 def _started(config: pytest.Config) -> PrestartedHost:

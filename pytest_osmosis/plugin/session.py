@@ -29,6 +29,7 @@ from pytest_osmosis.evals import (
     finish,
 )
 from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, session_options
+from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.hooks.call import HookCaller
 from pytest_osmosis.plugin.items import gate_reports, last_failed
 from pytest_osmosis.plugin.items.collect import by_file
@@ -107,7 +108,10 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval. `pytest.UsageError` with all their problems."""
-        self.prepared, self.not_listed = prepare_evals.prepared_evals(self.config, self._named, self.options)
+        evals = prepare_evals.prepared_evals(self.config, self._named, self.options)
+        self.prepared, self.not_listed = evals.prepared, evals.not_listed
+        arguments = session_arguments(self.config, self._named, evals.files)
+        set_arguments(self.config, arguments, as_typed=bool(self._named.explicit))
         self.plans = by_file(prepared.collected for prepared in self.prepared.values())
 
     # -- selection and start -----------------------------------------------------------------------------

@@ -158,7 +158,11 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
             "*x.toml: [[]baseline] results: baselines/x.json does not exist; --osmosis-update-baseline writes it*",
         ),
         ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: give [[]baseline] results or model_path"),
-        ({"baseline": {}, "gate": {}}, [UPDATE], "*--osmosis-update-baseline: no eval says where its baseline is; *"),
+        (
+            {"baseline": {}, "gate": {}},
+            [UPDATE],
+            "*--osmosis-update-baseline: no eval names a file for its baseline; *",
+        ),
         ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
         ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
         ({}, [UPDATE, f"--osmosis-output={FILE}"], "*is the baseline's, which only --osmosis-update-baseline writes"),
@@ -186,4 +190,4 @@ def test_an_environment_variable_never_writes_a_baseline(
     result = plain_workspace.run(CONFIG)
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: a baseline is never written but where *"])
+    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])

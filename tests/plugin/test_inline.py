@@ -215,4 +215,4 @@ def test_it_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> No
     done = plain_workspace.run(CONFIG, flag, "-n2")
 
     assert done.ret == 4
-    done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *: use -n0"])
+    done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])

@@ -151,8 +151,8 @@ def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace
         (
             ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
             [
-                "--osmosis-dataset, --osmosis-n: no eval is named; name one: --osmosis-config=PATH, "
-                "the path of its TOML, or --osmosis-agent=MODULE:ATTR (or chat); tests marked osmosis_eval: "
+                "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH "
+                "(its TOML) or --osmosis-agent=MODULE:ATTR (or chat); for tests marked osmosis_eval add "
                 "--osmosis-source=model"
             ],
         ),

@@ -102,7 +102,7 @@ def test_one_output_for_several_evals_is_exit_4(plain_workspace: Workspace) -> N
     result = workspace.run(*BOTH, "--osmosis-output=out.json")
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: --osmosis-output=out.json: 2 evals run; give a folder, or a path with {name}"])
+    result.stderr.fnmatch_lines(["ERROR: --osmosis-output=out.json: 2 evals run; pass a folder, or a path with {name}"])
     assert not (workspace.root / ".osmosis").exists()
 
 

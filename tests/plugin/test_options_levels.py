@@ -68,8 +68,8 @@ def test_variables_that_are_none_of_ours_are_named(plain_workspace: Workspace, m
 
     assert result.ret == 4
     assert sorted(line for line in result.errlines if line) == [
-        "ERROR: PYTEST_OSMOSIS_CONFIG: names an eval, which only the command itself can do, as it costs money; "
-        "give --osmosis-config=PATH",
+        "ERROR: PYTEST_OSMOSIS_CONFIG: cannot name an eval (evals cost money); "
+        "pass --osmosis-config=PATH on the command line",
         'ERROR: PYTEST_OSMOSIS_MAX_IN_FLIGHT: must be an integer of at least 1, got "0"',
         "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
         'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
@@ -102,7 +102,9 @@ def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
     result = workspace.run()
 
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["osmosis: *: named by addopts alone, which starts no eval; name it in the command"])
+    result.stdout.fnmatch_lines(
+        ["osmosis: *: ignored, because only addopts names it; an eval starts only if the command names it"]
+    )
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -195,7 +197,7 @@ def test_without_a_terminal_what_costs_more_or_is_unknown_is_refused(workspace: 
     assert asked == 4
     assert (unknown.ret, refused.ret, below.ret) == (4, 4, 0)
     said = "ERROR: --osmosis-confirm-above=*: {}; there is no terminal to ask on*"
-    unknown.stderr.fnmatch_lines([said.format("the cost of x is unknown, as no earlier run of it has one")])
+    unknown.stderr.fnmatch_lines([said.format("the cost of x is unknown, because no earlier run recorded one")])
     refused.stderr.fnmatch_lines([said.format("about $*, above $*")])
     assert len(workspace.run_dirs()) == 2
 

@@ -345,12 +345,12 @@ def test_runs_that_cannot_be_rescored_are_refused(plain_workspace: Workspace) ->
     )
     contradicted.stderr.fnmatch_lines(
         [
-            "ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which takes rollouts as they are; *",
+            "ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which does not change rollouts; *",
             "ERROR: --osmosis-max-turns: contradicts *",
             "ERROR: --osmosis-smoke: contradicts *",
         ]
     )
-    alone.stderr.fnmatch_lines(["ERROR: --osmosis-rescore: says how stored rollouts are scored: add --osmosis-from"])
+    alone.stderr.fnmatch_lines(["ERROR: --osmosis-rescore: needs --osmosis-from: it scores stored rollouts"])
     another.stderr.fnmatch_lines(["*none of its rollouts can be scored*is data/x.jsonl the dataset*"])
     broken.stderr.fnmatch_lines(["*SyntaxError*"])
     gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} is not there any more; name one with *"])

@@ -128,10 +128,10 @@ def test_options_that_contradict_smoke_are_usage_errors(
     both.stderr.fnmatch_lines_random(
         [
             '*--osmosis-smoke-rows: must be *got "0"',
-            "*--osmosis-n: contradicts --osmosis-smoke, which makes one run of each of the first rows; leave out *",
-            "*--osmosis-limit: contradicts --osmosis-smoke, *, or say how many rows with --osmosis-smoke-rows=N",
+            "*--osmosis-n: contradicts --osmosis-smoke, which runs each of the first rows once; leave out *",
+            "*--osmosis-limit: contradicts --osmosis-smoke, *, or set the number of rows with --osmosis-smoke-rows=N",
         ]
     )
-    alone.stderr.fnmatch_lines(["*--osmosis-smoke-rows: says how many rows a smoke test takes: add --osmosis-smoke"])
+    alone.stderr.fnmatch_lines(["*--osmosis-smoke-rows: needs --osmosis-smoke: it sets the rows of a smoke test"])
     typed.stdout.fnmatch_lines(["  3 rows x 1 run = 3 rollouts, *"])
     variables.stderr.fnmatch_lines(["*PYTEST_OSMOSIS_N: contradicts PYTEST_OSMOSIS_SMOKE, *"])

@@ -513,18 +513,26 @@ def test_only_the_command_itself_asks_models(plain_workspace: Workspace, monkeyp
 
         assert len(server.requests) == 0
     assert from_addopts.ret == 0
-    from_addopts.stdout.fnmatch_lines([f"osmosis: {MODEL}: named by addopts alone, which starts no eval; *"])
+    from_addopts.stdout.fnmatch_lines([f"osmosis: {MODEL}: ignored, because only addopts names it; *"])
     assert from_environment.ret == 2
-    from_environment.stdout.fnmatch_lines(["PYTEST_OSMOSIS_SOURCE: asks models, which only the command itself can do*"])
+    from_environment.stdout.fnmatch_lines(
+        ["PYTEST_OSMOSIS_SOURCE: cannot turn on requests to models (they cost money); *"]
+    )
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
         (["--osmosis-source=modle"], '*must be "reference" or "model", got "modle"'),
-        ([MODEL, "--osmosis-gate=pass_rate >= 0.5", "--osmosis-smoke"], "*--osmosis-gate, --osmosis-smoke: with *"),
-        ([MODEL, "--osmosis-from=latest"], "*--osmosis-from: asks no model, and --osmosis-source=model does; *"),
-        (["--osmosis-source=reference", "--osmosis-inline"], "*--osmosis-inline: --osmosis-source=reference asks no *"),
+        (
+            [MODEL, "--osmosis-gate=pass_rate >= 0.5", "--osmosis-smoke"],
+            "*--osmosis-gate, --osmosis-smoke: does not apply with *",
+        ),
+        ([MODEL, "--osmosis-from=latest"], "*--osmosis-from and --osmosis-source=model exclude each other; pass one"),
+        (
+            ["--osmosis-source=reference", "--osmosis-inline"],
+            "*--osmosis-inline: --osmosis-source=reference requests no *",
+        ),
         (["--osmosis-limit=2"], "*--osmosis-limit: no eval is named; *--osmosis-source=model*"),
     ],
 )

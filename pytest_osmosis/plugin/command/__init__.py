@@ -1,1 +1,1 @@
-"""What a command line says of evals: which ones, with which options."""
+"""The command line: its options, the evals that it names, and their checks before anything runs."""

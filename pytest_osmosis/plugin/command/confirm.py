@@ -1,7 +1,7 @@
-"""`--osmosis-confirm-above=USD`: what may cost more than that begins only when someone at the terminal says so.
+"""`--osmosis-confirm-above=USD`: evals that may cost more start only if somebody at the terminal agrees.
 
-The estimate is what the last whole run of the same plan cost, in proportion to the runs that are selected. Where no
-such run is known the cost is unknown, which counts as above.
+The estimate is the cost of the last whole run of the same plan, scaled to the selected runs. Without such a run the
+cost is unknown, and somebody has to agree too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ANY_TOKENS = {"input_tokens": 1, "output_tokens": 1}
 
 
 def estimate(prepared: Prepared, n_selected: int) -> float | None:
-    """US dollars that `n_selected` runs may cost, None where nobody knows.
+    """Return the US dollars that `n_selected` runs may cost, None if unknown.
 
-    `prepared.last` is of the same plan, so that its runs are as many as the plan's.
+    `prepared.last` has the same plan, so it has as many runs as the plan.
     """
     last = prepared.last
     if all(price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.prices.values()):
@@ -32,31 +32,31 @@ def estimate(prepared: Prepared, n_selected: int) -> float | None:
 
 
 def above(estimates: Mapping[str, float | None], usd: float) -> str | None:
-    """What to say where the evals together may cost more than `usd`, else None.
+    """Return the reason to ask, None if the evals together cost no more than `usd`.
 
     >>> above({"x": 0.5, "y": 0.7}, 1.0)
     'about $1.20, above $1.00'
     >>> above({"x": 0.5, "y": None}, 1.0)
-    'the cost of y is unknown, as no earlier run of it has one'
+    'the cost of y is unknown, because no earlier run recorded one'
     """
     unknown = [name for name, cost in estimates.items() if cost is None]
     total = sum(cost for cost in estimates.values() if cost is not None)
     if total > usd:
         return f"about {money(total)}, above {money(usd)}"
     if unknown:
-        return f"the cost of {', '.join(unknown)} is unknown, as no earlier run of it has one"
+        return f"the cost of {', '.join(unknown)} is unknown, because no earlier run recorded one"
     return None
 
 
-def ask(config: pytest.Config, said: str) -> bool | None:
-    """Whether someone at the terminal wants it, None where there is no terminal to ask on."""
+def ask(config: pytest.Config, reason: str) -> bool | None:
+    """Ask at the terminal whether to start; None if there is no terminal."""
     capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():  # afterwards as before: between tests it is suspended already
+    with capture.global_and_fixture_disabled():  # restores the state, which between tests is suspended
         capture.suspend_global_capture(in_=True)
         try:
             if not (sys.stdin.isatty() and sys.stdout.isatty()):
                 return None
-            sys.stdout.write(f"\nosmosis: {said}. Begin? [y/N] ")
+            sys.stdout.write(f"\nosmosis: {reason}. Start? [y/N] ")
             sys.stdout.flush()
             return sys.stdin.readline().strip().lower() in _YES
         finally:

@@ -1,7 +1,7 @@
-"""The command line and ini keys, declared; what may start an eval. Every pytest run loads this, and nothing more of it.
+"""The options and ini keys. Every pytest run loads this module, and no other of this folder.
 
-An option that takes a value can also be given as a variable: `--osmosis-batch-size` is `PYTEST_OSMOSIS_BATCH_SIZE`.
-Those that name an eval cannot: an eval costs money, and starts only when the command itself names it.
+Options can also be set as variables: `--osmosis-batch-size` is `PYTEST_OSMOSIS_BATCH_SIZE`. Options that name an eval
+cannot, because an eval costs money and starts only if the command itself names it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import pytest
 
 from pytest_osmosis.plugin.reward_tests import reward_options
 
-MARKER = "osmosis: a run of an eval, one row of its dataset rolled out and scored (pytest-osmosis)"
+MARKER = "osmosis: a run of an eval, or a test of a reward function (pytest-osmosis)"
 EVAL_MARKER_NAME = "osmosis_eval"
 EVAL_MARKER = (
-    f"{EVAL_MARKER_NAME}(path, limit=, n=, rows=, offset=): a test of each rollout of an eval, which it gets as the "
-    "fixture rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
+    f"{EVAL_MARKER_NAME}(path, limit=, n=, rows=, offset=): run this test for each rollout of an eval, in the fixture "
+    "rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
 )
-TITLE = "evaluations of LLM agents (write options with '='; as a variable, --osmosis-n is PYTEST_OSMOSIS_N)"
+TITLE = "evals of LLM agents (write options with '='; variables work too: --osmosis-n is PYTEST_OSMOSIS_N)"
 
 
 class Option(NamedTuple):
-    """One `--osmosis-<name>`; without a `metavar` it is a flag. Not a dataclass: that costs every pytest run 1.5 ms."""
+    """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)"""
 
     name: str
     metavar: str | None
@@ -31,146 +31,148 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """As it is typed."""
+        """The option on the command line."""
         return f"--osmosis-{self.name}"
 
     @property
     def dest(self) -> str:
-        """As the parsed command line calls it."""
+        """The attribute of the parsed command line."""
         return f"osmosis_{self.name.replace('-', '_')}"
 
     @property
     def variable(self) -> str:
-        """The environment variable that stands for it."""
+        """The environment variable with the same meaning."""
         return f"PYTEST_OSMOSIS_{self.name.replace('-', '_').upper()}"
 
 
 NAMING = (
-    Option("config", "PATH", "Run the eval in this TOML, or those directly in this folder; repeatable.", True),
+    Option("config", "PATH", "Run the eval in this TOML, or all evals directly in this folder; repeatable.", True),
     Option(
         "agent",
         "MODULE:ATTR|chat",
-        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single turn. "
-        "With a TOML: in place of its agent.",
+        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent. "
+        "With a TOML: replaces its agent.",
     ),
     Option("env", "NAME", "Run a verifiers environment (not supported yet)."),
     Option(
         "from",
         "RUN",
-        "Decide the stored rollouts of this run again, by the functions, thresholds and gates of today; no model is "
-        "asked. A run's name, its beginning, its folder, a results file of it, or latest.",
+        "Rescore the stored rollouts of this run with the current reward functions, thresholds and gates, without "
+        "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
     ),
 )
-"""Those that name an eval."""
+"""Options that name an eval."""
 
 SOURCE = Option(
     "source",
     "reference|model",
-    "Where tests marked osmosis_eval take their rollouts: from the column solution_str of the dataset, or from the "
-    "eval's model, which costs money (default: reference).",
+    "Rollouts for tests marked osmosis_eval: reference takes the dataset's column solution_str, model asks the eval's "
+    "model, which costs money (default: reference).",
 )
 
 OF_CONFIG = (
-    Option("dataset", "PATH", "Take the rows from this .jsonl, .json, .csv or .parquet file ([data] path)."),
+    Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path)."),
     Option(
-        "eval-fn", "MODULE:FUNCTION", "Score with this function; repeatable ([scoring] eval_fns; all of them).", True
+        "eval-fn",
+        "MODULE:FUNCTION",
+        "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
+        True,
     ),
-    Option("model", "MODEL", "Ask this model, like openai/gpt-5-mini ([experiment] model_path)."),
-    Option("base-url", "URL", "Ask this OpenAI-compatible server ([model] base_url; default: the model's provider)."),
-    Option("api-key-env", "NAME", "Read the API key from this environment variable ([model] api_key_env)."),
-    Option("n", "N", "Make N runs of every row ([evaluation] n; default: 1)."),
-    Option("pass-threshold", "X", "Pass a run from this score on ([evaluation] pass_threshold; default: 1.0)."),
-    Option("batch-size", "N", "Keep N rollouts in flight ([evaluation] batch_size; default: 1)."),
-    Option("limit", "N|all", "Take the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
-    Option("offset", "N", "Leave out the first N rows ([data] offset; default: 0)."),
-    Option("max-turns", "N", "Allow a rollout N turns ([agent] max_turns; default: 10)."),
-    Option("temperature", "X", "Sample at this temperature ([sampling] temperature; default: the model's)."),
-    Option("max-tokens", "N", "Let an answer have N tokens ([sampling] max_tokens; default: the model's)."),
+    Option("model", "MODEL", "Model, like openai/gpt-5-mini ([experiment] model_path)."),
+    Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
+    Option("api-key-env", "NAME", "Environment variable that holds the API key ([model] api_key_env)."),
+    Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
+    Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
+    Option("batch-size", "N", "Rollouts in flight ([evaluation] batch_size; default: 1)."),
+    Option("limit", "N|all", "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
+    Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
+    Option("max-turns", "N", "Most turns of a rollout ([agent] max_turns; default: 10)."),
+    Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
+    Option("max-tokens", "N", "Most tokens of an answer ([sampling] max_tokens; default: the model's)."),
+    Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
+    Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
+    Option("baseline-base-url", "URL", "OpenAI-compatible server of the baseline model ([baseline] base_url)."),
     Option(
-        "granularity", "run|row", "Make a test of each run, or of each row ([execution] granularity; default: run)."
+        "baseline-api-key-env", "NAME", "Variable that holds the baseline model's API key ([baseline] api_key_env)."
     ),
-    Option("baseline-model", "MODEL", "Ask this model the same, side by side, and compare ([baseline] model_path)."),
-    Option("baseline-base-url", "URL", "Ask that model at this OpenAI-compatible server ([baseline] base_url)."),
-    Option("baseline-api-key-env", "NAME", "Read its API key from this variable ([baseline] api_key_env)."),
 )
-"""Those that stand for a key of the config (`config.options`), and go before it."""
+"""Options that override a key of the config (`config.named_keys`)."""
 
 SET = Option(
     "set",
     "TABLE.KEY=VALUE",
-    "Set any key of the config; the value is TOML, or a bare word; repeatable. An option of its own goes first.",
+    "Set any key of the config; the value is TOML or a bare word; repeatable. The key's own option wins over this one.",
     True,
 )
 
 GATE = Option(
     "gate",
     "CONDITION",
-    'Let a condition like "pass_rate >= 0.7" or "rewards:f mean >= 0.5" decide the exit code; repeatable ([gate]).',
+    'Let this condition set the exit status, like "pass_rate >= 0.7" or "rewards:f mean >= 0.5"; repeatable ([gate]).',
     True,
 )
 
 FROM = NAMING[3]
 RESCORE = Option(
-    "rescore", None, "With --osmosis-from: call every reward function again, also those whose code has not changed."
+    "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."
 )
 SMOKE = Option(
-    "smoke",
-    None,
-    "Smoke test: roll out and score the first rows of each eval, one run each; errors fail it, scores decide nothing.",
+    "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
 )
 
 UPDATE_BASELINE = Option(
     "update-baseline",
     None,
-    "Write the results where [baseline] results says, if the eval is whole; max_regression is not decided then.",
+    "Write the results to the file in [baseline] results if the eval is whole; max_regression is not evaluated then.",
 )
 
 OF_SESSION = (
-    Option("output", "PATH", "Write results.json here too; a folder, or a path with {name}, when several evals run."),
-    Option(
-        "markdown", "PATH", "Write a summary in Markdown here; in GitHub Actions it is on the job's page without this."
-    ),
-    Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
-    Option("max-in-flight", "N", "Keep at most N rollouts in flight, whatever batch_size says (default: no cap)."),
-    Option(
-        "confirm-above",
-        "USD",
-        "Ask before a run that may cost more, by the last run of its plan, or whose cost is unknown; "
-        "without a terminal, refuse it (default: never).",
-    ),
+    # which runs, and how many at once
     SMOKE,
-    Option("smoke-rows", "N", "Take the first N rows for --osmosis-smoke (default: 5)."),
+    Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
+    Option("max-in-flight", "N", "Limit rollouts in flight below batch_size (default: no limit)."),
     Option(
         "stop-when-decided",
         None,
-        "Begin nothing more once no missing run can change a verdict of the gates; runs go in a shuffled order.",
+        "Start no more runs once no missing run can change a gate's verdict; runs are shuffled.",
     ),
-    UPDATE_BASELINE,
+    Option(
+        "confirm-above",
+        "USD",
+        "Ask first if the last run cost more than USD, or its cost is unknown; without a terminal, refuse "
+        "(default: never ask).",
+    ),
     RESCORE,
-    Option("no-probe", None, "Do not ask the model one question before the first rollout."),
+    # where results go
+    Option("output", "PATH", "Also write results.json here; a folder, or a path with {name}, if several evals run."),
+    Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
+    UPDATE_BASELINE,
+    # how the session runs
+    Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
+    Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     Option(
         "inline",
         None,
         "Run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace).",
     ),
-    Option("dry-run", None, "Check and show what would run: load no code, ask no model, run no test, write nothing."),
+    Option("dry-run", None, "Check everything and show what would run; load no code, ask no model, write nothing."),
 )
-"""Those that concern the whole session."""
+"""Options of the whole session."""
 
 ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_SESSION)
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_SESSION)
-"""Those that say something of evals and name none."""
+"""Options that apply to evals but name none."""
 
 _OF_VERDICTS = ("smoke", "smoke-rows", "stop-when-decided", "update-baseline")
 _BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
 NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
-"""Those of an eval whose verdict is made of all its runs; tests that ask for rollouts have none."""
+"""Options about the verdict of a whole eval; they do not apply to tests over rollouts."""
 
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
 INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above")
-"""Options of the session that may stand in ini: `osmosis_max_in_flight`."""
+"""Options of the session that are also ini keys, like `osmosis_max_in_flight`."""
 
 
 def add(parser: pytest.Parser) -> None:
@@ -186,21 +188,21 @@ def add(parser: pytest.Parser) -> None:
     reward_options.add(parser)
     parser.addini(
         COLLECT,
-        "Evals in collected folders (configs/eval/*.toml): never; list: shown by --co and IDEs, run when named; "
-        "run: run by a plain pytest (default: never).",
+        "Collect evals in folders (configs/eval/*.toml): never; list: --co and IDEs show them, they run if named; "
+        "run: a plain pytest runs them (default: never).",
         default="never",
     )
     parser.addini(
-        INI_SET, "Keys of every eval's config, TABLE.KEY=VALUE, one a line; all else goes before them.", type="linelist"
+        INI_SET, "Defaults for every eval's config, one TABLE.KEY=VALUE per line; all else wins.", type="linelist"
     )
     for option in OF_SESSION:
         if option.name in INI_OF_SESSION:
-            parser.addini(option.dest, f"As {option.flag}. {option.help}", default="")
+            parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default="")
     parser.addini(NOT_MEASURED_EXIT, "Exit status when an eval could not be measured (default: 9).", default="9")
 
 
 def may_concern(config: pytest.Config) -> bool:
-    """True where this run has anything to do with evals; every other run pays for no more than this look."""
+    """True if this command may have to do with evals. All other pytest runs end our part with this check."""
     return (
         any(config.getoption(option.dest) for option in ALL)
         or any(_is_toml(arg) or names_a_row(arg) for arg in config.args)
@@ -209,12 +211,12 @@ def may_concern(config: pytest.Config) -> bool:
 
 
 def seems_to_run(config: pytest.Config) -> bool:
-    """True where the command itself looks as if it ran an eval. It may be wrong: what is named is found out later."""
+    """Guess if the command runs an eval; `named_evals` knows later."""
     flags = (*(option.flag for option in NAMING), SOURCE.flag)
     words = [str(arg) for arg in config.invocation_params.args]
-    asked = config.option
-    only_shows = asked.help or asked.collectonly or asked.osmosis_dry_run or plans_setup(config)
-    return not (only_shows or asked.osmosis_inline or asked.trace) and any(
+    option = config.option
+    only_shows = option.help or option.collectonly or option.osmosis_dry_run or plans_setup(config)
+    return not (only_shows or option.osmosis_inline or option.trace) and any(
         word.startswith(flags) or _is_toml(word) for word in words
     )
 

@@ -47,8 +47,6 @@ class RewardFiles:
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
         self.listed = listed - typed
-        if config.args_source is config.ArgsSource.TESTPATHS:  # which may lead elsewhere
-            config.args += [str(path) for path in sorted(self.listed) if not _is_below(path, config)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """A file of the ini key; those among the arguments are collected by pytest itself."""
@@ -64,10 +62,6 @@ class RewardFiles:
             return None
         module: RewardModule = RewardModule.from_parent(parent, path=module_path)
         return module
-
-
-def _is_below(path: Path, config: pytest.Config) -> bool:
-    return any(path.is_relative_to(config.invocation_params.dir / arg) for arg in config.args)
 
 
 def items_of(module: pytest.Module, name: str) -> list[pytest.Item | pytest.Collector] | None:

@@ -1,4 +1,4 @@
-"""Options for tests of reward functions, and whether this command names files of them."""
+"""Options for tests of reward functions, and the files of reward functions that a command or an ini key names."""
 
 from __future__ import annotations
 
@@ -18,44 +18,53 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--osmosis-lab",
         action="store_true",
-        help="Look for bugs in reward functions: scores that change, answers paid for nothing, crashes, slow patterns.",
+        help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
     )
-    parser.addini(LAB, "Always look for bugs in reward functions, as --osmosis-lab does (default: false).", type="bool")
-    parser.addini(FILES, "Files whose reward functions are tests, like reward_fn/*.py, from the rootdir.", type="args")
+    parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
+    parser.addini(
+        FILES, "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir.", type="args"
+    )
 
 
 def lab(config: pytest.Config) -> bool:
-    """True where the lab is on."""
+    """True if the lab is on."""
     return bool(config.getoption("--osmosis-lab") or config.getini(LAB))
 
 
 def names_files(config: pytest.Config) -> bool:
-    """True where the ini key names files, or an argument a Python file that pytest does not take for a test module."""
+    """True if the ini key or an argument names a Python file that is not a test module."""
     return bool(config.getini(FILES)) or bool(typed(config))
 
 
 def listed(config: pytest.Config) -> set[Path]:
-    """The files of the ini key that are there and are no test modules."""
-    found = {path for pattern in config.getini(FILES) for path in config.rootpath.glob(pattern)}
-    return {path for path in found if path.suffix == ".py" and not _is_test_module(config, path)}
+    """Return the files of the ini key, apart from test modules."""
+    paths = {path for pattern in config.getini(FILES) for path in config.rootpath.glob(pattern)}
+    return {path for path in paths if path.suffix == ".py" and not _is_test_module(config, path)}
 
 
 def typed(config: pytest.Config) -> set[Path]:
-    """The Python files among the arguments that are no test modules."""
-    given = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = {path_of(config, arg) for arg in given if arg.split("::", 1)[0].endswith(".py")}
+    """Return the Python files among the arguments, apart from test modules."""
+    arguments = config.args if config.args_source is config.ArgsSource.ARGS else []
+    paths = {path_of(config, arg) for arg in arguments if arg.split("::", 1)[0].endswith(".py")}
     return {path for path in paths if not _is_test_module(config, path)}
 
 
+def outside_testpaths(config: pytest.Config) -> list[str]:
+    """Return the files of the ini key that pytest does not find in its testpaths; none if testpaths are not used."""
+    if config.args_source is not config.ArgsSource.TESTPATHS:
+        return []
+    folders = [config.invocation_params.dir / arg for arg in config.args]
+    return [str(path) for path in sorted(listed(config)) if not any(map(path.is_relative_to, folders))]
+
+
 def path_of(config: pytest.Config, arg: str) -> Path:
-    """The file or folder that an argument names, with or without a node id, symlinks kept."""
+    """Return the absolute path in an argument or node id; symlinks are kept."""
     import os
 
     return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
 
 
 def _is_test_module(config: pytest.Config, path: Path) -> bool:
-    """True for a file that pytest collects by its own rules."""
     return any(
         fnmatch(str(path), f"*/{pattern}") if "/" in pattern else fnmatch(path.name, pattern)
         for pattern in config.getini("python_files")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis.plugin.command.arguments import set_arguments
 from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
@@ -44,7 +45,7 @@ class WorkerPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Collect what the controller would collect: its arguments include the named evals."""
-        session.config.args[:] = self._args
+        set_arguments(session.config, self._args)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """Collect the evals of a named file."""

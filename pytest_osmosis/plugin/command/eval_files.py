@@ -1,0 +1,62 @@
+"""The TOMLs of evals: in arguments, in folders that an option names, and in folders that pytest collects."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+
+
+def is_eval_toml(arg: str) -> bool:
+    """True if an argument or a node id names a TOML, apart from pyproject.toml."""
+    path = arg.split("::", 1)[0]
+    return path.endswith(".toml") and Path(path).name != "pyproject.toml"
+
+
+def option_tomls(config: pytest.Config, value: str) -> list[Path]:
+    """Return the TOML, or the TOMLs in the folder, of `--osmosis-config`. Raises `pytest.UsageError` if there is none.
+
+    A folder's subfolders do not count.
+    """
+    path = path_of(config, value)
+    if path.is_dir():
+        tomls = _tomls_in(path)
+        if not tomls:
+            raise pytest.UsageError(f"--osmosis-config={value}: the folder holds no *.toml")
+        return tomls
+    if not path.is_file():
+        raise pytest.UsageError(f"--osmosis-config={value}: no such file{_suggestion(path)}")
+    return [path]
+
+
+def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
+    """Yield configs/eval/*.toml in a folder and its subfolders, apart from those that pytest skips."""
+    for parent, folders, _ in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not is_skipped_folder(config, name))
+        path = Path(parent)
+        if path.parts[-2:] == ("configs", "eval"):
+            yield from _tomls_in(path)
+
+
+def is_skipped_folder(config: pytest.Config, name: str) -> bool:
+    """True for a folder that pytest does not collect from."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in config.getini("norecursedirs"))
+
+
+def _tomls_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.toml") if file.name != "endpoints.toml")
+
+
+def _suggestion(path: Path) -> str:
+    """Suggest a TOML or folder next to a missing `path` whose name is similar."""
+    from pytest_osmosis.text.paths import shown
+    from pytest_osmosis.text.suggest import closest
+
+    siblings = [other.name for other in path.parent.glob("*") if other.suffix == ".toml" or other.is_dir()]
+    close = closest(path.name, siblings)
+    return f", did you mean {shown(path.with_name(close))}?" if close else ""
