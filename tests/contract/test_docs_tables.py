@@ -1,4 +1,4 @@
-"""The tables of docs/reference that nothing generates: flags name what exists, outcomes are those of the code."""
+"""The hand-written tables of docs/reference: flags name existing options and keys, outcomes agree with the code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 from tests.unit import made
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
-LATER = "not there"
+LATER = "not supported"
 OPTION = re.compile(r"`(--osmosis-[\w-]+)")
 KEY = re.compile(r"`\[(\w+)\](?: (\w+))?`")
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, its head left out."""
+    """Return the cells of the first table under a heading, without its head."""
     text = (REFERENCE / page).read_text(encoding="utf-8")
     lines = text[text.index(f"{heading}\n") :].splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("|"))
@@ -42,37 +42,38 @@ OPTIONS = {
 }
 
 
-def is_there(table: str, key: str) -> bool:
-    """True for a key, or for a table where no key is named, that can be written."""
-    found = EVAL_TABLES.get(table)
-    if found is None:
+def is_supported(table: str, key: str) -> bool:
+    """Return True if the table has the key; with an empty key, if the table exists."""
+    declared = EVAL_TABLES.get(table)
+    if declared is None:
         return False
-    return not key or any(field.name == key and field.supported for field in found.fields)
+    return not key or any(field.name == key and field.supported for field in declared.fields)
 
 
-def missing(row: list[str]) -> list[str]:
-    """The options and keys of ours in a row that are not there."""
-    options = [option for option in OPTION.findall(" ".join(row[1:])) if option not in OPTIONS]
-    return options + [f"[{table}] {key}" for table, key in KEY.findall(" ".join(row[1:])) if not is_there(table, key)]
+def unsupported(row: list[str]) -> list[str]:
+    """The options and keys in a row that do not exist."""
+    text = " ".join(row[1:])
+    options = [option for option in OPTION.findall(text) if option not in OPTIONS]
+    return options + [f"[{table}] {key}" for table, key in KEY.findall(text) if not is_supported(table, key)]
 
 
 @pytest.mark.parametrize("row", FLAG_ROWS, ids=lambda row: row[0])
-def test_a_flag_is_led_to_what_exists_or_said_to_be_not_there(row: list[str]) -> None:
-    absent = missing(row)
+def test_a_flag_names_existing_options_or_says_that_it_is_not_supported(row: list[str]) -> None:
+    absent = unsupported(row)
 
-    assert not absent or LATER in row[2], f"{row[0]}: {absent} not there; say so"
+    assert not absent or LATER in row[2], f"{row[0]}: {absent} do not exist; say so"
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in FLAG_ROWS if row[2].startswith("not there yet")], ids=lambda row: row[0]
+    "row", [row for row in FLAG_ROWS if row[2].startswith("not supported yet")], ids=lambda row: row[0]
 )
-def test_what_is_said_to_be_not_there_yet_is_not_there(row: list[str]) -> None:
-    named = OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))
+def test_a_flag_that_is_not_supported_yet_names_no_existing_option(row: list[str]) -> None:
+    equivalents = OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))
 
-    assert missing(row) or not named, f"{row[0]}: all that it names is there now"
+    assert unsupported(row) or not equivalents, f"{row[0]}: everything that it names exists now"
 
 
-def test_a_flag_stands_in_its_table_once() -> None:
+def test_each_flag_appears_in_its_table_once() -> None:
     for heading in FLAG_TABLES:
         flags = [flag for row in rows("flags.md", heading) for flag in re.findall(r"`(--?[\w-]+)", row[0])]
         assert sorted(set(flags)) == sorted(flags)
@@ -80,48 +81,48 @@ def test_a_flag_stands_in_its_table_once() -> None:
 
 # -- outcomes ---------------------------------------------------------------------------------------------
 
-JUDGING = PassRule((made.A,))
+PASS_RULE = PassRule((made.A,))
 
 
-class Happened(NamedTuple):
-    """A row of the table by its beginning, and a record that it is about."""
+class Case(NamedTuple):
+    """The first cell of a table row, and a record that the row describes."""
 
     row: str
     record: RunRecord
 
 
 BOUNDARIES: tuple[Boundary, ...] = ("model", "agent", "timeout", "provider", "host")
-HAPPENED = [
-    Happened("passed", made.finished({made.A: 1.0})),
-    Happened("scored, not passed", made.finished({made.A: 0.0})),
-    *(Happened(f"boundary `{boundary}`", made.failed(boundary)) for boundary in BOUNDARIES),
-    Happened("boundary `reward`", made.finished({}, errors={made.A: made.BROKE})),
-    Happened("taken out by its grader", made.removed()),
-    Happened("never ran", made.pending()),
+CASES = [
+    Case("passed", made.finished({made.A: 1.0})),
+    Case("scored, not passed", made.finished({made.A: 0.0})),
+    *(Case(f"boundary `{boundary}`", made.failed(boundary)) for boundary in BOUNDARIES),
+    Case("boundary `reward`", made.finished({}, errors={made.A: made.BROKE})),
+    Case("removed by its grader", made.removed()),
+    Case("never ran", made.pending()),
 ]
 
 
 def published(record: RunRecord) -> dict[str, Any]:
-    """What results.json says of a run; {} where it stands in no row."""
+    """Return the run's entry in results.json, or {} if it has none."""
     rows = made.results_of([record]).to_json()["rows"]
     run: dict[str, Any] = rows[0]["runs"][0] if rows else {}
     return run
 
 
-def test_every_outcome_stands_in_the_table_once() -> None:
-    assert [row[0] for row in rows("outcomes.md", "# Outcomes and exit codes")] == [each.row for each in HAPPENED]
+def test_every_outcome_appears_in_the_table_once() -> None:
+    assert [row[0] for row in rows("outcomes.md", "# Outcomes and exit codes")] == [case.row for case in CASES]
     assert {"provider", "host"} == INFRASTRUCTURE
 
 
-@pytest.mark.parametrize("happened", HAPPENED, ids=lambda happened: happened.row)
-def test_an_outcome_is_what_the_table_says(happened: Happened) -> None:
-    (row,) = [row for row in rows("outcomes.md", "# Outcomes and exit codes") if row[0] == happened.row]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
+def test_the_table_of_outcomes_agrees_with_the_code(case: Case) -> None:
+    (row,) = [row for row in rows("outcomes.md", "# Outcomes and exit codes") if row[0] == case.row]
     _, plain, gated, status, success, measured = row
-    kind = kind_of(happened.record, JUDGING)
-    run = published(happened.record)
+    kind = kind_of(case.record, PASS_RULE)
+    run = published(case.record)
 
     assert plain == kind
     assert gated == (kind if kind in ("passed", "skipped") else "xfailed")
     assert (status, success) == (run.get("status", ""), str(run.get("success", "")).lower())
-    counts = happened.record.status not in ("pending", "skipped")
-    assert measured == ({True: "yes", False: "no"}[JUDGING.measured(happened.record)] if counts else "")
+    counts = case.record.status not in ("pending", "skipped")
+    assert measured == ({True: "yes", False: "no"}[PASS_RULE.measured(case.record)] if counts else "")
