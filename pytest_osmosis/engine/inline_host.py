@@ -20,8 +20,9 @@ from typing import Any, Literal, TypedDict, TypeVar
 from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, clients_of, probed
-from pytest_osmosis.host.core import HostCore, broken
+from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
+from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.process_state import ProcessState
 from pytest_osmosis.host.protocol import (
@@ -38,7 +39,7 @@ from pytest_osmosis.host.protocol import (
     Setup,
 )
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.host.slots import Slots
+from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.redaction import Redaction
 
@@ -179,7 +180,7 @@ class InlineHost:
     def _given(self, line: InlineLine, request: GivenRequest) -> None:
         """From any thread: requests wait for who serves; permits are waited for by what runs already."""
         if request["op"] == "permit":
-            self._loop.soon(lambda: self._core.permitted(request["ids"]))
+            self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
         else:
             self._inbox.put((line, request))
 
@@ -237,10 +238,10 @@ class InlineHost:
                 self._run(Key.of(request), self._core.score(request))
 
     def _roll(self, key: Key, request: RunRequest) -> None:
-        if not self._slots.begin():
+        if not self._limits.slots.begin():
             self._emit(broken(key, RuntimeError("the run before it has not ended")))
         elif not self._run(key, self._core.perform(request)):
-            self._slots.end(holding=True)
+            self._limits.slots.end(holding=True)
 
     def _run(self, key: Key, work: Coroutine[Any, Any, None]) -> bool:
         """Do it; False where code that a run left behind cancelled it before it began."""
@@ -271,8 +272,8 @@ class InlineHost:
         self._clients = clients_of(setup, os.environ)
         self._code = load(setup)
         watch = Unwatched(self._around)
-        self._slots = Slots(setup.limit, lambda: None)
-        self._core = HostCore(setup, self._code, self._clients, self._slots, watch, self._emit, self._raised)
+        self._limits = HostLimits(setup.limit, lambda: None)
+        self._core = HostCore(setup, self._code, self._clients, self._limits, watch, self._emit, self._raised)
 
     def inside(self) -> AbstractContextManager[None]:
         """Folder, environment and modules of this process are the eval's inside."""

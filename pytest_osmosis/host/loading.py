@@ -58,11 +58,15 @@ class UserCode:
         """The names of scores that are computed on the host's event loop."""
         return tuple(name for name in self.scorers if name not in self.synchronous)
 
+    def eval_function(self, name: str) -> EvalFunction | None:
+        """Return the eval function of that name, or None if the Grader scores under it."""
+        return next((function for function in self.functions if function.name == name), None)
+
     def function(self, name: str) -> object:
         """Return the user's function of that name, or the `grade` of their Grader."""
-        for function in self.functions:
-            if function.name == name:
-                return function.function
+        function = self.eval_function(name)
+        if function is not None:
+            return function.function
         return self.grader.grader.grade if self.grader is not None else None
 
 

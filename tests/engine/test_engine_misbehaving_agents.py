@@ -12,7 +12,7 @@ from textwrap import indent
 
 import pytest
 
-from pytest_osmosis.host.core import CANCELLED
+from pytest_osmosis.host.user_errors import CANCELLED
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import ChatServer, reply, slow
 
@@ -64,7 +64,7 @@ def check(live: Live, server: ChatServer, bads: Sequence[Bad], *, most: int) -> 
     assert {record.attempt for record in live.results.records} <= set(range(1, most + 1))
 
 
-HELD = "held the event loop until its 1 s were over"
+HELD = "blocked the event loop until its time limit of 1 s"
 LATE = "took longer than 1 s"
 HANGS = [
     Bad("a loop", "while True: pass", "timeout", HELD, "while True: pass"),

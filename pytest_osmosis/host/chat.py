@@ -1,0 +1,139 @@
+"""The model requests of rollouts: within the host's limits, with permits and retries."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.clients import Clients
+from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.overload import OverloadDetector
+from pytest_osmosis.host.permits import PermitClient, size_of
+from pytest_osmosis.host.protocol import Emit, Key, Setup
+from pytest_osmosis.host.slots import GetPermit, ModelRequest, RolloutSlot
+from pytest_osmosis.models import retry
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+
+OTHER_LOOP = (
+    "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
+    "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
+)
+
+
+@dataclass(slots=True)
+class RequestTotals:
+    """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry."""
+
+    usage: Usage | None = None
+    retries: int = 0
+    finish_reason: str | None = None
+    model: str | None = None
+    open: int = 0
+
+    def add(self, reply: ChatReply) -> None:
+        """Count one reply."""
+        if reply.usage is not None:
+            self.usage = reply.usage if self.usage is None else self.usage + reply.usage
+        self.finish_reason = reply.finish_reason
+        self.model = reply.model or self.model
+
+
+class ModelGateway:
+    """The way to the models that all rollouts of a host share."""
+
+    def __init__(self, setup: Setup, clients: Clients, limits: HostLimits, stalls: StallTime, emit: Emit) -> None:
+        self.limits = limits
+        self.emit = emit
+        self.overload = OverloadDetector()
+        self.permits = PermitClient(emit) if setup.permits else None
+        self._clients = clients
+        self._stalls = stalls
+        self._timeout_s = setup.target["timeout_s"]
+        self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
+        self._jitter = random.Random()
+
+    def permit_for(self, key: Key, request: ChatRequest) -> GetPermit | None:
+        """Return a function that waits for a permit to send `request`, or None if none is needed."""
+        permits = self.permits
+        if permits is None:
+            return None
+        size = size_of(request)
+        return lambda: permits.get(key, size)
+
+    async def send(self, key: Key, request: ChatRequest, deadline: Deadline, retries: RetryWaits) -> ChatReply:
+        """Send `request` until it is answered or no retry can help."""
+        answered = await retry.chat(
+            self._clients[key.run.model],
+            request,
+            timeout_s=self._timeout_s,
+            policy=self._policy,
+            remaining_s=deadline.remaining_s,
+            waiting=retries.waiting,
+            rng=self._jitter,
+            on_result=retries.note_result,
+            within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
+        )
+        return answered.reply
+
+
+class RolloutChat:
+    """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries."""
+
+    def __init__(self, gateway: ModelGateway, key: Key, deadline: Deadline) -> None:
+        self.key = key
+        self.deadline = deadline
+        self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
+        self.totals = RequestTotals()
+        self._gateway = gateway
+
+    async def send(self, request: ChatRequest) -> ChatReply:
+        """Send one request, with its retries."""
+        if asyncio.get_running_loop() is not self.deadline.loop:
+            raise RuntimeError(OTHER_LOOP)
+        if self.slot.over:
+            raise RuntimeError("ctx.chat was called after its rollout was over")
+        self.totals.open += 1
+        try:
+            async with self.slot.request(self._gateway.permit_for(self.key, request)) as in_flight:
+                retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
+                reply = await self._gateway.send(self.key, request, self.deadline, retries)
+                in_flight.answered(reply.usage)
+        finally:
+            self.totals.open -= not self.deadline.expired
+        self.totals.add(reply)
+        return reply
+
+
+class RetryWaits:
+    """The waits of one request for its retries. If the server is overloaded, all requests of the host wait."""
+
+    def __init__(self, gateway: ModelGateway, key: Key, request: ModelRequest, totals: RequestTotals) -> None:
+        self._gateway = gateway
+        self._key = key
+        self._request = request
+        self._totals = totals
+        self._overloaded = False
+
+    def note_result(self, error: ModelError | None) -> None:
+        """Take in how the request went the last time that it was sent; None for a reply."""
+        self._overloaded = self._gateway.overload.overloaded(error)
+
+    @asynccontextmanager
+    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
+        """A context for a wait of `delay_s`, left once the request may be sent again."""
+        emit = self._gateway.emit
+        if self._overloaded:
+            self._gateway.limits.hold(delay_s)
+            emit({"ev": "throttled", "wait_s": delay_s})
+        emit({"ev": "retry", **self._key.to_json(), "waits": True})
+        try:
+            async with self._request.waiting_for_retry():
+                yield
+        finally:
+            emit({"ev": "retry", **self._key.to_json(), "waits": False})
+        self._totals.retries += 1

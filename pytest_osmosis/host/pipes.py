@@ -1,0 +1,113 @@
+"""The host's ends of the pipes to the engine: requests are read in a thread, events are written once per loop turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from io import BufferedReader
+
+from pytest_osmosis.host.protocol import HostEvent, Request, lines
+from pytest_osmosis.text.redaction import Redaction
+
+READ_BYTES = 1 << 18
+
+Receive = Callable[[list[Request]], None]
+
+
+def take_pipes() -> tuple[BufferedReader, int]:
+    """Move the pipes of the protocol away from 0 and 1, where user code could harm them. Return both ends."""
+    requests, events = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    os.register_at_fork(after_in_child=lambda: os.closerange(min(requests, events), max(requests, events) + 1))
+    return os.fdopen(requests, "rb"), events
+
+
+class RequestReader:
+    """Reads requests in a thread, so that the host notices the end of the pipe whatever the event loop does."""
+
+    def __init__(self, pipe: BufferedReader) -> None:
+        self._pipe = pipe
+        self._waiting: list[Request] = []
+        self._lock = threading.Lock()  # protects _waiting and _receive
+        self._receive: Receive | None = None
+
+    def start(self) -> None:
+        """Begin to read. Requests wait until `deliver_to` is called."""
+        threading.Thread(target=self._read, name="osmosis-reader", daemon=True).start()
+
+    def deliver_to(self, receive: Receive) -> None:
+        """Call `receive` with the requests read so far, and from now on, in the reader's thread, with each read."""
+        with self._lock:
+            self._receive = receive
+            receive(self._waiting)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # user code closed the pipe
+            for read in lines(partial(self._pipe.read1, READ_BYTES)):
+                self._deliver([json.loads(line) for line in read])
+        end_process_group()
+
+    def _deliver(self, requests: list[Request]) -> None:
+        with self._lock:
+            if self._receive is None:
+                self._waiting += requests
+            else:
+                self._receive(requests)
+
+
+class EventWriter:
+    """Writes events: all those of one turn of the loop together, at its end or when `flush` is called.
+
+    `turns` counts the turns of the loop in which there were events.
+    """
+
+    def __init__(self, pipe: int, redaction: Redaction, loop: asyncio.AbstractEventLoop) -> None:
+        self.turns = 0
+        self._pipe = pipe
+        self._redaction = redaction
+        self._loop = loop
+        self._lines: list[str] = []
+        self._turn_ends = False
+
+    def emit(self, event: HostEvent) -> None:
+        """Write an event by the end of this turn of the loop."""
+        self._lines.append(self._redaction.event(event))
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def emit_from_thread(self, event: HostEvent) -> None:
+        """Write an event at once, from any thread, even if the loop cannot run."""
+        os.write(self._pipe, self._redaction.event(event).encode("ascii") + b"\n")
+
+    def flush(self) -> None:
+        """Write the events of this turn so far."""
+        data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
+        self._lines = []
+        try:
+            while data:
+                data = data[os.write(self._pipe, data) :]
+        except OSError:  # the engine is gone, or user code closed the pipe
+            end_process_group()
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self.turns += 1
+        if self._lines:
+            self.flush()
+
+
+def end_process_group() -> None:
+    """Kill this process and every process of its group, which includes those that user code started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

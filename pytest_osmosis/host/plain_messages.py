@@ -1,0 +1,38 @@
+"""Conversations of user code as plain JSON, the form in which they are scored, stored and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pytest_osmosis.models.base import Message, copied
+from pytest_osmosis.rollouts.function import NotAConversation
+from pytest_osmosis.text.json_line import dumps
+
+
+def plain_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return a copy as plain JSON. Values without a JSON form become their text.
+
+    Raises `NotAConversation` if that is impossible, as for a list that contains itself.
+    """
+    try:
+        plain: list[Message] = copied(list(messages))
+    except (TypeError, RecursionError):
+        return _through_json(messages)
+    return plain
+
+
+def plain_messages_or_none(messages: Sequence[Message] | None) -> list[Message] | None:
+    """Return a copy as plain JSON, or None if there are no messages or they have no such form."""
+    try:
+        return plain_messages(messages) if messages is not None else None
+    except NotAConversation:
+        return None
+
+
+def _through_json(messages: Sequence[Message]) -> list[Message]:
+    try:
+        plain: list[Message] = json.loads(dumps({"messages": list(messages)}))["messages"]
+    except Exception as error:
+        raise NotAConversation(f"its messages cannot be written as JSON: {type(error).__name__}: {error}") from error
+    return plain

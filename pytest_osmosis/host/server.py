@@ -1,0 +1,158 @@
+"""Serves the engine's requests on an event loop in the host's main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+from pytest_osmosis.host.clients import Clients, probed
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.interrupt import LoopMonitor
+from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.pipes import EventWriter, RequestReader
+from pytest_osmosis.host.protocol import Key, Request, RunRequest, Setup, StalledEvent
+from pytest_osmosis.host.user_errors import broken
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.text.redaction import Redaction
+
+CLOSE_S = 1.0
+"""Tasks that were cancelled at the end get this long."""
+
+
+class HostServer:
+    """Connects the event loop, the core and the pipes. Runs wait here until a slot is free."""
+
+    def __init__(self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction) -> None:
+        self._code = code
+        self._clients = clients
+        self._loop = asyncio.new_event_loop()
+        self._writer = EventWriter(events, redaction, self._loop)
+        self._monitor = LoopMonitor(self._report_stall)
+        self._limits = HostLimits(setup.limit, self._begin_rollouts)
+        self._core = HostCore(
+            setup, code, clients, self._limits, self._monitor, self._writer.emit, flush=self._writer.flush
+        )
+        self._waiting: deque[RunRequest] = deque()
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        self._closing = False
+        self._closed = False
+
+    def serve(self, reader: RequestReader) -> None:
+        """Serve requests until `close`."""
+        code = self._code
+        self._monitor.start(self._loop)
+        self._writer.emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
+        reader.deliver_to(self._post)
+        while not self._closed:
+            # A task of user code may end the loop by such an error or by `stop()`; everything in the loop continues.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+        for client in self._clients.values():
+            self._loop.run_until_complete(client.close())
+
+    def _post(self, requests: list[Request]) -> None:
+        self._loop.call_soon_threadsafe(self._handle, requests)
+
+    def _handle(self, requests: list[Request]) -> None:
+        for request in requests:
+            match request["op"]:
+                case "run":
+                    self._waiting.append(request)
+                case "score":
+                    self._spawn(self._core.score(request), Key.of(request))
+                case "limit":
+                    self._limits.resize(request["limit"])
+                case "hold":
+                    self._limits.hold(request["wait_s"])
+                case "permit":
+                    self._core.grant_permits(request["ids"])
+                case "pause" | "resume" as op:
+                    self._limits.pause(op == "pause")
+                case "drop":
+                    self._drop(request["model_tag"])
+                case "probe":
+                    self._spawn(self._probe(ModelTag(request["model_tag"])))
+                case "close" if not self._closing:  # the engine may send it twice
+                    self._closing = self._core.closing = True
+                    self._loop.create_task(self._close())
+        self._begin_rollouts()
+
+    # -- rollouts ----------------------------------------------------------------------------------------
+
+    def _begin_rollouts(self) -> None:
+        begun = 0
+        while self._waiting and not self._closing and self._limits.slots.begin():
+            self._begin_rollout(self._waiting.popleft())
+            begun += 1
+        ending = asyncio.current_task(self._loop)
+        turns = self._writer.turns
+        if ending is not None and self._tasks.get(ending, turns) < turns:
+            # It took more than one turn. Rollouts that never wait must not run one after another before all others.
+            _run_next(self._loop, begun)
+
+    def _begin_rollout(self, request: RunRequest) -> None:
+        """Begin a rollout that has its slot. User code that cancels all tasks may end it before it runs."""
+        performs = False
+
+        async def perform() -> None:
+            nonlocal performs
+            performs = True
+            await self._core.perform(request)
+
+        self._spawn(perform(), Key.of(request)).add_done_callback(
+            lambda _: None if performs else self._limits.slots.end(holding=True)
+        )
+
+    def _drop(self, tag: str | None) -> None:
+        """Give back the runs that have not begun: all of them, or those of one model."""
+        waiting = [(Key.of(request), request) for request in self._waiting]
+        dropped = [key for key, _ in waiting if tag in (None, key.run.model)]
+        self._waiting = deque(request for key, request in waiting if key not in dropped)
+        self._writer.emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
+
+    # -- tasks -------------------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks[task] = self._writer.turns
+        task.add_done_callback(lambda done: self._forget(done, key))
+        return task
+
+    def _forget(self, task: asyncio.Task[None], key: Key | None) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if (error is not None or task.cancelled()) and key is not None and not self._closing:
+            self._writer.emit(broken(key, error))
+
+    async def _probe(self, tag: ModelTag) -> None:
+        self._writer.emit(await probed(self._clients, tag))
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        self._closed = True
+        self._loop.stop()
+
+    def _report_stall(self, key: Key, stack: str) -> None:
+        """Report code that cannot be interrupted, in the monitor's thread."""
+        stalled: StalledEvent = {"ev": "stalled", **key.to_json(), "stack": stack}
+        self._writer.emit_from_thread(stalled)
+
+
+def _run_next(loop: asyncio.AbstractEventLoop, n: int) -> None:
+    """Move the `n` callbacks that were added last to the front of the loop's queue.
+
+    The rollout that begins then takes the connection that the last one gave back, before any other rollout continues.
+    Clients check at every request which of their idle connections are alive: without this, an agent's own client takes
+    a tenth more time (docs/explanation/performance.md). A loop without the private `_ready` is left alone;
+    tests/engine/test_engine_in_flight.py notices.
+    """
+    ready = getattr(loop, "_ready", None)
+    if isinstance(ready, deque):
+        ready.rotate(n)

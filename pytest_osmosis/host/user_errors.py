@@ -1,0 +1,103 @@
+"""Turns errors of user code into data: the boundary where a run broke, one line of text, the user's traceback."""
+
+from __future__ import annotations
+
+import bdb
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.chat import RequestTotals
+from pytest_osmosis.host.deadline import DeadlineExpired
+from pytest_osmosis.host.interrupt import MonitoredCode
+from pytest_osmosis.host.no_debugger import NO_TERMINAL
+from pytest_osmosis.host.protocol import BrokenEvent, Key
+from pytest_osmosis.record.run_record import Boundary
+from pytest_osmosis.rewards.functions import NotAScore
+from pytest_osmosis.rollouts.function import NotAConversation
+from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
+
+MAX_ERROR_CHARS = 4_000
+CANCELLED = "user code cancelled its task before it began"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The failure of user code. `details` is the user's traceback, "" if it would add nothing to the message."""
+
+    boundary: Boundary
+    message: str
+    details: str = ""
+    systemic: str = "no"
+
+
+def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTotals) -> Failure:
+    """Return the failure of a rollout that `error` ended."""
+    budget_s = code.deadline.budget_s
+    if code.interrupted_stack:
+        message = f"blocked the event loop until its time limit of {budget_s:g} s"
+        return Failure("timeout", message, code.interrupted_stack)
+    if isinstance(error, DeadlineExpired):
+        if totals.open:
+            return Failure("provider", f"no answer within the run's {budget_s:g} s ({totals.retries} retries)")
+        return Failure("timeout", f"took longer than {budget_s:g} s", _cancelled_at(error))
+    model_error = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
+    if model_error is not None:
+        return Failure(model_error.boundary, str(model_error), "", model_error.systemic)
+    return _code_failure("agent", error)
+
+
+def reward_failure(error: BaseException, code: MonitoredCode) -> Failure:
+    """Return the failure of a reward function that `error` ended."""
+    too_slow = f"took longer than {code.deadline.budget_s:g} s"
+    if code.interrupted_stack:
+        return Failure("reward", too_slow, code.interrupted_stack)
+    if isinstance(error, DeadlineExpired):
+        return Failure("reward", too_slow, _cancelled_at(error))
+    return _code_failure("reward", error)
+
+
+def broken(key: Key, error: BaseException | None) -> BrokenEvent:
+    """Return the event of a request that ended without its own event.
+
+    Either user code cancelled it (`error` is None), or the host has a bug.
+    """
+    if error is None:
+        return {"ev": "broken", **key.to_json(), "boundary": "agent", "error": CANCELLED}
+    trace = "".join(traceback.format_exception(error))
+    return {"ev": "broken", **key.to_json(), "boundary": "host", "error": trace}
+
+
+def _code_failure(boundary: Boundary, error: BaseException) -> Failure:
+    if isinstance(error, bdb.BdbQuit):
+        return Failure(boundary, NO_TERMINAL, user_traceback(error))
+    if isinstance(error, (NotAConversation, NotAScore)):
+        return Failure(boundary, str(error), user_traceback(error) if passed_user_code(error) else "")
+    return Failure(boundary, _type_and_text(error), user_traceback(error))
+
+
+def _cancelled_at(error: DeadlineExpired) -> str:
+    return user_traceback(error.__cause__) if error.__cause__ is not None else ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield `error` and all that led to it: causes, contexts, and members of groups."""
+    waiting, seen = [error], set()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        linked = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        waiting += [linked] if linked is not None else []
+        waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+
+
+def _type_and_text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException as worse:
+        text = f"(its text raised {type(worse).__name__})"
+    return f"{type(error).__name__}: {text[:MAX_ERROR_CHARS]}" if text else type(error).__name__
