@@ -1,8 +1,7 @@
-"""Datasets: found in a workspace, indexed without being held, read a row at a time, selected from.
+"""Datasets: files of rows that are indexed once and then read one row at a time.
 
-`locate` finds the file, `open_dataset` says where in it each row lies, `Dataset.row` reads and checks one row
-alone, `select` says which rows an eval takes and `check_rows` checks those. What is wrong is a `DatasetError`
-that names file, line, row and column.
+`locate` finds the file, `open_dataset` indexes it, and `Dataset.row` reads and checks one row. `select` chooses the
+rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that name file, line, row and column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a dataset calls the columns with a meaning: our names, case and outer blanks aside, or as mapped."""
+"""The names of columns: ours, in any case and with surrounding blanks, or the dataset's own, as mapped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from pytest_osmosis.config.tables import ROW_COLUMNS
 
 SOLUTION = "solution_str"
-"""The user's own column in which reward functions look for a row's reference solution."""
+"""The user's column with a row's reference solution, which reward functions use."""
 
 _ALIASES = {"label": "ground_truth"}
 
 
 class BadRow(Exception):
-    """A row, or a header, that does not fit: one text for each fault; `line` where it is not the row's first."""
+    """A row or a header with faults, one text each. `line` is set if it differs from the row's first line."""
 
     def __init__(self, *faults: str, line: int | None = None) -> None:
         super().__init__("; ".join(faults))
@@ -26,21 +26,21 @@ class BadRow(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The mapping of `[data] columns`: our name -> the dataset's."""
+    """The mapping of `[data] columns` from our names to the dataset's."""
 
     mapped: Mapping[str, str]
 
     def titled(self, ours: str) -> str:
-        """How a problem names one of our columns: the dataset's name first, where it has its own."""
+        """Return one of our columns as problems name it: with the dataset's name first, if they differ."""
         theirs = self.mapped.get(ours)
         return f'column "{ours}"' if theirs is None else f'column "{theirs}" ({ours})'
 
     def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record with our names for the columns that we know. Raises BadRow as `ours` does."""
+        """Return the record with our names for the columns that have a meaning. Raises BadRow like `ours`."""
         return dict(zip(_ours(self, tuple(record)), record.values(), strict=True))
 
     def ours(self, names: Iterable[str]) -> list[str]:
-        """Our name for each column, or its own. Raises BadRow where two columns are the same one."""
+        """Return our name for each column, or its own. Raises BadRow if two names mean the same column."""
         names = list(names)
         folded = {fold(name) for name in names}
         by_folded = {fold(theirs): ours for ours, theirs in self.mapped.items()}
@@ -59,15 +59,15 @@ class Columns:
 
     def _unmapped(self, name: str, folded: set[str]) -> str:
         own = fold(name)
-        meant = _ALIASES.get(own)
-        if meant is not None and meant not in folded and meant not in self.mapped:
-            return meant
+        alias = _ALIASES.get(own)
+        if alias is not None and alias not in folded and alias not in self.mapped:
+            return alias
         return own if own in ROW_COLUMNS else name
 
     def _shadowed(self, name: str, ours: str) -> str:
         return (
             f'column "{name}": [data] columns takes {ours} from "{self.mapped[ours]}"; '
-            f"rename this column or drop the mapping"
+            f"rename this column or remove the mapping"
         )
 
 
@@ -76,13 +76,13 @@ def _ours(columns: Columns, names: tuple[str, ...]) -> list[str]:
     return columns.ours(names)
 
 
-def same_column(one: str, other: str) -> str:
-    """The fault of two names that mean the same column."""
-    if one == other:
-        return f'column "{one}" appears more than once; remove or rename one'
-    return f'columns "{one}" and "{other}" are the same column; remove or rename one'
+def same_column(first: str, second: str) -> str:
+    """Return the fault of two names that mean the same column."""
+    if first == second:
+        return f'column "{first}" appears more than once; remove or rename one'
+    return f'columns "{first}" and "{second}" are the same column; remove or rename one'
 
 
 def fold(name: str) -> str:
-    """A column's name as names are compared: case and outer blanks aside."""
+    """Return a column's name in the form that is compared: in lower case, without surrounding blanks."""
     return name.strip().casefold()

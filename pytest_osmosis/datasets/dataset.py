@@ -1,6 +1,6 @@
-"""A dataset on disk: an index of where its rows lie, and rows read from it one at a time.
+"""A dataset on disk: an index of its rows, which are read one at a time.
 
-Nothing of a row is kept. A file that changes after it was indexed is refused, not misread.
+The content of rows is not kept. A file that changes after it was indexed raises a `DatasetError`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.config.tables import EMPTY
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold
-from pytest_osmosis.datasets.location import need_readable
+from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
@@ -30,7 +30,7 @@ _MOST_PROBLEMS = 20
 
 
 class _Stamp(NamedTuple):
-    """What tells one state of a file from another."""
+    """The size and the time of the last change of a file, to detect changes."""
 
     size: int
     changed_ns: int
@@ -40,7 +40,7 @@ class _Stamp(NamedTuple):
 class Dataset:
     """The rows of one file. Its methods may be called from any thread.
 
-    `text_cells` says that a chat in the messages column comes as JSON text.
+    With `text_cells`, the messages column contains chats as JSON text.
     """
 
     path: Path
@@ -54,25 +54,25 @@ class Dataset:
         return len(self.source)
 
     def row(self, row_index: int) -> Row:
-        """The row at that absolute position.
+        """Return the row at an absolute position.
 
-        Raises DatasetError with everything that is wrong in it, IndexError where the dataset has no such row.
+        Raises DatasetError with all faults of the row, and IndexError if the dataset has no such row.
         """
         with self.open() as file:
             return self.read(file, row_index)
 
     def line(self, row_index: int) -> int:
-        """The 1-based line that the row starts on; Parquet has no lines, there it is the row's number from 1."""
+        """Return the 1-based line on which the row starts. For Parquet, it is the number of the row."""
         self._need(row_index)
         return self.source.line(row_index)
 
     def digest(self) -> str:
-        """The SHA-256 of the file, in hex."""
+        """Return the SHA-256 of the file, in hex."""
         with self.open() as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def open(self) -> BufferedReader:
-        """The file, to `read` several rows from. Raises DatasetError where it is gone or has changed."""
+        """Open the file, to `read` several rows. Raises DatasetError if it was deleted or has changed."""
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
@@ -80,7 +80,7 @@ class Dataset:
         return file
 
     def read(self, file: BufferedReader, row_index: int) -> Row:
-        """As `row`, from a file that is open already."""
+        """Return a row like `row`, from an open file."""
         line = self.line(row_index)
         try:
             raw = self.source.record(file, row_index)
@@ -95,29 +95,29 @@ class Dataset:
 
 
 def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None) -> Dataset:
-    """The dataset in a .jsonl, .json, .csv or .parquet file, indexed; `columns` maps our names to its own.
+    """Index a .jsonl, .json, .csv or .parquet file. `columns` maps our names of columns to the dataset's.
 
-    Text is indexed in one pass, Parquet by its footer. `display` is what problems call the file. Raises DatasetError
-    where it cannot be read or holds no rows, where its rows cannot be told apart, and where a CSV header or a Parquet
-    schema has no prompt or a column twice. The rows themselves are not checked.
+    Text is indexed in one pass, and Parquet by its footer. `display` is the file's name in problems. Raises
+    DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
+    Parquet schema has no prompt or has a column twice. The content of rows is not checked.
     """
     display = display or str(path)
-    need_readable(path, display)
-    known = _columns(columns)
+    check_suffix(path, display)
+    mapping = _columns(columns)
     with _open(path, display) as file:
-        stamp = _stamp(file)  # before the pass, so that a change during it shows too
+        stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
-            source, text_cells = _indexed(file, path.suffix.lower(), known, display)
+            source, text_cells = _indexed(file, path.suffix.lower(), mapping, display)
         except Unscannable as error:
             where = display if error.line is None else f"{display}:{error.line}"
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
-    return Dataset(path, display, known, source, text_cells, stamp)
+    return Dataset(path, display, mapping, source, text_cells, stamp)
 
 
 class Checked(NamedTuple):
-    """Rows that are all right: what to warn of, a line each (`warnings.notes_of`), and their digests by index."""
+    """The result of a check without problems: warnings (`row_warnings.notes_of`), and digests of rows by index."""
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
@@ -125,9 +125,9 @@ class Checked(NamedTuple):
 
 
 def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
-    """Reads every selected row.
+    """Read and check all selected rows.
 
-    Raises DatasetError with all problems, of which the first 20 are listed.
+    Raises DatasetError with all problems. Only the first 20 are listed.
     """
     listed: list[Problem] = []
     n_problems = 0
@@ -135,7 +135,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
 
-    def right_rows(file: BufferedReader) -> Iterator[Row]:
+    def valid_rows(file: BufferedReader) -> Iterator[Row]:
         nonlocal n_problems, unseen
         for row_index in selected:
             try:
@@ -150,27 +150,27 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
                 yield row
 
     with dataset.open() as file:
-        notes = notes_of(right_rows(file))
+        notes = notes_of(valid_rows(file))
     if n_problems > len(listed):
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
-        listed = [_never_there(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
+        listed = [_absent_everywhere(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
     if listed:
         raise DatasetError(listed)
     return Checked(notes, digests, contents)
 
 
-def _never_there(dataset: Dataset, ours: str) -> Problem:
-    what = f"{dataset.columns.titled(ours)}: no selected row has it"
-    return Problem(dataset.display, f"{what}; correct or remove it in [data] columns")
+def _absent_everywhere(dataset: Dataset, ours: str) -> Problem:
+    text = f"{dataset.columns.titled(ours)}: no selected row has it"
+    return Problem(dataset.display, f"{text}; correct or remove it in [data] columns")
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
     folded = Counter(fold(theirs) for theirs in mapped.values())
-    twice = [theirs for theirs, times in folded.items() if times > 1]
-    if twice:
+    duplicates = [theirs for theirs, times in folded.items() if times > 1]
+    if duplicates:
         text = "is mapped to more than one column; keep one of them"
-        raise DatasetError(Problem("[data] columns", f'"{theirs}" {text}') for theirs in twice)
+        raise DatasetError(Problem("[data] columns", f'"{theirs}" {text}') for theirs in duplicates)
     return Columns(mapped)
 
 
@@ -192,10 +192,10 @@ def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) 
 
 
 def _parquet(file: BufferedReader, columns: Columns, display: str) -> _Indexed:
-    source = scan_parquet(file)
+    footer = scan_parquet(file)
     try:
-        check_header(source.names, columns)
-        return _Indexed(*source.typed(columns.ours(source.names)))
+        check_header(footer.names, columns)
+        return _Indexed(*footer.rows(columns.ours(footer.names)))
     except BadRow as error:
         raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
 

@@ -1,6 +1,6 @@
-"""Where a dataset's file is: a path, or a name that stands for one file under `datasets/` or `data/`.
+"""The file of a dataset: a path, or the name of one file under `datasets/` or `data/`.
 
-What a config names lies inside its workspace, symlinks resolved; only an absolute `path` may lie anywhere.
+After resolving symlinks, the file must be inside the workspace. Only an absolute `path` can be anywhere.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _MOST_LISTED = 10
 
 
 def locate(workspace: Path, name: str | None, path: str | None) -> Path:
-    """The dataset's file. `path` (absolute, or from the workspace) comes before `name`.
+    """Return the file of a dataset. `path` (absolute, or relative to the workspace) takes precedence over `name`.
 
-    A name is a file inside the workspace, or the stem of one file in `datasets/` or `data/`. Raises
-    DatasetError where there is no such file, more than one, one outside the workspace, or of another format.
+    A name is a file inside the workspace, or the stem of one file in `datasets/` or `data/`. Raises DatasetError if
+    there is no such file or more than one, if it is outside the workspace, or if its format is not supported.
     """
     if path is not None:
         return _at_path(workspace, path)
@@ -28,8 +28,8 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
     raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
 
 
-def need_readable(path: Path, where: str) -> None:
-    """Raises DatasetError unless the file's suffix is that of a format that can be read."""
+def check_suffix(path: Path, where: str) -> None:
+    """Raise DatasetError unless the file has the suffix of a supported format."""
     suffix = path.suffix.lower()
     if suffix not in DATASET_SUFFIXES:
         got = f'got "{suffix}"' if suffix else "got none"
@@ -37,46 +37,46 @@ def need_readable(path: Path, where: str) -> None:
 
 
 def _at_path(workspace: Path, path: str) -> Path:
-    found = workspace / path
+    file = workspace / path
     if not Path(path).is_absolute():
-        _need_inside(workspace, found, path)
-    if not found.is_file():
-        what = "is a folder, not a file" if found.is_dir() else f"no such file{_from(workspace, path)}"
-        raise _error(path, f"{what}; {_what_lies_there(workspace)}")
-    need_readable(found, path)
-    return found
+        _check_inside(workspace, file, path)
+    if not file.is_file():
+        text = "is a folder, not a file" if file.is_dir() else f"no such file{_from(workspace, path)}"
+        raise _error(path, f"{text}; {_available(workspace)}")
+    check_suffix(file, path)
+    return file
 
 
 def _by_name(workspace: Path, name: str) -> Path:
     candidates = _candidates(workspace, name)
     if not candidates:
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
-        raise _error(f'dataset "{name}"', f"not found; {looked}; {_what_lies_there(workspace)}")
+        raise _error(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
     if len(candidates) > 1:
         listed = " and ".join(_short(workspace, candidate) for candidate in candidates)
         fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
         raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {listed}; {fix}")
-    found = candidates[0]
-    _need_inside(workspace, found, _short(workspace, found))
-    need_readable(found, _short(workspace, found))
-    return found
+    file = candidates[0]
+    _check_inside(workspace, file, _short(workspace, file))
+    check_suffix(file, _short(workspace, file))
+    return file
 
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
     as_path = workspace / name
     if as_path.suffix.lower() in DATASET_SUFFIXES and as_path.is_file():
         return [as_path]
-    named = [workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES]
-    return [path for path in named if path.is_file()]
+    paths = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
+    return [path for path in paths if path.is_file()]
 
 
-def _need_inside(workspace: Path, path: Path, where: str) -> None:
+def _check_inside(workspace: Path, path: Path, where: str) -> None:
     if not path.resolve().is_relative_to(workspace.resolve()):
         fix = "copy it into the workspace, or give its absolute path in [data] path"
         raise _error(where, f"is outside the workspace {workspace} (symlinks resolved); {fix}")
 
 
-def _what_lies_there(workspace: Path) -> str:
+def _available(workspace: Path) -> str:
     folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
     if not folders:
         return "the workspace has neither datasets/ nor data/"

@@ -1,8 +1,8 @@
-"""Rows of a Parquet file, read by row group: at most one group is held, whichever row was asked for last.
+"""Rows of a Parquet file, read by row group. At most one group is in memory: that of the last row read.
 
-Values become what JSON holds, as rows do in every other format: dates and times are ISO 8601 text, decimals text, maps
-objects. A column that JSON cannot hold (binary, durations) is refused when the file is opened. Parquet has no lines:
-a row's `line` is its number from 1, `row_index + 1`. pyarrow, the extra `parquet`, is imported when it is first needed.
+Values become JSON values, as in the other formats: dates and times become ISO 8601 text, decimals text, and maps
+objects. Opening a file with a column that has no JSON equivalent (binary, durations) raises an error. Parquet has no
+lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on first use.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from pytest_osmosis.datasets.row_offsets import Unscannable
 _INSTALL = 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"'
 
 Convert = Callable[[Any], Any]
-"""A value as pyarrow gives it -> the value for JSON. Raises BadRow. None stays None and is never passed in."""
+"""Converts a value of pyarrow, never None, to a JSON value. Raises BadRow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """What a file says of itself: its Arrow schema, and the row after each row group."""
+    """The Arrow schema of a file, and the end of each row group as a row index."""
 
     schema: Any
     ends: array[int]
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """The names of the columns."""
         return list(self.schema.names)
 
-    def typed(self, ours: Sequence[str]) -> ParquetRows:
-        """The rows; `ours` are our names of the columns. Raises BadRow for columns that JSON cannot hold."""
+    def rows(self, ours: Sequence[str]) -> ParquetRows:
+        """Return a reader of the rows. `ours` are our names of the columns. Raises BadRow for unsupported columns."""
         converts, faults = {}, []
-        for field, own in zip(self.schema, ours, strict=True):
+        for field, name in zip(self.schema, ours, strict=True):
             try:
                 convert = _converter(field.type)
-                converts[field.name] = _chat(convert) if own == "messages" else convert
+                converts[field.name] = _chat(convert) if name == "messages" else convert
             except _NoJson as error:
                 faults.append(f'column "{field.name}": {error.type} has no JSON equivalent; {_DROP_IT}')
         if faults:
             raise BadRow(*faults)
-        chats = [field.type for field, own in zip(self.schema, ours, strict=True) if own == "messages"]
+        chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
         return ParquetRows(ParquetReader(self.ends, converts), any(map(_is_text, chats)))
 
 
@@ -55,14 +55,14 @@ _DROP_IT = "drop the column or store it as text"
 
 
 class ParquetRows(NamedTuple):
-    """The rows, and whether their messages are stored as JSON text."""
+    """A reader of the rows. With `text_cells`, their messages are stored as JSON text."""
 
-    source: ParquetReader
+    reader: ParquetReader
     text_cells: bool
 
 
 def scan_parquet(file: BinaryIO) -> ParquetFooter:
-    """The footer of a Parquet file. Raises Unscannable where it is none, or where pyarrow is not installed."""
+    """Return the footer of a Parquet file. Raises Unscannable if it is not one, or if pyarrow is not installed."""
     try:
         from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -81,24 +81,24 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
 
 
 class ParquetReader:
-    """The records of one Parquet file, of which it keeps the row group that was asked for last."""
+    """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
     def __init__(self, ends: array[int], converts: Mapping[str, Convert]) -> None:
         self._ends = ends
         self._converts = converts
-        self._lock = threading.Lock()  # protects the group that is held, and keeps two from being read at once
-        self._held: int | None = None
+        self._lock = threading.Lock()  # protects the group in memory, and prevents two reads at once
+        self._group_index: int | None = None
         self._group: Any = None
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     def line(self, row_index: int) -> int:
-        """The row's number from 1: Parquet has no lines."""
+        """Return the row's number, counted from 1."""
         return row_index + 1
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """The row's values. Raises BadRow where the row group is damaged or a value has no JSON equivalent."""
+        """Return the row's values. Raises BadRow if the row group is damaged, or if a value is NaN or infinite."""
         values = self._values(file, row_index)
         record, faults = {}, []
         for name, convert in self._converts.items():
@@ -126,10 +126,10 @@ class ParquetReader:
     def _read(self, file: BinaryIO, group: int) -> Any:
         from pyarrow.parquet import ParquetFile
 
-        if self._held != group:
-            self._held = self._group = None  # before the next one is read, so that two are never held
+        if self._group_index != group:
+            self._group_index = self._group = None  # first, so that two groups are never in memory
             self._group = ParquetFile(file).read_row_group(group)
-            self._held = group
+            self._group_index = group
         return self._group
 
 
@@ -140,13 +140,13 @@ class _NoJson(Exception):
 
 
 def _converter(type_: Any) -> Convert:
-    """What turns values of an Arrow type into values for JSON. Raises _NoJson."""
+    """Return the function that converts values of an Arrow type to JSON values. Raises _NoJson."""
     from pyarrow import types
 
     if types.is_dictionary(type_):
         return _converter(type_.value_type)
     if _is_text(type_) or types.is_boolean(type_) or types.is_integer(type_) or types.is_null(type_):
-        return _as_is
+        return _unchanged
     if types.is_floating(type_):
         return _finite
     if types.is_decimal(type_):
@@ -174,7 +174,7 @@ def _is_text(type_: Any) -> bool:
     return bool(types.is_string(type_) or types.is_large_string(type_))
 
 
-def _as_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -204,14 +204,14 @@ def _map(convert: Convert) -> Convert:
 
 
 def _chat(convert: Convert) -> Convert:
-    """As `convert`, without the keys that a message lacks: a struct holds each key of any of them, as null."""
+    """Return `convert` for messages, without the nulls of keys that only other messages have."""
     return lambda messages: _without_nulls(convert(messages))
 
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None or key == "content"}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None or key == "content"}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _one_line(error: Exception) -> str:

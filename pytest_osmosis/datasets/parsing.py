@@ -1,6 +1,6 @@
-"""The record in one row's text: strict JSON, or the cells of a CSV record under its header.
+"""Parsers of one row's text: strict JSON, or the cells of a CSV record. They raise `BadRow`.
 
-Strict means: no NaN or Infinity, no number beyond a float, no key twice in one object. Raises `BadRow`.
+Strict JSON has no NaN, no infinity, no number that is too large for a float, and no key twice in one object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytest_osmosis.datasets.row_offsets import cells_of_any_size
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text."""
+    """Return the value of a JSON text."""
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
@@ -25,12 +25,12 @@ def parse_json(text: str) -> Any:
         ) from error
     except RecursionError as error:
         raise BadRow("nested too deeply to be read; flatten it") from error
-    except ValueError as error:  # a whole number of more digits than Python converts
+    except ValueError as error:  # an integer with more digits than Python converts
         raise BadRow(f"not a usable number: {error}") from error
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """The record of a JSON row."""
+    """Return the record of a JSON row."""
     record = parse_json(text)
     if not isinstance(record, dict):
         raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown(record)}')
@@ -38,7 +38,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
-    """The record of a CSV row: every cell a string."""
+    """Return the record of a CSV row. All values are strings."""
     cells = parse_csv(text)
     if len(cells) != len(header):
         fix = "quote cells that contain a comma or a line break"
@@ -47,13 +47,13 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
 
 
 def parse_csv(text: str) -> list[str]:
-    """The cells of one CSV record."""
+    """Return the cells of one CSV record."""
     with cells_of_any_size():
         return next(csv.reader([text], strict=True))
 
 
 def shown(value: object) -> str:
-    """A value as a problem shows it: as JSON, on one line, cut to 60 characters."""
+    """Return a value for messages: as JSON, on one line, cut to 60 characters."""
     text = json.dumps(value, ensure_ascii=False)
     if not text.isprintable():
         text = json.dumps(value)
@@ -65,12 +65,12 @@ def _cells(count: int) -> str:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise BadRow(f"key {shown(repeated)} appears more than once in one object; keep one")
-    return found
+    return record
 
 
 def _finite(text: str) -> float:
@@ -80,8 +80,8 @@ def _finite(text: str) -> float:
     return number
 
 
-def _refused(constant: str) -> None:
+def _reject(constant: str) -> None:
     raise BadRow(f"{constant} is not JSON; use null or a finite number")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_refused)
+_strict = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_reject)

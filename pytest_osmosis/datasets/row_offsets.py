@@ -1,8 +1,8 @@
-"""Where each row lies in a file: found in one pass that holds no more than one row and one chunk at a time.
+"""The positions of rows in a text file, from one pass that keeps at most one row and one chunk in memory.
 
-The passes read bytes as Latin-1, one character a byte, so that positions in text are positions in the file;
-what is structure in JSON and CSV is ASCII, and rows are decoded as UTF-8 only when they are read. A file that
-breaks its format so that rows cannot be told apart raises `Unscannable`.
+The pass decodes bytes as Latin-1, one character per byte, so that positions in the text are positions in the file. All
+structure of JSON and CSV is ASCII. Rows are decoded as UTF-8 only when they are read. A file in which rows cannot be
+separated raises `Unscannable`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Extent(NamedTuple):
-    """One row's bytes, `start` to `end`, and the 1-based line that it starts on."""
+    """The bytes of one row, from `start` to `end`, and the 1-based line on which it starts."""
 
     start: int
     end: int
@@ -32,14 +32,14 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The extents of all rows, at 24 bytes a row."""
+    """The extents of all rows, in 24 bytes per row."""
 
     starts: array[int] = field(default_factory=lambda: array("Q"))
     ends: array[int] = field(default_factory=lambda: array("Q"))
     lines: array[int] = field(default_factory=lambda: array("Q"))
 
     def add(self, start: int, end: int, line: int) -> None:
-        """Append the next row's."""
+        """Append the extent of the next row."""
         self.starts.append(start)
         self.ends.append(end)
         self.lines.append(line)
@@ -52,7 +52,7 @@ class Extents:
 
 
 class Unscannable(Exception):
-    """The rows cannot be told apart from `line` on (None: at all); `text` says why and what to do."""
+    """Rows cannot be separated from `line` on, or at all. `text` is the reason and the fix."""
 
     def __init__(self, line: int | None, text: str) -> None:
         super().__init__(text)
@@ -61,7 +61,7 @@ class Unscannable(Exception):
 
 
 def scan_jsonl(file: BinaryIO) -> Extents:
-    """The lines that are not blank. Never fails: whether a line is JSON is seen when it is read."""
+    """Return the lines that are not blank. Their content is checked when they are read."""
     extents = Extents()
     position = _skip_bom(file)
     for number, line in enumerate(file, start=1):
@@ -80,9 +80,9 @@ class CsvExtents(NamedTuple):
 
 
 def scan_csv(file: BinaryIO) -> CsvExtents:
-    """The records, quoted line breaks and all; blank lines are skipped.
+    """Return the records, which may contain quoted line breaks. Blank lines are skipped.
 
-    Raises Unscannable at a quote that is never closed, or closed before the end of its cell.
+    Raises Unscannable at a quote that is not closed, or that is closed before the end of its cell.
     """
     header: Extent | None = None
     names: list[str] = []
@@ -105,18 +105,18 @@ def scan_csv(file: BinaryIO) -> CsvExtents:
 
 
 def otherwise_separated(names: Sequence[str]) -> str | None:
-    """The fault of a CSV header in one cell that looks like several, None where it does not."""
-    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
-    if found is None:
+    """Return the fault of a CSV header that seems to use another separator than a comma, or None."""
+    separator = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if separator is None:
         return None
-    return f"cells are separated by {json.dumps(found)}; save the file with commas, or as .jsonl"
+    return f"cells are separated by {json.dumps(separator)}; save the file with commas, or as .jsonl"
 
 
 _CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 
 
 class _Lines:
-    """The lines of a file for `csv.reader`, which takes no more of them than the record at hand needs."""
+    """The lines of a file for `csv.reader`, which reads only the lines of the current record."""
 
     def __init__(self, file: BinaryIO, position: int) -> None:
         self._file = file
@@ -133,12 +133,12 @@ class _Lines:
         return line.decode("latin-1")
 
 
-_FIELD_LIMIT = threading.Lock()  # protects csv.field_size_limit, which the csv module holds for the whole process
+_FIELD_LIMIT = threading.Lock()  # protects csv.field_size_limit, a setting of the whole process
 
 
 @contextmanager
 def cells_of_any_size() -> Iterator[None]:
-    """Within it `csv` takes cells beyond its 128 KiB; the limit that others may rely on is put back."""
+    """Let `csv` read cells of more than 128 KiB, and restore its limit afterwards."""
     with _FIELD_LIMIT:
         before = csv.field_size_limit(2**31 - 1)
         try:
@@ -148,7 +148,7 @@ def cells_of_any_size() -> Iterator[None]:
 
 
 def scan_json(file: BinaryIO) -> Extents:
-    """The elements of the array that the file holds. Raises Unscannable where it is no array or not JSON."""
+    """Return the elements of a JSON array. Raises Unscannable if the file is not JSON or not an array."""
     extents = Extents()
     window = _Window(file, _skip_bom(file))
     if window.peek() == "":
@@ -175,7 +175,7 @@ def _scan_elements(window: _Window, extents: Extents) -> None:
             return
         if delimiter != ",":
             got = f'"{delimiter}"' if delimiter else "the end of the file"
-            text = f'not valid JSON: "," or "]" must follow after row {len(extents) - 1}, got {got}'
+            text = f'not valid JSON: "," or "]" must follow row {len(extents) - 1}, got {got}'
             raise Unscannable(window.line, f"{text}; {_JSON_FIX}")
 
 
@@ -183,9 +183,9 @@ _JSON_FIX = "check that line with a JSON formatter"
 
 
 class _Window:
-    """The part of a JSON file that is looked at: grows to hold one element, forgets what it has passed."""
+    """The current part of a JSON file. It grows to contain one element, and drops the elements before it."""
 
-    # Numbers stay text: their values are not wanted here, and none is then too long to be converted.
+    # Numbers stay text: their values are not needed here, and Python cannot convert very long ones.
     _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
     def __init__(self, file: BinaryIO, offset: int) -> None:
@@ -196,30 +196,30 @@ class _Window:
         self.line = 1
 
     def peek(self) -> str:
-        """The next character that is not space, "" at the end of the file."""
+        """Return the next character that is not white space, or "" at the end of the file."""
         while True:
-            self._pass(_space_ends(self._text, self._position))
+            self._move_to(_space_ends(self._text, self._position))
             if self._position < len(self._text):
                 return self._text[self._position]
             if not self._grow():
                 return ""
 
     def take(self) -> str:
-        """The next character that is not space, passed."""
+        """Return the next character that is not white space, and move past it."""
         character = self.peek()
         self._position += len(character)
         return character
 
     def element(self) -> Extent:
-        """The next value, passed."""
+        """Return the extent of the next value, and move past it."""
         self.peek()
         line = self.line
         end = self._end_of_element()
         extent = Extent(self._offset + self._position, self._offset + end, line)
-        self._pass(end)
+        self._move_to(end)
         return extent
 
-    def _pass(self, end: int) -> None:
+    def _move_to(self, end: int) -> None:
         self.line += self._text.count("\n", self._position, end)
         self._position = end
 
@@ -228,9 +228,9 @@ class _Window:
             broken: Unscannable | None = None
             try:
                 _, end = self._decoder.raw_decode(self._text, self._position)
-                if end < len(self._text):  # else a number may go on in the next chunk
+                if end < len(self._text):  # otherwise a number may continue in the next chunk
                     return end
-            except json.JSONDecodeError as error:  # or cut off by the end of the window
+            except json.JSONDecodeError as error:  # or the window ends inside the element
                 line = self.line + self._text.count("\n", self._position, error.pos)
                 broken = Unscannable(line, f"not valid JSON: {error.msg}; {_JSON_FIX}")
             except RecursionError as error:
@@ -241,7 +241,7 @@ class _Window:
                 raise broken
 
     def _grow(self) -> bool:
-        """Reads on, at least as much again as is held, so that a long element is not parsed over and over."""
+        """Read at least as much again as the window contains, so that a long element is not parsed many times."""
         kept = self._text[self._position :]
         more = self._file.read(max(_CHUNK, len(kept))).decode("latin-1")
         self._offset += self._position

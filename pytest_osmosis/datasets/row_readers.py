@@ -1,4 +1,4 @@
-"""Where the records of a dataset come from: `RowReader`, and `TextReader` for those stored as text."""
+"""Readers of a dataset's records: the protocol `RowReader`, and `TextReader` for text formats."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pytest_osmosis.datasets.row_offsets import Extent, Extents
 
 
 class RowReader(Protocol):
-    """The records of one file, by absolute position; what is asked for exists. May be asked from any thread."""
+    """Reads the records of one file by their position, from any thread. Callers only ask for rows that exist."""
 
     def __len__(self) -> int: ...
 
     def line(self, row_index: int) -> int:
-        """The 1-based line that the row starts on."""
+        """Return the 1-based line on which the row starts."""
         ...
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """The row's values under the dataset's own names, fit for JSON. Raises BadRow."""
+        """Return the row's values, as JSON values under the dataset's own names. Raises BadRow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """Records as text: their extents, and what parses one. Nothing of them is kept."""
+    """Reads records from their extents in a text file, and parses them. Records are not kept."""
 
     extents: Extents
     parse: Callable[[str], dict[str, Any]]
@@ -35,16 +35,16 @@ class TextReader:
         return len(self.extents)
 
     def line(self, row_index: int) -> int:
-        """The 1-based line that the row starts on."""
+        """Return the 1-based line on which the row starts."""
         return self.extents[row_index].line
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """The row as parsed. Raises BadRow."""
+        """Return the parsed row. Raises BadRow."""
         return self.parse(text_at(file, self.extents[row_index]))
 
 
 def text_at(file: BinaryIO, extent: Extent) -> str:
-    """The text of one row. Raises BadRow, with the line, where it is not UTF-8."""
+    """Return the text of one row. Raises BadRow with the line of the first byte that is not UTF-8."""
     file.seek(extent.start)
     data = file.read(extent.end - extent.start)
     try:

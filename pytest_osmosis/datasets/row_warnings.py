@@ -1,6 +1,6 @@
-"""What makes the scores of selected rows say less, though every row is right: repeated prompts, answers given away.
+"""Warnings about valid rows whose scores mean little: repeated prompts, and prompts that contain the answer.
 
-Of the rows only digests and positions are kept, so that memory grows by some bytes a row, whatever rows hold.
+Only digests and positions of rows are kept, so that memory grows by a few bytes per row.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 from pytest_osmosis.datasets.rows import Row, as_text
 from pytest_osmosis.text.lists import listed
 
-SHORTEST_TOLD = 3
-"""A ground truth of fewer characters stands in many a prompt by chance: "5" in "What is 5 - 0?"."""
-ROWS_A_LABEL = 3
-"""Where each ground truth serves so many rows, they are labels, which a prompt may well list to choose from."""
+SHORTEST_ANSWER = 3
+"""Shorter ground truths appear in many prompts by chance: "5" in "What is 5 - 0?"."""
+ROWS_PER_LABEL = 3
+"""From this average number of rows per ground truth on, ground truths are labels, which prompts may list as choices."""
 
 _MOST_LISTED = 3
 
 
 def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What to warn of, a line each: prompts that several rows hold, ground truths that stand in their own prompt."""
+    """Return the warnings, one line each: prompts of several rows, and ground truths that appear in their prompt."""
     first_with: dict[bytes, int] = {}
     repeats: defaultdict[int, list[int]] = defaultdict(list)
     truths: set[bytes] = set()
     n_truths = 0
-    told = []
+    revealed = []
     for row in rows:
         first = first_with.setdefault(_digest(row.messages), row.row_index)
         if first != row.row_index:
@@ -36,10 +36,10 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
         if row.ground_truth is not None:
             n_truths += 1
             truths.add(_digest(row.ground_truth))
-            if _is_told(row):
-                told.append(row.row_index)
-    labels = len(truths) > 1 and len(truths) * ROWS_A_LABEL <= n_truths
-    return (*_repeated(repeats), *([] if labels else _told(told)))
+            if _reveals_answer(row):
+                revealed.append(row.row_index)
+    labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
+    return (*_repeated(repeats), *([] if labels else _revealed(revealed)))
 
 
 def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
@@ -54,14 +54,14 @@ def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
 _REPEATED_FIX = "it counts more than once; keep one row, and raise n for more runs"
 
 
-def _told(rows: Sequence[int]) -> Iterator[str]:
+def _revealed(rows: Sequence[int]) -> Iterator[str]:
     if len(rows) == 1:
-        yield f"row {rows[0]} contains its ground truth in its prompt: {_TOLD_FIX}"
+        yield f"row {rows[0]} contains its ground truth in its prompt: {_REVEALED_FIX}"
     elif rows:
-        yield f"rows {_listed(rows)} contain their ground truth in their prompt: {_TOLD_FIX}"
+        yield f"rows {_listed(rows)} contain their ground truth in their prompt: {_REVEALED_FIX}"
 
 
-_TOLD_FIX = "a model can copy the answer; remove it from the prompt"
+_REVEALED_FIX = "a model can copy the answer; remove it from the prompt"
 
 
 def _listed(rows: Sequence[int]) -> str:
@@ -70,28 +70,28 @@ def _listed(rows: Sequence[int]) -> str:
     return f"{', '.join(map(str, rows[:-1]))} and {rows[-1]}"
 
 
-def _is_told(row: Row) -> bool:
+def _reveals_answer(row: Row) -> bool:
     truth = row.ground_truth
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return False
     answer = _plain(str(truth))
     prompt = _plain("\n".join(_texts(row.messages)))
-    return len(answer) >= SHORTEST_TOLD and _stands_in(prompt, answer)
+    return len(answer) >= SHORTEST_ANSWER and _contains(prompt, answer)
 
 
-def _stands_in(text: str, answer: str) -> bool:
-    """True where `answer` stands in `text` as words of its own, not in a longer word or number."""
+def _contains(text: str, answer: str) -> bool:
+    """Return True if `text` contains `answer` as whole words, not as part of a longer word or number."""
     at = text.find(answer)
     while at >= 0:
         before, after = text[max(at - 2, 0) : at], text[at + len(answer) : at + len(answer) + 2]
-        if not _GOES_ON_BEFORE.search(before) and not _GOES_ON_AFTER.match(after):
+        if not _CONTINUES_BEFORE.search(before) and not _CONTINUES_AFTER.match(after):
             return True
         at = text.find(answer, at + 1)
     return False
 
 
-_GOES_ON_BEFORE = re.compile(r"\w$|\d[.,]$")
-_GOES_ON_AFTER = re.compile(r"\w|[.,]\d")
+_CONTINUES_BEFORE = re.compile(r"\w$|\d[.,]$")
+_CONTINUES_AFTER = re.compile(r"\w|[.,]\d")
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One dataset row, and what makes a record one: a prompt as text or chat messages, maybe a ground truth."""
+"""Rows: records with a prompt, as text or as chat messages, and perhaps a ground truth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class Content(NamedTuple):
-    """Digests of what a row holds: what it asks, and all of it."""
+    """Digests of a row's prompt, and of its whole record. A changed prompt invalidates rollouts, any change scores."""
 
     prompt: str
     whole: str
@@ -24,10 +24,10 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: `row_index` is its absolute position, `line` the 1-based line that it starts on.
+    """One row. `row_index` is its absolute position, and `line` the 1-based line on which it starts.
 
-    `messages` is the prompt in the shape of OpenAI's chat completions; `ground_truth` is None where it is
-    absent or null; `record` is the whole row, columns with a meaning under our names, others under their own.
+    `messages` is the prompt, in the format of OpenAI's chat completions. `ground_truth` is None if absent or null.
+    `record` is the whole row: columns with a meaning under our names, and all others under their own.
     """
 
     row_index: int
@@ -38,18 +38,17 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """What the row asks and what it holds for right, in 16 hexadecimal digits: the row, wherever it stands."""
+        """The digest of prompt and ground truth, in 16 hexadecimal digits. It does not depend on the row's position."""
         return _digest([self.messages, self.ground_truth])
 
     @property
     def solution(self) -> str | None:
-        """The row's reference solution, None where it has none."""
+        """The row's reference solution, or None."""
         solution = self.record.get(SOLUTION)
         return solution if isinstance(solution, str) and solution.strip() else None
 
     @property
     def content(self) -> Content:
-        """Whether a rollout of this row is still one, and whether a score still is."""
         return Content(_digest(self.messages), _digest(self.record))
 
 
@@ -58,11 +57,11 @@ def _digest(content: object) -> str:
 
 
 as_text = json.JSONEncoder(sort_keys=True, default=str).encode
-"""What a digest is made of: the same text for the same content, made by one encoder."""
+"""Returns the text that digests are made of: the same text for the same content."""
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
-    """The row of a record as it was parsed; `text_cells` says that messages come as JSON text.
+    """Return the row of a parsed record. With `text_cells`, its messages are JSON text.
 
     Raises BadRow with all faults.
     """
@@ -72,28 +71,28 @@ def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns
     else:
         if text_cells:
             record["messages"] = _parsed_messages(record["messages"], columns)
-        messages = _given_messages(record, columns)
+        messages = _checked_messages(record, columns)
     return Row(row_index, messages, record.get("ground_truth"), record, line)
 
 
 def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
-    """The fault of a row, or a header, that has neither a user prompt nor messages."""
-    there = ", ".join(shown(name) for name in names) or "none"
+    """Return the fault of a row, or of a header, with neither a user prompt nor messages."""
+    present = ", ".join(shown(name) for name in names) or "none"
     fix = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
-    return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {there}; {fix}'
+    return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {present}; {fix}'
 
 
 def check_header(names: Iterable[str], columns: Columns) -> None:
-    """Raises BadRow where the columns that all rows share lack a prompt, or hold a column twice."""
+    """Raise BadRow if a header has no prompt or has a column twice."""
     names = list(names)
     first: dict[str, str] = {}
-    twice = []
+    duplicates = []
     for name in names:
         if fold(name) in first:
-            twice.append(same_column(first[fold(name)], name))
+            duplicates.append(same_column(first[fold(name)], name))
         first.setdefault(fold(name), name)
-    if twice:
-        raise BadRow(*twice)
+    if duplicates:
+        raise BadRow(*duplicates)
     ours = columns.ours(names)
     if "user_prompt" not in ours and "messages" not in ours:
         raise BadRow(otherwise_separated(names) or missing_prompt(columns, names))
@@ -105,11 +104,11 @@ def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[s
     if "user_prompt" not in record:
         faults.append(missing_prompt(columns, record))
     elif not isinstance(user_prompt, str) or _is_blank(user_prompt):
-        what = f"must be a non-blank string, got {shown(user_prompt)}"
-        faults.append(f"{columns.titled('user_prompt')}: {what}; write the prompt there or remove the row")
+        text = f"must be a non-blank string, got {shown(user_prompt)}"
+        faults.append(f"{columns.titled('user_prompt')}: {text}; write the prompt there or remove the row")
     if not isinstance(system_prompt, str | None):
-        what = f"must be a string or null, got {shown(system_prompt)}"
-        faults.append(f"{columns.titled('system_prompt')}: {what}; put it in quotes or remove it")
+        text = f"must be a string or null, got {shown(system_prompt)}"
+        faults.append(f"{columns.titled('system_prompt')}: {text}; put it in quotes or remove it")
     if faults:
         raise BadRow(*faults)
     user = {"role": "user", "content": user_prompt}
@@ -124,7 +123,7 @@ def _parsed_messages(text: str, columns: Columns) -> Any:
         raise BadRow(*faults) from error
 
 
-def _given_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
+def _checked_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
     title, messages = columns.titled("messages"), record["messages"]
     faults = [
         f'{title}: cannot be combined with "{other}"; keep one of them in this row'

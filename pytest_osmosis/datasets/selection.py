@@ -1,4 +1,4 @@
-"""Which rows of a dataset an eval takes: in the order of the file, the sample depending on its seed alone."""
+"""The rows of a dataset that an eval uses, in the order of the file. Samples depend only on their seed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pytest_osmosis.errors import DatasetError, Problem
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The selected rows: their ranges, how many they are, and in words ("first 100 of 1,000")."""
+    """The selected rows: their ranges, their number, and a description like "first 100 of 1,000"."""
 
     ranges: Ranges
     count: int
     text: str
 
     def __iter__(self) -> Iterator[int]:
-        """The row indices, ascending."""
+        """Yield the row indices in ascending order."""
         for first, last in self.ranges:
             yield from range(first, last + 1)
 
 
 def select(total: int, selection: RowSelection, seed: int) -> Selected:
-    """The rows that `selection` takes of `total`: its `rows`, else offset and limit, else a sample.
+    """Return the rows that `selection` selects of `total` rows: its `rows`, or else offset and limit, or else a sample.
 
-    The sample is 10% of all rows, rounded up, drawn with `seed`. A limit beyond the end takes what there is.
-    Raises DatasetError where `rows` or `offset` lies beyond the end.
+    The sample is 10% of all rows, rounded up, drawn with `seed`. A limit beyond the end selects the remaining rows.
+    Raises DatasetError if `rows` or `offset` is beyond the end.
 
     >>> select(1000, RowSelection(offset=10, limit=10), seed=0)
     Selected(ranges=((10, 19),), count=10, text='rows 10 to 19 of 1,000')

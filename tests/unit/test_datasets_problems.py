@@ -216,12 +216,12 @@ def test_json_must_be_an_array(problem: Problems) -> None:
     [
         (
             f"[{GOOD}\n{GOOD}]",
-            'data/x.json:2: not valid JSON: "," or "]" must follow after row 0, got "{"; '
+            'data/x.json:2: not valid JSON: "," or "]" must follow row 0, got "{"; '
             "check that line with a JSON formatter",
         ),
         (
             f"[{GOOD},\n{GOOD}\n",
-            'data/x.json:3: not valid JSON: "," or "]" must follow after row 1, got the end of the file; '
+            'data/x.json:3: not valid JSON: "," or "]" must follow row 1, got the end of the file; '
             "check that line with a JSON formatter",
         ),
         (
@@ -319,7 +319,7 @@ def test_mapped_column_beside_our_own_is_refused(problem: Problems, name: str) -
     where = "data/x.csv:1: header" if name == "x.csv" else "data/x.jsonl:1: row 0"
     assert problem(text, name, {"user_prompt": "question"}) == (
         f'{where}: column "User_Prompt": [data] columns takes user_prompt from "question"; '
-        "rename this column or drop the mapping"
+        "rename this column or remove the mapping"
     )
 
 
