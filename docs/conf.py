@@ -1,4 +1,4 @@
-"""Sphinx: Markdown by MyST, the furo theme. `make docs` builds into dist/docs and treats warnings as errors."""
+"""Sphinx's settings: Markdown by MyST, the furo theme. `make docs` builds into dist/docs; a warning is an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINK = re.compile(r"^- \[[^\]]+\]\((?P<page>[\w/-]+)\.md\)", re.MULTILINE)
 
 
 def toctrees(index: str) -> str:
-    """The tables of contents that Sphinx wants, made from the lists of links in index.md, which GitHub shows too."""
+    """Return Sphinx's tables of contents, made from the lists of links in index.md, which GitHub shows too."""
     sections = {section["title"]: LINK.findall(section["text"]) for section in SECTION.finditer(index)}
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{chr(10).join(pages)}\n```\n"
@@ -39,11 +39,10 @@ def toctrees(index: str) -> str:
 
 
 def add_toctrees(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Append them when index.md is read."""
+    """Append the tables of contents when Sphinx reads index.md."""
     if name == "index":
         source[0] += toctrees(source[0])
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx calls this."""
     app.connect("source-read", add_toctrees)

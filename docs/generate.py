@@ -1,6 +1,6 @@
-"""Writes the generated pages of docs/reference: `python docs/generate.py`, after a key, an option or a format changed.
+"""Write the generated pages of docs/reference: `python docs/generate.py`, after a key, an option or a format changed.
 
-A test holds the committed pages equal to what this makes.
+A test checks that the committed pages are up to date.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-if str(DOCS.parent) not in sys.path:  # run as a file
+if str(DOCS.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(DOCS.parent))
 
 from docs.pages import command_line, config_keys, hooks, providers, results_keys  # noqa: E402
@@ -22,9 +22,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
 }
-"""Path under docs/ -> what makes it."""
+"""Each page's path under docs/, and the function that returns its text."""
 
 
 if __name__ == "__main__":
-    for name, make in PAGES.items():
-        (DOCS / name).write_text(make(), encoding="utf-8")
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")

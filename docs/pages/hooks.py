@@ -1,4 +1,4 @@
-"""docs/reference/hooks.md, from the hook specifications: their signatures and docstrings."""
+"""Generate docs/reference/hooks.md from the signatures and docstrings of the hook specifications."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ from pytest_osmosis.plugin.hooks import specs
 HEAD = """\
 # Hooks
 
-{said}
+{introduction}
 
-This page is made by `docs/generate.py`.
+`docs/generate.py` generates this page.
 """
 
 
 def page() -> str:
-    """The page as Markdown."""
-    found = [value for name, value in vars(specs).items() if name.startswith("pytest_osmosis_")]
-    head = HEAD.format(said=markdown_of(specs.__doc__ or ""))
-    return markdown.page([head, *map(section, found)])
+    hooks = [value for name, value in vars(specs).items() if name.startswith("pytest_osmosis_")]
+    head = HEAD.format(introduction=markdown_of(specs.__doc__ or ""))
+    return markdown.page([head, *map(section, hooks)])
 
 
 def section(hook: Callable[..., Any]) -> Iterator[str]:
-    """One hook."""
+    """Yield the lines about one hook."""
     yield from (f"## `{hook.__name__}`", "")
     parameters = ", ".join(inspect.signature(hook).parameters)
     yield from (f"`{hook.__name__}({parameters})`", "", markdown_of(hook.__doc__ or ""))
 
 
 def markdown_of(docstring: str) -> str:
-    """A docstring with its indented examples as blocks of Python."""
+    """Return a docstring as Markdown, with its indented examples as Python blocks."""
     parts: list[str] = []
     for paragraph in inspect.cleandoc(docstring).split("\n\n"):
         if not paragraph.startswith("    "):
             parts.append(paragraph)
         elif parts and parts[-1].startswith("```"):
-            gap = "\n\n" if paragraph.lstrip().startswith("def ") else "\n"  # as Python is formatted
+            gap = "\n\n" if paragraph.lstrip().startswith("def ") else "\n"  # the blank lines that a formatter wants
             parts[-1] = f"{parts[-1].removesuffix('```')}{gap}{textwrap.dedent(paragraph)}\n```"
         else:
             parts.append(f"```python run\n{textwrap.dedent(paragraph)}\n```")

@@ -1,4 +1,4 @@
-"""What the generated pages share: how text stands in Markdown."""
+"""Markdown for the generated pages: cells, tables, pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 def cell(text: str) -> str:
-    """Text in a cell of a table.
+    """Escape text for the cell of a table.
 
     >>> print(cell("PATH|- is <stdin>"))
     PATH\\|- is \\<stdin>
@@ -15,12 +15,12 @@ def cell(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code in a cell of a table."""
+    """Return text as code for the cell of a table."""
     return f"`{text.replace('|', chr(92) + '|')}`"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """A table, line by line."""
+    """Yield the lines of a table."""
     names = list(head)
     yield _line(names).replace("|  |", "| |")
     yield "|" + "---|" * len(names)
@@ -32,6 +32,6 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page(parts: Iterable[Iterable[str] | str]) -> str:
-    """Parts, each text or lines, with an empty line between them."""
+    """Join parts, each text or lines, with an empty line between them."""
     texts = [part if isinstance(part, str) else "\n".join(part) for part in parts]
     return "\n".join(f"{text.strip(chr(10))}\n" for text in texts)

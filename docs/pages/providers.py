@@ -1,4 +1,4 @@
-"""docs/reference/providers.md, from the table of providers."""
+"""Generate docs/reference/providers.md from the table of providers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Service
 HEAD = """\
 # Providers
 
-What the prefix of `model_path` means where `[model] base_url` is not given. With a `base_url` the name is sent as
-written, and none of this holds.
+Without `[model] base_url`, the prefix of `model_path` selects the provider. With a `base_url`, the name is sent as
+written and prefixes mean nothing.
 
 `demo/arithmetic` is the embedded model: offline, without a key.
 
-This page is made by `docs/generate.py`.
+`docs/generate.py` generates this page.
 """
 
 LITELLM = """\
 ## Through LiteLLM
 
-With the extra `pytest-osmosis[litellm]`. LiteLLM knows their addresses, and reads their keys from its own variables.
+These need the extra `pytest-osmosis[litellm]`. LiteLLM knows the addresses, and reads the keys from its own variables.
 """
 
 
 def page() -> str:
-    """The page as Markdown."""
     rows = [row(prefix, service) for prefix, service in SERVICES.items()]
     others = [f"- {code(prefix + '/')}" for prefix in LITELLM_PREFIXES]
     others.append("- `litellm/<provider>/<model>`: any other of its providers")
@@ -33,7 +32,7 @@ def page() -> str:
 
 
 def row(prefix: str, service: Service) -> tuple[str, ...]:
-    """One provider."""
+    """Return the row of a provider."""
     moved = f", or {code(service.url_env)}" if service.url_env is not None else ""
     key = code(service.api_key_env) if service.api_key_env is not None else "none"
     return code(f"{prefix}/"), code(service.base_url) + moved, key, code(service.client)

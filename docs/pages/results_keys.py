@@ -1,4 +1,4 @@
-"""docs/reference/results.md, from the JSON Schema of results.json."""
+"""Generate docs/reference/results.md from the JSON Schema of results.json."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ Schema = dict[str, Any]
 HEAD = """\
 # results.json
 
-Every eval run writes one into its folder under `.osmosis/runs/`, and `--osmosis-output=results.json` another where you
-say. It is strict JSON (no NaN), written atomically, and valid against the JSON Schema that the package ships:
+Every eval run writes a results file into its folder under `.osmosis/runs/`. `--osmosis-output=results.json` writes a
+copy elsewhere. The file is strict JSON (no NaN), written atomically, and valid against the JSON Schema in the package:
 
 ```console check
 pytest-osmosis schema results
 ```
 
-`config`, `summary` and `rows` hold the keys of Osmosis' eval mode with their meaning there; the others are added.
-Ratios lie between 0 and 1, indices start at 0, times are in milliseconds where the name ends in `_ms`, otherwise UTC.
+`config`, `summary` and `rows` hold the keys of Osmosis' eval mode, with the same meaning. The other keys are ours.
+Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and are in milliseconds; dates are in UTC.
 
-This page is made by `docs/generate.py`.
+`docs/generate.py` generates this page.
 """
 
 OBJECTS = ("config", "summary", "statistics", "row", "run", "pending", "gate", "provenance")
-"""The objects that get a section first, in this order; the schema's others follow."""
+"""The objects whose sections come first, in this order."""
 
 
 def page() -> str:
-    """The page as Markdown."""
     schema: Schema = json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8"))
     definitions: dict[str, Schema] = schema["$defs"]
     objects = {name: each for name, each in definitions.items() if each.get("type") == "object"}
@@ -43,28 +42,29 @@ def page() -> str:
     return markdown.page(parts)
 
 
-def section(title: str, found: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
-    """One object with its keys."""
+def section(title: str, schema: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
+    """Yield the lines about one object and its keys."""
     yield from (f"## {title}", "")
     if title.startswith("`"):
-        yield from (found.get("description", ""), "")
-    required = found.get("required", [])
-    keys = [(f"`{key}`", key in required, value) for key, value in found.get("properties", {}).items()]
-    keys += [(f"`{_named(pattern)}`", False, value) for pattern, value in found.get("patternProperties", {}).items()]
+        yield from (schema.get("description", ""), "")
+    required = schema.get("required", [])
+    keys = [(f"`{key}`", key in required, value) for key, value in schema.get("properties", {}).items()]
+    keys += [
+        (f"`{_readable(pattern)}`", False, value) for pattern, value in schema.get("patternProperties", {}).items()
+    ]
     rows = (
-        (name, kind(value, definitions), cell(said(value, definitions)) + ("" if always else " *Not always there.*"))
+        (name, kind(value, definitions), cell(description(value, definitions)) + ("" if always else " *Optional.*"))
         for name, always, value in keys
     )
     yield from markdown.table(("key", "holds", ""), rows)
 
 
-def said(schema: Schema, definitions: dict[str, Schema]) -> str:
-    """What a value means."""
+def description(schema: Schema, definitions: dict[str, Schema]) -> str:
     return str(schema.get("description") or definitions.get(_reference(schema), {}).get("description", ""))
 
 
 def kind(schema: Schema, definitions: dict[str, Schema]) -> str:
-    """What a value is, in words."""
+    """Return the type of a value in words."""
     if reference := _reference(schema):
         target = definitions[reference]
         return f"[`{reference}`](#{reference})" if target.get("type") == "object" else kind(target, definitions)
@@ -86,7 +86,7 @@ def _reference(schema: Schema) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
-def _named(pattern: str) -> str:
-    """A pattern of keys as a reader writes it."""
+def _readable(pattern: str) -> str:
+    """Return a pattern of keys in a readable form, like `pass_at_K`."""
     prefix = pattern.removeprefix("^")
     return next((f"{name}_K" for name in ("pass_at", "pass_hat") if prefix.startswith(name)), prefix.rstrip("$"))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from docs.pages.command_line import recorded
+from docs.pages.command_line import registered
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
@@ -38,7 +38,10 @@ def rows(page: str, heading: str) -> list[list[str]]:
 FLAG_TABLES = ("## `osmosis eval` (eval mode)", "## `osmosis eval submit` and `osmosis eval run`", "## `prime eval`")
 FLAG_ROWS = [row for heading in FLAG_TABLES for row in rows("flags.md", heading)]
 OPTIONS = {
-    flag for option in recorded().options for flag in option.flags if "not supported yet" not in option.settings["help"]
+    flag
+    for option in registered().options
+    for flag in option.flags
+    if "not supported yet" not in option.settings["help"]
 }
 
 
