@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from pytest_osmosis.engine.actor import Actor, Close, Go, Pause, Release, Resume, Submit
-from pytest_osmosis.engine.job import Job, Progress, Stop, StopReason
+from pytest_osmosis.engine.job import Job, Stop, StopReason
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
@@ -30,9 +31,9 @@ class Engine:
     # -- what is known -----------------------------------------------------------------------------------
 
     @property
-    def judging(self) -> PassRule:
+    def pass_rule(self) -> PassRule:
         """The rule by which runs pass; complete once `loaded` has returned."""
-        return self._actor.recorder.judging
+        return self._actor.recorder.pass_rule
 
     @property
     def ledger(self) -> Ledger:
@@ -40,7 +41,7 @@ class Engine:
         return self._actor.recorder.ledger
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RunCounts:
         """The counts so far."""
         return self._actor.recorder.progress
 

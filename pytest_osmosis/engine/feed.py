@@ -36,13 +36,13 @@ class Feed:
         self._recorder = recorder
         self._row: Row | None = None
         self._n_not_stored = 0
-        eager = job.decided is undecided
+        eager = job.early_stop.decided is undecided
         self._most_unscored = 4 * job.batch_size + 64 if eager else job.batch_size
 
     @property
     def has_rescored_all(self) -> bool:
         """True if stored rollouts are rescored, and all of them have been."""
-        rescore = self._job.again
+        rescore = self._job.rescore
         if rescore is None or not rescore.whole:
             return False
         return self._recorder.n_done + self._n_not_stored == self._job.n_runs
@@ -52,8 +52,8 @@ class Feed:
         if rollouts:
             self._refill_quarantine()
         self._hosts.relimit()
-        if rollouts and self._job.again is not None:
-            self._recall(self._job.again)
+        if rollouts and self._job.rescore is not None:
+            self._recall(self._job.rescore)
         elif rollouts:
             for host in self._hosts.rolling:
                 self._refill_host(host)
@@ -155,8 +155,8 @@ class Feed:
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
         state.messages, state.details = rollout["messages"], rollout.get("details", "")
         state.add_output(rollout.get("output", {}))
-        codes = {} if rescore.rescore else self._recorder.codes
-        kept = rescore.rollouts.scores(run, codes, self._job.contents[run.row].whole)
+        codes = {} if rescore.calls_all else self._recorder.codes
+        kept = rescore.rollouts.scores(run, codes, self._job.score_inputs.rows[run.row].whole)
         record = self._recorder.recall(rescore.rollouts.records[run], kept)
         if record.boundary is not None or record.scored:
             self._runs.done(state)

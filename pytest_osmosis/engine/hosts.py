@@ -85,7 +85,7 @@ class Hosts:
         self._notices = notices
         self._by_line: dict[Line, Host] = {}
         self._barren = Counter[HostRole]()
-        gather_s = GATHER_SOON_S if job.hosts > 1 or job.low_latency else GATHER_MOST_S
+        gather_s = GATHER_SOON_S if job.hosts > 1 or job.early_stop.low_latency else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:

@@ -1,4 +1,4 @@
-"""One eval run as the engine gets it, and what it tells of its progress."""
+"""One eval run as the engine gets it: what to run, by which rules, and when to stop."""
 
 from __future__ import annotations
 
@@ -32,39 +32,50 @@ StopReason = Literal[
 
 
 class Stop(NamedTuple):
-    """Why nothing new is begun, for code and for people."""
+    """The reason why no further run begins, for code and for people."""
 
     reason: StopReason
     text: str
 
 
-Cost = Callable[[RunRecord], float | None]
-
-
 def no_cost(record: RunRecord) -> None:
-    """The cost of a rollout by a model whose price nobody knows."""
+    """Return the cost of a rollout by a model without a known price."""
 
 
-Decided = Callable[[RunRecord, PassRule], str | None]
-"""Hears of each run that is done; says why no further one is needed, None while one is."""
-
-
-def undecided(record: RunRecord, judging: PassRule) -> None:
-    """Every run is needed."""
+def undecided(record: RunRecord, pass_rule: PassRule) -> None:
+    """Never stop the eval early."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
-    """What may be spent in all; None: as much as it takes."""
+class Bounds:
+    """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
+    `max_errors_text` is `max_errors` as the user wrote it; `cost_usd` returns the cost of a rollout, None if unknown.
+    """
+
+    max_errors: float
+    max_errors_text: str
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
+    cost_usd: Callable[[RunRecord], float | None] = no_cost
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """Conditions to stop before all runs are done, besides bounds.
+
+    `decided` hears of each run that is done, and returns why no further one is needed, None while one is.
+    With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
+    """
+
+    decided: Callable[[RunRecord, PassRule], str | None] = undecided
+    low_latency: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a run's test may show of it: the conversation, the user's traceback, what it printed, its dataset line."""
+    """What a run's test may show: the conversation, the user's traceback, printed output, the line in the dataset."""
 
     messages: Sequence[Mapping[str, Any]] = ()
     details: str = ""
@@ -76,85 +87,56 @@ Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class RescoreJob:
-    """Stored rollouts that are scored again, while nothing is rolled out.
+class ScoreInputs:
+    """Digests of what scores depend on besides code: the content of each row, and `environment` for the rest."""
 
-    A score is kept where it would be made by the same code of the same row; with `rescore` every function is called.
-    `gone` says of each run without a rollout to score why it has none. `whole`: all that is planned is to be decided.
+    rows: Mapping[int, Content] = field(default_factory=dict)
+    environment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RescoreJob:
+    """Stored rollouts to score again; nothing is rolled out.
+
+    A score is reused if its code and row are unchanged, unless `calls_all` functions. `gone` says why a run has no
+    stored rollout. With `whole` every planned run is selected.
     """
 
     rollouts: StoredRollouts
     gone: Mapping[RunId, str]
-    rescore: bool
+    calls_all: bool
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One eval run, as the engine needs it. `judging` knows its scorers only once the code is loaded.
+    """One eval run. `pass_rule` knows its functions only once the code is loaded.
 
-    `contents` are digests of the rows by index; `circumstances` one of what else scores depend on
-    beside code. With `again` nothing is rolled out.
-
-    `n_runs` are to be submitted in all, at once or one by one. Once `decided` says so no further one is begun;
-    `low_latency`: a single run may stop the eval, so messages of hosts are not gathered for long.
-    `probes` are the models that are asked one
-    question first, by whether they are the baseline's.
-
-    `hosts` of them roll out, as many score, `batch_size` runs in flight among them; `spawn` makes them, processes of
-    their own unless said otherwise. After `watchdog_s` without a finished run, what is waited for is named.
+    `n_runs` will be submitted in all, at once or one by one. `probes` are the models that get one request before the
+    first run. `hosts` processes roll out, as many score, with `batch_size` runs in flight in total; `spawn` starts
+    them. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
     """
 
     setup: Setup
     dataset: Dataset
-    judging: PassRule
+    pass_rule: PassRule
     describe: Describe
     environ: Mapping[str, str]
     run_dir: Path
     batch_size: int
-    max_errors: float
-    max_errors_said: str
-    spending: Spending = field(default_factory=Spending)
+    n_runs: int
+    bounds: Bounds
+    early_stop: EarlyStop = field(default_factory=EarlyStop)
     limits: Limits = field(default_factory=Limits)
-    cost_usd: Cost = no_cost
-    n_runs: int = 0
-    decided: Decided = undecided
-    low_latency: bool = False
     seed: int | None = None
     probes: Sequence[ModelTag] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
     spawn: Spawn = HostConnection
-    contents: Mapping[int, Content] = field(default_factory=dict)
-    circumstances: str = ""
-    again: RescoreJob | None = None
+    score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
+    rescore: RescoreJob | None = None
 
     @property
     def host_log(self) -> Path:
-        """Where its hosts write what belongs to no run."""
+        """The file that hosts write to, apart from the output of runs."""
         return self.run_dir / HOST_LOG
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Counts so far, replaced as a whole, so that any thread may read them.
-
-    `baseline` are those of `done` that are the baseline's, which are in none of `passed`, `unmeasured`, `removed` and
-    `score`; `removed` are those that their grader took out, `score` the sum of what the one function that decides
-    gave. Runs of which a request waits for its retry are in `retrying` and not in `in_flight`; those that wait for what
-    `held_by` names are in `held`.
-    """
-
-    submitted: int = 0
-    done: int = 0
-    baseline: int = 0
-    passed: int = 0
-    unmeasured: int = 0
-    removed: int = 0
-    score: float = 0.0
-    in_flight: int = 0
-    retrying: int = 0
-    held: int = 0
-    held_by: str | None = None
-    tokens: int = 0
-    again: int = 0

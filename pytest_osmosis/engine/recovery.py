@@ -92,7 +92,7 @@ class Recovery:
         state.become(Stage.SUSPECT)
         state.host, state.retrying = None, 0
         state.attempt += 1
-        self._recorder.count(again=1)
+        self._recorder.count(repeated=1)
         self._table.suspects.append(state)
 
     def _score_elsewhere(self, state: RunState, host: Host) -> None:

@@ -34,7 +34,7 @@ class Runs:
         self._notices = notices
         self._n_skipped = 0
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
-        self._budget = Budget(job.spending, job.cost_usd)
+        self._budget = Budget(job.bounds)
 
     def submit(self, runs: Sequence[RunId]) -> None:
         """Queue the runs that are new."""
@@ -153,7 +153,7 @@ class Runs:
             self.stop_baseline(cause)
         elif cause is not None:
             self.stop(Stop("systemic", cause))
-        elif (reached := self._budget.rolled(record)) is not None and self.any_left:
+        elif (reached := self._budget.rolled_out(record)) is not None and self.any_left:
             self.stop(reached)
         if record.boundary is not None:
             self.done(state)
@@ -212,9 +212,9 @@ class Runs:
         transcript = Transcript(state.messages, state.details, tuple(state.output.items()), state.row.line)
         record = self._recorder.ledger.records[state.run]
         self._recorder.done(record, transcript)
-        decided = None if state.run.is_baseline else self._job.decided(record, self._recorder.judging)
-        if self._recorder.unmeasured > self._job.max_errors:
-            text = f"more than [limits] max_errors allows ({self._job.max_errors_said}) could not be measured"
+        decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)
+        if self._recorder.n_unmeasured > self._job.bounds.max_errors:
+            text = f"more than [limits] max_errors allows ({self._job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif decided is not None and self.any_left:
             self.stop(Stop("decided", decided))

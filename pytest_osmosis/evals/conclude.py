@@ -49,14 +49,14 @@ class Conclusion:
         """Return the results as far as they follow from the records alone."""
         prepared, selected, engine = self._prepared, self._selected, self._engine
         records = self._records(selected.own)
-        by_function, overall = results.summarize(records, engine.judging, prepared.config.evaluation.n)
+        by_function, overall = results.summarize(records, engine.pass_rule, prepared.config.evaluation.n)
         stop, ran = engine.stopped, all(record.status != "pending" for record in records)
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
         source = prepared.source
         return Results(
             subject=subject_of(prepared),
-            judging=engine.judging,
+            judging=engine.pass_rule,
             records=records,
             partial=selected.partial,
             stopped=None if stop is None else stop.text,
@@ -85,7 +85,7 @@ class Conclusion:
         if other is None or not self._selected.of_baseline:
             return None
         records = self._records(self._selected.of_baseline)
-        by_function, overall = results.summarize(records, self._engine.judging, self._prepared.config.evaluation.n)
+        by_function, overall = results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
         return Side(other.name, records, by_function, overall, other.price)
 
     def _compare(self) -> Comparison | None:

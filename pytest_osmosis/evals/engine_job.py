@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.tables import LimitsTable
-from pytest_osmosis.engine.job import Describe, Job, RescoreJob, Spending, undecided
+from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, RescoreJob, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import Curtailment
 from pytest_osmosis.evals.prepared import Prepared, judging_of, rates_of, request_sampling
 from pytest_osmosis.evals.run_settings import RunSettings
@@ -68,44 +69,48 @@ def engine_job(
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
     batch_size = 1 if inline else config.evaluation.batch_size
-    spending, ends_early = _spending(prepared), may_end_early(prepared, selected, settings)
-    spending_is_limited = (spending.max_tokens, spending.max_cost_usd) != (None, None)
+    bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
+    spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(
         prepared, directory.artifacts, settings.pythonpath, with_baseline=bool(selected.of_baseline), inline=inline
     )
     return Job(
         setup=setup,
         dataset=prepared.dataset,
-        judging=judging_of(config),
+        pass_rule=judging_of(config),
         describe=describe,
         environ={**settings.environ, **config.env, **prepared.secrets},
         run_dir=directory.path,
         batch_size=batch_size,
-        max_errors=len(selected.own) if selected.smoke else _max_errors(config.limits, len(selected.own)),
-        max_errors_said=_max_errors_text(config.limits, len(selected.own)),
-        spending=spending,
         limits=rates_of(config),
-        cost_usd=prepared.cost_usd,
         n_runs=len(selected.runs),
-        decided=Curtailment(config.gates, selected.own).done if ends_early else undecided,
-        low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
+        bounds=bounds,
+        early_stop=EarlyStop(
+            decided=Curtailment(config.gates, selected.own).done if ends_early else undecided,
+            low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
+        ),
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source is None else (),
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
-        contents=prepared.contents,
-        circumstances=json.dumps(sorted(config.env.items())),
-        again=_rescore_job(prepared, selected),
+        score_inputs=ScoreInputs(rows=prepared.contents, environment=json.dumps(sorted(config.env.items()))),
+        rescore=_rescore_job(prepared, selected),
     )
 
 
-def _spending(prepared: Prepared) -> Spending:
-    """What may be spent. Stored rollouts are paid for."""
-    limits = prepared.config.limits
+def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
+    """Return the bounds of the eval. Stored rollouts cost nothing more."""
+    limits, n_runs = prepared.config.limits, len(selected.own)
+    bounds = Bounds(
+        max_errors=n_runs if selected.smoke else _max_errors(limits, n_runs),
+        max_errors_text=_max_errors_text(limits, n_runs),
+        max_duration_s=limits.max_duration_s,
+        cost_usd=prepared.cost_usd,
+    )
     if prepared.source is not None:
-        return Spending(max_duration_s=limits.max_duration_s)
-    return Spending(limits.max_tokens, limits.max_cost_usd, limits.max_duration_s)
+        return bounds
+    return replace(bounds, max_tokens=limits.max_tokens, max_cost_usd=limits.max_cost_usd)
 
 
 def _rescore_job(prepared: Prepared, selected: SelectedRuns) -> RescoreJob | None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.job import Progress, Stop, StopReason
+from pytest_osmosis.engine.job import Stop, StopReason
 from pytest_osmosis.evals.engine_job import engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import new_run_directory, provenance_of, redact_log, redacted_log
@@ -19,6 +19,7 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.plan import shuffled
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -144,14 +145,14 @@ class EvalRun:
         return self.engine.stopped
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RunCounts:
         """The counts so far."""
         return self.engine.progress
 
     @property
     def pass_rule(self) -> PassRule:
         """What a run has to reach to pass. It knows its functions once the code is loaded."""
-        return self.engine.judging
+        return self.engine.pass_rule
 
     def record(self, run: RunId) -> RunRecord:
         """Return the record of a run; it is pending if nothing has happened to the run."""

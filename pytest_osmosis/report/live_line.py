@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.text.numbers import count, score, seconds
 from pytest_osmosis.text.safe import fitted, shown, width
 
@@ -18,35 +19,6 @@ NAME_COLUMNS = 24
 WINDOW_S = 30.0
 ENOUGH = 10
 """So many runs must have come to their end, and as many as are in flight at once, before their pace says anything."""
-
-
-class Counts(Protocol):
-    """What the engine counts (`engine.job.Progress`)."""
-
-    @property
-    def submitted(self) -> int: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def baseline(self) -> int: ...
-    @property
-    def passed(self) -> int: ...
-    @property
-    def unmeasured(self) -> int: ...
-    @property
-    def removed(self) -> int: ...
-    @property
-    def score(self) -> float: ...
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def retrying(self) -> int: ...
-    @property
-    def held(self) -> int: ...
-    @property
-    def held_by(self) -> str | None: ...
-    @property
-    def tokens(self) -> int: ...
 
 
 class _Sample(NamedTuple):
@@ -66,7 +38,7 @@ class Pace:
         self._samples: deque[_Sample] = deque()
         self._now = 0.0
 
-    def saw(self, now: float, counts: Counts) -> None:
+    def saw(self, now: float, counts: RunCounts) -> None:
         """Take note of where the eval is."""
         samples = self._samples
         self._now = now
@@ -75,7 +47,7 @@ class Pace:
         while len(samples) > 2 and now - samples[1].at > WINDOW_S and counts.done - samples[1].done >= 2 * self._round:
             samples.popleft()
 
-    def left_s(self, counts: Counts) -> float | None:
+    def left_s(self, counts: RunCounts) -> float | None:
         """Seconds until all runs are done at this pace; None before `ENOUGH` and one round have ended."""
         if counts.done < self._round or counts.done >= counts.submitted:
             return None
@@ -94,7 +66,7 @@ class Pace:
         return max(self._now - self._samples[0].at, 1e-3)
 
 
-def live_line(name: str, counts: Counts, pace: Pace, *, mean: bool, columns: int | None = None) -> str:
+def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: int | None = None) -> str:
     """The line, what matters least left out until it fits into `columns`; None: a log, which has no columns.
 
     `mean`: one function decides, so that its mean score can be told.
@@ -135,7 +107,7 @@ class _Part(NamedTuple):
     rank: int
 
 
-def _shares(counts: Counts, *, mean: bool) -> list[_Part]:
+def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
     """How well it does, once something can be said."""
     counted = counts.done - counts.baseline - counts.removed
     if not counted:
@@ -150,7 +122,7 @@ def _percent(part: int, whole: int) -> str:
     return f"{percent if part in (0, whole) else min(99, max(1, percent))}%"
 
 
-def _bar(counts: Counts) -> str:
+def _bar(counts: RunCounts) -> str:
     filled = BAR * counts.done // counts.submitted if counts.submitted else 0
     return f"[{'#' * filled}{'-' * (BAR - filled)}]"
 

@@ -151,9 +151,9 @@ def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
 
 def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
-    book, runs = live.actor.recorder, set(live.run.selected.runs)
-    assert book.discrepancy(runs) is None
-    assert "1 run never told (row9-run0 is one)" in str(book.discrepancy(runs | {RunId(9, 0)}))
-    assert "1 run not asked for (row0-run0 is one)" in str(book.discrepancy(runs - {RunId(0, 0)}))
-    book._n_told[RunId(1, 0)] += 1
-    assert "1 run told twice (row1-run0 is one)" in str(book.discrepancy(runs))
+    recorder, runs = live.actor.recorder, set(live.run.selected.runs)
+    assert recorder.discrepancy(runs) is None
+    assert "1 run never reported (such as row9-run0)" in str(recorder.discrepancy(runs | {RunId(9, 0)}))
+    assert "1 run not submitted (such as row0-run0)" in str(recorder.discrepancy(runs - {RunId(0, 0)}))
+    recorder._n_reports[RunId(1, 0)] += 1
+    assert "1 run reported twice (such as row1-run0)" in str(recorder.discrepancy(runs))

@@ -43,7 +43,7 @@ def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspa
         assert server.max_in_flight == batch_size
     assert live.kinds() == ["passed"] * 6
     assert {row for row in range(6) if live.record(row).attempt == 2} == again
-    assert live.run.engine.progress.again == batch_size
+    assert live.run.engine.progress.repeated == batch_size
     starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
     ends = {event["row"]: event["at"] for event in live.events("rollout")}
     assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"

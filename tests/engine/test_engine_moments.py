@@ -17,7 +17,7 @@ from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import Died, Heard, Post
-from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
@@ -83,6 +83,7 @@ class Stage:
         *,
         scorers: Mapping[str, bool] | None = None,
         bad: Iterable[int] = (),
+        max_errors: float = math.inf,
         **job: Any,
     ) -> None:
         self.hosts: list[Host] = []
@@ -95,13 +96,12 @@ class Stage:
         made = Job(
             setup=setup,
             dataset=cast(Dataset, Rows(frozenset(bad))),
-            judging=PassRule(()),
+            pass_rule=PassRule(()),
             describe=lambda record, judging, transcript: Outcome(kind_of(record, judging)),
             environ={},
             run_dir=folder,
             batch_size=4,
-            max_errors=math.inf,
-            max_errors_said="some",
+            bounds=Bounds(max_errors, "some"),
             n_runs=n_runs,
             probes=(),
             spawn=self._spawn,
@@ -146,9 +146,9 @@ class Stage:
         self.turn()
         self.actor.end()
         assert Counter(run for run, _ in self.told) == Counter(self.runs)
-        assert not [
-            notice for notice in self.engine.notices.texts if "Traceback" in notice or "do not add up" in notice
-        ]
+        notices = "\n".join(self.engine.notices.texts)
+        assert "Traceback" not in notices
+        assert "internal accounting error" not in notices
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
         return [event for event in replay(self.path) if event["ev"] == kind]
@@ -203,7 +203,7 @@ def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
 def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, low_latency: bool, most_s: float) -> None:
-    stage = Stage(tmp_path, 40, batch_size=12, low_latency=low_latency)
+    stage = Stage(tmp_path, 40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency))
     stage.begin()
     host, rolling = stage.host("host"), stage.actor.hosts.rolling[0]
     assert (len(host.runs()), host.gather_s) == (24, 0.0)

@@ -21,7 +21,7 @@ import pytest
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine import actor, hosts, probing, run_table
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.job import Job, Spending, Transcript
+from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
@@ -32,7 +32,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import USAGE, Climate, Rows, World
 
 DEADLINE_S = 60.0
-ENDS_HERE = ("Traceback", "do not add up", "said nothing")
+ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
 CALM = Climate()
 CLIMATES = {
@@ -87,14 +87,12 @@ class History:
         job = Job(
             setup=setup(folder, batch_size, climate),
             dataset=cast(Dataset, Rows(climate.bad_rows)),
-            judging=PassRule(()),
+            pass_rule=PassRule(()),
             describe=described,
             environ={},
             run_dir=folder,
             batch_size=batch_size,
-            max_errors=chance.choice((0, 2, math.inf, math.inf)),
-            max_errors_said="some",
-            spending=Spending(max_tokens=chance.choice((None, None, None, 40))),
+            bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
             n_runs=len(self.runs),
             probes=tuple(ModelTag) if beside else chance.choice(((), (ModelTag.PRIMARY,))),
@@ -104,7 +102,7 @@ class History:
         )
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
-            job = replace(job, decided=decided_after(enough))
+            job = replace(job, early_stop=EarlyStop(decided_after(enough)))
         self.engine = self.world.engine = Engine(job, Journal(self.path), self._told)
         self.disturbed = self._plan(chance)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 def pytest_sessionfinish(session):
     controller = session.config.pluginmanager.get_plugin("osmosis-controller")
     if controller is not None:
-        Path("low_latency").write_text(str([run.engine.job.low_latency for run in controller.evals.runs.values()]))
+        jobs = [run.engine.job for run in controller.evals.runs.values()]
+        Path("low_latency").write_text(str([job.early_stop.low_latency for job in jobs]))
 """
 
 

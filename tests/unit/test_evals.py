@@ -284,15 +284,15 @@ def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped
 
 
 @pytest.mark.parametrize(
-    ("limit", "hurried"), [("max_errors = 1", False), ("max_tokens = 900", True), ("max_cost_usd = 1.0", True)]
+    ("limit", "low_latency"), [("max_errors = 1", False), ("max_tokens = 900", True), ("max_cost_usd = 1.0", True)]
 )
-def test_who_may_spend_no_more_than_so_much_hears_of_it_soon(
-    workspace: Workspace, begun: Begun, limit: str, hurried: bool
+def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
+    workspace: Workspace, begun: Begun, limit: str, low_latency: bool
 ) -> None:
     workspace.configure(("[scoring]", f"[limits]\n{limit}\n[scoring]"))
     run, _ = begun(workspace.prepare())
     run.discard()
-    assert run.engine.job.low_latency is hurried
+    assert run.engine.job.early_stop.low_latency is low_latency
 
 
 def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.engine.job import Progress
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line
 from pytest_osmosis.text.safe import fitted, width
 
 
 def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:
     """The line of an eval that began 10 s before."""
-    progress = Progress(**counts)
+    progress = RunCounts(**counts)
     return live_line(name, progress, paced(progress), mean=mean, columns=columns)
 
 
-def paced(progress: Progress, batch_size: int = 8, began_s: float = 10.0) -> Pace:
+def paced(progress: RunCounts, batch_size: int = 8, began_s: float = 10.0) -> Pace:
     """The pace of an eval that came to `progress` in so many seconds."""
     pace = Pace(batch_size)
-    pace.saw(0.0, Progress(submitted=progress.submitted))
+    pace.saw(0.0, RunCounts(submitted=progress.submitted))
     pace.saw(began_s, progress)
     return pace
 
@@ -104,7 +104,7 @@ def test_all_and_none_are_said_only_where_it_is_so(passed: int, done: int, shown
 
 @pytest.mark.parametrize(("done", "batch_size"), [(0, 1), (9, 1), (63, 64), (100, 8)])
 def test_no_time_is_promised_before_a_round_has_ended_or_after_the_last_run(done: int, batch_size: int) -> None:
-    progress = Progress(submitted=100, done=done)
+    progress = RunCounts(submitted=100, done=done)
 
     assert paced(progress, batch_size).left_s(progress) is None
 
@@ -112,11 +112,11 @@ def test_no_time_is_promised_before_a_round_has_ended_or_after_the_last_run(done
 def test_the_time_that_is_left_follows_the_recent_pace() -> None:
     pace = Pace(2)
     for second in range(101):  # one a second, then ten times slower
-        pace.saw(float(second), Progress(submitted=200, done=second))
-    fast = pace.left_s(Progress(submitted=200, done=100))
+        pace.saw(float(second), RunCounts(submitted=200, done=second))
+    fast = pace.left_s(RunCounts(submitted=200, done=100))
     for second in range(110, 411, 10):
-        pace.saw(float(second), Progress(submitted=200, done=90 + second // 10))
-    slow = pace.left_s(Progress(submitted=200, done=131))
+        pace.saw(float(second), RunCounts(submitted=200, done=90 + second // 10))
+    slow = pace.left_s(RunCounts(submitted=200, done=131))
 
     assert fast == pytest.approx(100)
     assert slow == pytest.approx(690)
@@ -127,7 +127,7 @@ def test_waves_of_long_rollouts_are_seen_whole() -> None:
     pace = Pace(8)
     promised = []
     for second in range(0, 601, 5):
-        progress = Progress(submitted=160, done=8 * (second // 60))
+        progress = RunCounts(submitted=160, done=8 * (second // 60))
         pace.saw(float(second), progress)
         left_s = pace.left_s(progress)
         if left_s is not None and second >= 180:
@@ -137,7 +137,7 @@ def test_waves_of_long_rollouts_are_seen_whole() -> None:
 
 
 def test_a_pace_that_stands_still_promises_ever_more_time() -> None:
-    progress = Progress(submitted=100, done=50)
+    progress = RunCounts(submitted=100, done=50)
     pace = paced(progress)
     early = pace.left_s(progress)
     pace.saw(100.0, progress)
@@ -151,7 +151,7 @@ def test_a_pace_that_stands_still_promises_ever_more_time() -> None:
     [(0.3, "5 s"), (41, "45 s"), (58, "1 min"), (61, "1 min 10 s"), (601, "11 min"), (7201, "2 h 1 min")],
 )
 def test_an_estimate_is_as_coarse_as_it_is(left_s: float, shown: str) -> None:
-    progress = Progress(submitted=110, done=100)
+    progress = RunCounts(submitted=110, done=100)
     assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
 
 
@@ -161,7 +161,7 @@ def test_a_fitted_text_fits(text: str, columns: int) -> None:
 
 
 def test_how_well_it_does_is_said_of_the_evals_own_runs() -> None:
-    counts = Progress(submitted=40, done=20, baseline=10, passed=5, score=5.0)
+    counts = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
 
     shown = live_line("x", counts, paced(counts), mean=True)
 
