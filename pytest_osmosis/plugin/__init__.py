@@ -113,7 +113,7 @@ def _start(config: pytest.Config, named: NamedEvals, warm: PrestartedHost | None
         warm = _started(config)
     from pytest_osmosis.plugin.controller import ControllerPlugin
 
-    config.pluginmanager.register(ControllerPlugin(config, named, asked, warm), "osmosis-controller")
+    ControllerPlugin(config, named, asked, warm).register()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,9 +1,8 @@
-"""The session's part where evals are named: in the only process, or in the controller of xdist workers.
+"""The hooks of a session that names evals: in its only process, or in the controller of xdist workers.
 
-Configs are checked in sessionstart, before anything is collected; engines start when the collection is known; in one
-process tests report as their runs complete (`CompletionLoop`), under xdist workers ask for outcomes over a socket.
-Gates are reported as tests of their own after the loop, results are written and the exit status is set in
-sessionfinish.
+Configs are checked in sessionstart, before anything is collected. Engines start when the collection is known. In one
+process, tests are reported as their runs complete (`CompletionLoop`); under xdist, workers request outcomes over a
+socket. After the loop, gates are reported as tests of their own; sessionfinish writes results and sets the exit status.
 """
 
 from __future__ import annotations
@@ -29,15 +28,16 @@ from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.plugin.output.header import asked_lines, header, source_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import say, summary
-from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
+from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
+from pytest_osmosis.plugin.rollout_tests.source import SOURCE
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.prestart import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
     from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
-    from pytest_osmosis.plugin.xdist.crashed_workers import Unreported
+    from pytest_osmosis.plugin.xdist.crashed_workers import UnreportedTests
     from pytest_osmosis.plugin.xdist.server import OutcomeServer
 
 
@@ -45,25 +45,30 @@ class ControllerPlugin:
     """Hooks; each delegates."""
 
     def __init__(
-        self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, warm: PrestartedHost | None
+        self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, prestarted: PrestartedHost | None
     ) -> None:
         self.config = config
         self.naming = naming
-        self.evals = EvalSession(config, naming, options, warm)
+        self.evals = EvalSession(config, naming, options, prestarted)
         self.distributed = False
         self.server: OutcomeServer | None = None
-        self.unreported: Unreported | None = None
+        self.unreported: UnreportedTests | None = None
         self.ticks: Ticks | None = None
         self.progress = ProgressLine(config, self.evals)
-        config.pluginmanager.register(DebuggerHooks(config, self.evals), "osmosis-debugging")
-        config.pluginmanager.register(OtherPlugins(), "osmosis-companions")
-        if naming.source == "model":
-            config.stash[SOURCE] = ModelSource(self.evals)
+
+    def register(self) -> None:
+        """Register this plugin and those that it needs."""
+        manager = self.config.pluginmanager
+        manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugging")
+        manager.register(OtherPlugins(), "osmosis-companions")
+        if self.naming.source == "model":
+            self.config.stash[SOURCE] = ModelSource(self.evals)
             if self.evals.inline is None:
-                config.pluginmanager.register(Ahead(), "osmosis-ahead")
+                manager.register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
-            config.option.dist = "no"  # nothing runs: xdist's workers are not needed
-            config.pluginmanager.register(DryRun(config), "osmosis-dry-run")
+            self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
+            manager.register(DryRun(self.config), "osmosis-dry-run")
+        manager.register(self, "osmosis-controller")
 
     # -- before anything runs ----------------------------------------------------------------------------
 
@@ -73,35 +78,33 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        """What will run, and with what."""
+        """Describe what will run."""
         return [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """A named file holds evals."""
+        """Collect the evals of a named file."""
         plans = self.evals.plans.get(file_path)
-        inline = self.evals.inline is not None
-        return eval_file(parent, file_path, plans, self.evals.fetch, inline=inline) if plans else None
+        return eval_file(parent, file_path, plans, self.evals.answer) if plans else None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """All that is collected stays."""
         with rare_garbage_collection():
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """`--lf` knows what failed under the other granularity."""
-        self.evals.recall_failed(items)
+        """Tell `--lf` and `--sw` what failed under the other granularity."""
+        self.evals.failed_tests.recall(items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """In one process: the selection is known."""
+        """Select runs, if this is the only process."""
         option = self.config.option
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
         if self.distributed or broken:
             return
-        self.evals.asked.need_of(session.items)
-        self.evals.asked.prepare()
+        self.evals.test_evals.select_items(session.items)
+        self.evals.test_evals.prepare()
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
@@ -109,14 +112,14 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """What tests will ask of models."""
+        """Describe the test evals, which are known once tests are collected."""
         return asked_lines(self.evals)
 
     # -- under xdist -------------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker the plans, and where to ask for outcomes."""
+        """Send a worker the plans, and the address of the server."""
         from pytest_osmosis.plugin.xdist.server import OutcomeServer
 
         self.distributed = True
@@ -126,8 +129,8 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """The first worker's collection is everyone's: start what it selected."""
-        self.progress.clear()  # xdist counts its workers where the line stands
+        """Start what the first worker selected: all workers collect the same."""
+        self.progress.clear()  # xdist counts its workers where the live line is
         if not self.config.option.collectonly and self.unreported is None:
             self.evals.select_ids(ids)
             say(self.config, asked_lines(self.evals))
@@ -135,14 +138,14 @@ class ControllerPlugin:
                 alone = self.evals.n_selected == len(ids)
                 self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
-            self._expect(ids)
+            self._expect_reports(ids)
 
-    def _expect(self, ids: Sequence[str]) -> None:
-        """Tests run in workers, which may die; in the loop that waits for them time passes all the same."""
+    def _expect_reports(self, ids: Sequence[str]) -> None:
+        """Expect reports from workers, which may die, and update the live line while the controller waits for them."""
         from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
-        from pytest_osmosis.plugin.xdist.crashed_workers import Unreported
+        from pytest_osmosis.plugin.xdist.crashed_workers import UnreportedTests
 
-        self.unreported = Unreported(self.evals, self.progress)
+        self.unreported = UnreportedTests(self.evals, self.progress)
         self.unreported.expect(ids)
         self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
         self.ticks = Ticks(self.config, self.progress.update)
@@ -152,7 +155,7 @@ class ControllerPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """End the engines whatever ends the loop, then report gates and limits as tests of their own."""
+        """Close the engines whatever ends the loop, then report gates and limits as tests of their own."""
         with sigterm_as_interrupt():
             try:
                 result = yield
@@ -160,10 +163,10 @@ class ControllerPlugin:
                     self.unreported.report(session)
             except BaseException:
                 self._end_progress()
-                self.evals.end_early()
+                self.evals.queue.end_early()
                 raise
         self._end_progress()
-        self.evals.report_verdicts(session)
+        self.evals.end.report_verdicts(session)
         return result
 
     def _end_progress(self) -> None:
@@ -173,63 +176,63 @@ class ControllerPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        """Begin nothing more once `--maxfail` is reached. The live line makes room for what others print of a test."""
+        """Keep the live line out of the way of other output, and begin no further run once `--maxfail` is reached."""
         ours = self._is_ours(report)
         if report.failed or not ours:
             self.progress.clear()
-        if self.distributed and report.when == "teardown":
-            self.evals.tell(report, unit_key(report.nodeid))
+        if self.distributed:
+            self.evals.add_properties(report, unit_key(report.nodeid))
         result = yield
         if ours:
             self.progress.forget(report)
         if self.evals.reaches_maxfail(report):
-            stopped = f"stopped by {ungrouped(report.nodeid)} (--maxfail={self.config.getoption('maxfail')})"
-            self.evals.stop("maxfail", stopped)
-            if self.distributed:  # xdist waits for the tests that its workers are at
-                self.evals.end_early()
+            maxfail = self.config.getoption("maxfail")
+            self.evals.queue.stop("maxfail", f"stopped by {ungrouped(report.nodeid)} (--maxfail={maxfail})")
+            if self.distributed:  # xdist waits for the tests that its workers have begun
+                self.evals.queue.end_early()
         self.evals.hook_caller.call_finished(self.evals.runs)
         self.progress.update()
         return result
 
     def pytest_enter_pdb(self) -> None:
-        """A prompt stands on a line of its own."""
+        """Give the prompt a line of its own."""
         self.progress.clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Durations are rollout and scoring; below threshold is xfailed where a gate decides."""
+        """Report the test of an eval with the duration, place, reason and properties of its unit."""
         report = yield
         if isinstance(item, EvalItem):
             amend(item, report)
-            self.evals.tell(report, (item.eval_id, item.unit))
+            self.evals.add_properties(report, item.key)
         return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """No letters for our tests: the live line counts them."""
+        """Print no letters for our tests: the live line counts them."""
         return self.progress.status(report) if self._is_ours(report) else None
 
     def _is_ours(self, report: pytest.TestReport) -> bool:
-        return eval_id_of(report.nodeid) in self.evals.prepared
+        return eval_id_of(report.nodeid) in self.evals.by_id
 
     # -- the end -----------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Write results and set the exit status, then put right what pytest's cache keeps of our tests."""
-        self.evals.finish(session)
+        """Write results and set the exit status, then correct what pytest has written to its cache."""
+        self.evals.end.finish(session)
         result = yield
-        self.evals.mend_cache()
+        self.evals.end.correct_cache()
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The table of each eval; under GitHub Actions also what failed, on the lines of files."""
+        """Print the table of each eval, and under GitHub Actions annotations of what failed."""
         summary(terminalreporter, self.evals)
         reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
         for line in github_annotations.lines(self.config, reports, self.evals):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
-        """Close the socket that workers asked on, and what runs in this process."""
+        """Close the workers' socket, and what runs in this process."""
         atexit.register(gc.freeze)  # an interpreter that ends looks through all objects, of which our tests left many
         self.evals.close()
         if self.server is not None:

@@ -1,4 +1,4 @@
-"""The socket on which workers of xdist ask: where it is, and that nothing of it is left."""
+"""The socket on which workers of xdist request outcomes: its place, and its end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.plugin.items.item import Answer
+from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.xdist.server import OutcomeServer
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 
 class Evals:
-    """As much of a session as a server asks: one outcome for all."""
+    """The part of a session that a server uses: the same outcome for every unit."""
 
-    def answer(self, eval_id: str, part: object) -> Answer:
-        return Answer(Outcome("passed", f"{eval_id} {part}", "", (), 0.5), False)
+    def answer(self, key: UnitKey) -> Answer:
+        return Answer(Outcome("passed", f"{key.eval_id} {key.unit}", "", (), 0.5), False)
 
 
 def serving_threads() -> list[threading.Thread]:
@@ -28,7 +29,7 @@ def serving_threads() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("deep", [False, True], ids=["a short path", "a path too long for a socket"])
-def test_workers_are_answered_and_nothing_is_left(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if deep:
         folder = tmp_path / ("d" * 100)
         folder.mkdir()

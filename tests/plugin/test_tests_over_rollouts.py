@@ -292,8 +292,8 @@ def test_by_a_fixture(answer):
     ("tests", "said"),
     [
         (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
-        (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "stands there twice*"),
-        ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name one eval's config first*"),
+        (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "used twice on this test*"),
+        ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name the config of one eval first*"),
         (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
     ],
 )
@@ -326,7 +326,7 @@ def test_the_fixture_without_the_marker_says_what_is_missing(plain_workspace: Wo
     result = plain_workspace.run("tests")
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that says whose: @pytest.mark.osmosis_eval(*'])
+    result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
 
 
 def test_of_rows_and_runs_the_command_goes_first_then_variables_the_marker_the_toml(
@@ -366,7 +366,7 @@ def test_none(rollout):
     result.assert_outcomes(passed=1, skipped=1, errors=2)
     result.stdout.fnmatch_lines(
         [
-            'data/x.jsonl:3: the row has no reference solution (column "solution_str"), nor has any other *; add one *',
+            "data/x.jsonl:3: the row has no reference solution *, and no other selected row has one; add one *",
             'SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")',
         ]
     )

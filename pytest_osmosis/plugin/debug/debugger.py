@@ -41,15 +41,15 @@ class DebuggerHooks:
 
     def pytest_enter_pdb(self) -> None:
         """Pause while a prompt is open."""
-        self._evals.pause()
+        self._evals.queue.pause()
 
     def pytest_leave_pdb(self) -> None:
         """Resume after `continue`."""
-        self._evals.resume()
+        self._evals.queue.resume()
 
     def pytest_runtest_logfinish(self) -> None:
         """Resume after the test, however its debugger was left."""
-        self._evals.resume()
+        self._evals.queue.resume()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_exception_interact(
@@ -58,15 +58,15 @@ class DebuggerHooks:
         """Open the prompt of `--pdb` in user code."""
         with ExitStack() as stack:
             if isinstance(node, EvalItem) and node.answer is not None and self._config.option.usepdb:
-                self._evals.pause()
-                stack.callback(self._evals.resume)
+                self._evals.queue.pause()
+                stack.callback(self._evals.queue.resume)
                 prompt = self._prompt_frame(node)
                 stack.enter_context(prompt.context)
                 call.excinfo = pytest.ExceptionInfo.from_exception(prompt.error)
             return (yield)
 
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
-        run = self._evals.runs[item.eval_id]
+        run = self._evals.runs[item.key.eval_id]
         record = self._record(item, run)
         known = run.scoring_request(record.run)
         if record.boundary is not None:
@@ -77,7 +77,7 @@ class DebuggerHooks:
 
     def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
         """Return the record of the run that made the test fail; for a row, of the first such run."""
-        runs = item.plan.runs_of(item.unit)
+        runs = item.plan.runs_of(item.key.unit)
         records = [run.record(each) for each in runs]
         assert item.answer is not None
         kind = item.answer.outcome.kind
@@ -86,10 +86,10 @@ class DebuggerHooks:
     def _failed_rollout(self, item: EvalItem, record: RunRecord, known: ScoringFields) -> PromptFrame:
         """Return the frame that raised if that was in this process, else a frame with the record."""
         if self._evals.inline is not None:
-            if record.run != item.plan.runs_of(item.unit)[-1]:
+            if record.run != item.plan.runs_of(item.key.unit)[-1]:
                 self._say(f"other runs of the row followed {record.run}; --osmosis-granularity=run stops at each run")
                 return record_frame(record, known)
-            host = self._evals.inline.host(item.eval_id)
+            host = self._evals.inline.host(item.key.eval_id)
             if host.error is not None:
                 return PromptFrame(cut_to_users(host.error), host.inside())
         self._say("--pdb does not repeat a rollout; `--osmosis-inline --pdb` rolls out in pytest's process")
@@ -103,7 +103,7 @@ class DebuggerHooks:
         if recorded is not None and recorded.message.startswith((ENDED_TWICE, UNINTERRUPTIBLE)):
             self._say(f"{name} is not called again in pytest's process: it {recorded.message}")
             return record_frame(record, known)
-        host = self._evals.replaying.host(item.eval_id)
+        host = self._evals.replaying.host(item.key.eval_id)
         try:
             code = host.borrow(*run.host_arguments)
         except CodeError as error:

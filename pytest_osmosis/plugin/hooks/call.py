@@ -47,22 +47,22 @@ class HookCaller:
     def __init__(self, config: pytest.Config) -> None:
         self.want_rollouts = bool(_implementations(config, FINISHED))
         self._config = config
-        self._finished: queue.SimpleQueue[tuple[str, RunId]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
         self._errors: list[HookError] = []
 
-    def enqueue_finished(self, eval_id: str, run: RunId) -> None:
-        """Keep a finished run until `call_finished`. May be called from any thread."""
-        self._finished.put((eval_id, run))
+    def enqueue_finished(self, eval_id: str, run: RunId, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Keep a finished run and its conversation until `call_finished`. May be called from any thread."""
+        self._finished.put((eval_id, run, messages))
 
     def call_finished(self, runs: Mapping[str, EvalRun]) -> None:
         """Call the hook for every rollout that has finished since the last call."""
         while not self._finished.empty():
-            eval_id, run = self._finished.get()
+            eval_id, run, messages = self._finished.get()
             record = runs[eval_id].record(run)
             arguments = {
                 "nodeid": node_id(eval_id, run),
                 "record": record,
-                "messages": runs[eval_id].conversations.pop(run),
+                "messages": messages,
                 "outcome": kind_of(record, runs[eval_id].pass_rule),
             }
             self._call(eval_id, FINISHED, arguments)

@@ -28,7 +28,7 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
     """Return the workflow commands that annotate failed `reports`, those about whole evals first."""
     if os.environ.get("GITHUB_ACTIONS") != "true" or any(map(config.pluginmanager.hasplugin, OTHERS)):
         return []
-    ours = [report for report in reports if eval_id_of(report.nodeid) in evals.prepared]
+    ours = [report for report in reports if eval_id_of(report.nodeid) in evals.by_id]
     of_runs = [_of_run(report) for report in ours]
     runs = [annotation for annotation in of_runs if annotation is not None]
     wholes = [_of_whole(report, evals) for report, annotation in zip(ours, of_runs, strict=True) if annotation is None]
@@ -46,7 +46,7 @@ def _of_run(report: pytest.TestReport) -> Finding | None:
 
 def _of_whole(report: pytest.TestReport, evals: EvalSession) -> Finding:
     """Annotate a gate, a limit or a probe at its line of the config; without a TOML, at the dataset."""
-    plan = evals.prepared[eval_id_of(report.nodeid)].plan
+    plan = evals.by_id[eval_id_of(report.nodeid)].prepared.plan
     kind, *words = report.nodeid.rpartition("[")[2].rstrip("]").split()
     path, line = Path(plan.path), 1
     try:

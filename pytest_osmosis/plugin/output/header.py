@@ -26,7 +26,7 @@ MANY_TESTS = 20_000
 
 def header(evals: EvalSession) -> list[str]:
     """Return the lines of all named evals."""
-    lines = [line for prepared in evals.prepared.values() for line in _eval_lines(prepared, evals)]
+    lines = [line for each in evals.named.values() for line in _eval_lines(each.prepared, evals)]
     return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
 
 
@@ -42,11 +42,11 @@ def source_lines(named: NamedEvals) -> list[str]:
 def asked_lines(evals: EvalSession) -> list[str]:
     """Return the lines of evals that tests need, which is known after collection."""
     lines: list[str] = []
-    for key, prepared in evals.asked.prepared.items():
-        runs = evals.asked.runs(key)
+    for test_eval in evals.test_evals.by_id.values():
+        runs = test_eval.runs
         rows = plural(len({run.row for run in runs}), "row")
-        lines += _eval_lines(prepared, evals, f"{plural(len(runs), 'rollout')} of {rows}")
-        lines.append(f"  used by {plural(evals.asked.n_tests(key), 'test')}; gates are not evaluated")
+        lines += _eval_lines(test_eval.prepared, evals, f"{plural(len(runs), 'rollout')} of {rows}")
+        lines.append(f"  used by {plural(test_eval.n_tests, 'test')}; gates are not evaluated")
     return lines
 
 

@@ -28,7 +28,7 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     """Write the table of each eval that ran."""
     verbose = terminal.config.get_verbosity() > 0
     columns = terminal._tw.fullwidth if terminal.isatty else None
-    for finished in evals.finished.values():
+    for finished in evals.queue.finished.values():
         if not finished.is_written:
             continue
         run = finished.run

@@ -1,7 +1,6 @@
-"""Tests marked `osmosis_eval`: one for each row and run of an eval, each with its rollout.
+"""The marker `osmosis_eval` and the fixture `rollout`: a marked test becomes one test for each row and run.
 
-The same test takes its rollouts from one of two sources: reference solutions, in any pytest run, and models, where the
-command says `--osmosis-source=model` (`asking`). Node ids are the same.
+Node ids do not depend on the source of the rollouts (see `source`).
 """
 
 from __future__ import annotations
@@ -9,96 +8,37 @@ from __future__ import annotations
 import copy
 import os
 import shlex
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import pytest
+
+# Private. If these change, rollouts are paid for tests that pytest then skips;
+# test_nothing_is_rolled_out_for_tests_that_will_not_run notices.
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
-from pytest_osmosis.datasets import SOLUTION
-from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import prepare
+from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.items.node_ids import ungrouped
-from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, Request, request_of
-from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
-from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
+from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
+from pytest_osmosis.plugin.rollout_tests.source import source_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.failure_text import conversation_lines
 from pytest_osmosis.text.paths import shown
 
-if TYPE_CHECKING:
-    from pytest_osmosis.plugin.rollout_tests.references import References
-
 FIXTURE = "rollout"
-
-
-class Asked(NamedTuple):
-    """What a test is parametrized with."""
-
-    request: Request
-    run: RunId
-
-
-class Given(NamedTuple):
-    """What a test gets: its rollout, or why it is skipped, or an error; and what its report shows beside.
-
-    `text` is the reason, `where` the dataset line.
-    """
-
-    rollout: Rollout | None
-    kind: Literal["rollout", "skipped", "error"] = "rollout"
-    text: str = ""
-    where: str = ""
-    sections: tuple[tuple[str, str], ...] = ()
-    properties: tuple[tuple[str, Any], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for a worker."""
-        return {**self._asdict(), "rollout": self.rollout.to_json() if self.rollout is not None else None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Given:
-        """What `to_json` gave."""
-        pairs = {name: tuple((title, value) for title, value in data[name]) for name in ("sections", "properties")}
-        rollout = Rollout.from_json(data["rollout"]) if data["rollout"] is not None else None
-        return cls(**{**data, **pairs, "rollout": rollout})
-
-
-class RolloutSource(Protocol):
-    """Where rollouts come from."""
-
-    def plan(self, request: Request) -> Plan:
-        """Which rows and runs there is a test of. Raises `ProblemsError`, or `pytest.UsageError`."""
-        ...
-
-    def given(self, asked: Asked) -> Given:
-        """What a test gets; waits for it."""
-        ...
-
-
-SOURCE = pytest.StashKey[RolloutSource]()
-GIVEN = pytest.StashKey[Given]()
-
-
-def source_of(config: pytest.Config) -> RolloutSource:
-    """The session's source: reference solutions, unless the command asked for models."""
-    if SOURCE not in config.stash:
-        source = ReferenceSource(config)
-        config.add_cleanup(source.close)
-        config.stash[SOURCE] = source
-    return config.stash[SOURCE]
+RESULT = pytest.StashKey[RolloutResult]()
 
 
 # -- collection -------------------------------------------------------------------------------------------
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Make a test of every row and run. What is wrong with the marker is an error of collection, at the test's place.
+    """Make a test of every row and run. A mistake in the marker is a collection error at the test's place.
 
-    A marker of a class or module is about those of its tests that take a rollout.
+    A marker on a class or module applies to those of its tests that use the fixture.
     """
     path, line, _ = metafunc.definition.reportinfo()
     where = f"{shown(Path(path))}:{(line or 0) + 1}: {metafunc.function.__name__}"
@@ -109,16 +49,17 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         request = request_of(marker.args, marker.kwargs, where, metafunc.definition.path, metafunc.config.rootpath)
         plan = source_of(metafunc.config).plan(request)
     except (ProblemsError, pytest.UsageError) as error:
-        raise pytest.Collector.CollectError(_told(error, where)) from None
+        raise pytest.Collector.CollectError(_error_text(error, where)) from None
     runs = [RunId(row, run) for row, _ in plan.rows() for run in range(plan.n)]
-    metafunc.parametrize(FIXTURE, [Asked(request, run) for run in runs], ids=list(map(str, runs)), indirect=True)
+    requests = [RolloutRequest(request, run) for run in runs]
+    metafunc.parametrize(FIXTURE, requests, ids=list(map(str, runs)), indirect=True)
 
 
 def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
-    """The marker that counts, the nearest; None where it is another's and the test takes no rollout."""
+    """Return the nearest marker, None if it is on a class or module and this test does not use the fixture."""
     own = [mark for mark in metafunc.definition.own_markers if mark.name == options.EVAL_MARKER_NAME]
     if len(own) > 1:
-        text = "osmosis_eval: stands there twice; a test takes one rollout, so give each eval a test of its own"
+        text = "osmosis_eval: used twice on this test; a test takes one rollout, so write a test for each eval"
         raise ConfigError([Problem(where, text)])
     if FIXTURE not in metafunc.fixturenames:
         if own:
@@ -127,34 +68,34 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME)
 
 
-def _told(error: Exception, where: str) -> str:
-    """Every problem in a line, and which test it is about."""
+def _error_text(error: Exception, where: str) -> str:
+    """Return a line for each problem, and the test that made the request."""
     lines = str(error) if isinstance(error, ProblemsError) else "\n".join(map(str, error.args))
-    return lines if where in lines else f"{lines}\n(asked for by {where})"
+    return lines if where in lines else f"{lines}\n(requested by {where})"
 
 
-def asked_by(item: pytest.Item) -> Asked | None:
-    """What a test asks for, None where it asks for nothing or is marked so that it never runs."""
+def requested_by(item: pytest.Item) -> RolloutRequest | None:
+    """Return the request of a test, None if it makes none or a marker keeps it from running."""
     callspec = getattr(item, "callspec", None)
-    asked = callspec.params.get(FIXTURE) if callspec is not None else None
-    return asked if isinstance(asked, Asked) and _may_run(item) else None
+    request = callspec.params.get(FIXTURE) if callspec is not None else None
+    return request if isinstance(request, RolloutRequest) and _may_run(item) else None
 
 
-def all_asked(items: Iterable[pytest.Item]) -> Iterator[tuple[str, Asked]]:
-    """What tests ask for, by node id."""
+def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
+    """Yield the requests of tests, with their node ids."""
     for item in items:
-        asked = asked_by(item)
-        if asked is not None:
-            yield item.nodeid, asked
+        request = requested_by(item)
+        if request is not None:
+            yield item.nodeid, request
 
 
 def _may_run(item: pytest.Item) -> bool:
-    """False for a test that skip, skipif or xfail(run=False) keeps from running, so that nothing is paid for it."""
+    """Return False for a test that skip, skipif or xfail(run=False) keeps from running: nothing is paid for it."""
     try:
         if evaluate_skip_marks(item) is not None:
             return False
         expected = None if item.config.option.runxfail else evaluate_xfail_marks(item)
-    except (Exception, pytest.fail.Exception):  # a condition that breaks; pytest says so when the test's turn comes
+    except (Exception, pytest.fail.Exception):  # a broken condition, which pytest reports when the test would run
         return False
     return expected is None or bool(expected.run)
 
@@ -163,87 +104,43 @@ def _may_run(item: pytest.Item) -> bool:
 
 
 def rollout_of(request: pytest.FixtureRequest) -> Rollout:
-    """The rollout of a test. What kept it from being one is an error in setup, or a skip."""
-    asked = getattr(request, "param", None)
+    """Return the rollout of a test. Fail or skip in setup if there is none."""
+    param = getattr(request, "param", None)
     node: pytest.Item = request.node
-    if not isinstance(asked, Asked):
-        pytest.fail(f'the fixture "{FIXTURE}" needs a marker that says whose: @pytest.mark.{EXAMPLE}', pytrace=False)
-    handed = node.stash[GIVEN] if GIVEN in node.stash else source_of(request.config).given(asked)
-    for section in handed.sections:
+    if not isinstance(param, RolloutRequest):
+        pytest.fail(
+            f'the fixture "{FIXTURE}" needs a marker that names the eval: @pytest.mark.{EXAMPLE}', pytrace=False
+        )
+    result = node.stash[RESULT] if RESULT in node.stash else source_of(request.config).rollout(param)
+    for section in result.sections:
         node.add_report_section("setup", *section)
-    node.user_properties.extend(handed.properties)
-    if handed.kind == "skipped":
-        pytest.skip(handed.text)
-    if handed.rollout is None:
-        pytest.fail(handed.text, pytrace=False)
-    lines = [*conversation_lines(handed.rollout.messages), f"dataset row: {handed.where}"]
-    if handed.rollout.source == "model":
-        lines.append(f"run it again: {rerun(request.config, node.nodeid)}")
+    node.user_properties.extend(result.properties)
+    if result.kind == "skipped":
+        pytest.skip(result.text)
+    if result.rollout is None:
+        pytest.fail(result.text, pytrace=False)
+    lines = [*conversation_lines(result.rollout.messages), f"dataset row: {result.where}"]
+    if result.rollout.source == "model":
+        lines.append(f"run it again: {rerun_command(request.config, node.nodeid)}")
     node.add_report_section("setup", "rollout", "\n".join(lines))
-    messages, row = copy.deepcopy((handed.rollout.messages, handed.rollout.row))  # other tests get them too
-    return replace(handed.rollout, messages=messages, row=row)
+    messages, row = copy.deepcopy((result.rollout.messages, result.rollout.row))  # other tests share them
+    return replace(result.rollout, messages=messages, row=row)
 
 
-def rerun(config: pytest.Config, nodeid: str) -> str:
-    """The command that asks the model again for a test, from the folder that this one was called in."""
+def rerun_command(config: pytest.Config, nodeid: str) -> str:
+    """Return the command that rolls out again for a test, for the folder in which pytest was called."""
     file, _, name = ungrouped(nodeid).partition("::")
     path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return shlex.join(["pytest", f"{path}::{name}", *session_options.typed(config), f"{options.SOURCE.flag}=model"])
 
 
-class Ahead:
-    """Waits for a test's rollout before the test begins: neither its duration nor its timeout holds the wait."""
+class RolloutWait:
+    """Waits for a test's rollout before the test begins, so that neither its duration nor its timeout includes that."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Around everything that others do with a test."""
-        asked = asked_by(item)
-        if asked is not None:
-            item.stash[GIVEN] = source_of(item.config).given(asked)
+        """Wait before any other plugin sees the test."""
+        request = requested_by(item)
+        if request is not None:
+            item.stash[RESULT] = source_of(item.config).rollout(request)
         return (yield)
-
-
-# -- reference solutions ----------------------------------------------------------------------------------
-
-
-class ReferenceSource:
-    """The reference solutions of the datasets, whatever model a TOML names."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._overrides = session_options.read(config, os.environ).overrides
-        self._known: dict[tuple[Path, str], References] = {}
-
-    def plan(self, request: Request) -> Plan:
-        """The rows that the eval selects."""
-        return self._references(request).prepared.plan
-
-    def given(self, asked: Asked) -> Given:
-        """The reference of the run's row. A row without one is a skip; where there is none at all, an error."""
-        references = self._references(asked.request)
-        where = references.where(asked.run)
-        try:
-            found = references.rollout(asked.run)
-        except DatasetError as error:
-            return Given(None, "error", str(error))
-        if found is not None:
-            return Given(found, where=where)
-        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
-        if references.holds_any:
-            return Given(None, "skipped", text)
-        fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"
-        return Given(None, "error", f"{text}, nor has any other that is selected; {fix}")
-
-    def close(self) -> None:
-        """Close what the functions left open."""
-        for references in self._known.values():
-            references.close()
-
-    def _references(self, request: Request) -> References:
-        from pytest_osmosis.plugin.rollout_tests.references import References
-
-        if request.key not in self._known:
-            overrides = [*request.overrides(), *self._overrides]
-            prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
-            self._known[request.key] = References(prepared, os.environ, session_options.pythonpath(self._config))
-        return self._known[request.key]

@@ -1,13 +1,14 @@
-"""Reference solutions in place of rollouts: nothing is asked of a model, and nothing is paid.
+"""Reference solutions in place of rollouts: no model is asked, and nothing is paid.
 
-A row's reference is its column `solution_str`. What the eval's own functions give it is worked out in this process, as
-in any unit test, when a test looks it up.
+A row's reference is its column `solution_str`. The eval's own functions score it in this process, as in any unit test,
+when a test looks the score up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,19 +17,66 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pytest_osmosis.datasets import Row
+import pytest
+
+from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
-from pytest_osmosis.errors import ScoreError
-from pytest_osmosis.evals import Prepared, host_setup
+from pytest_osmosis.errors import DatasetError, ScoreError
+from pytest_osmosis.evals import Prepared, host_setup, prepare
 from pytest_osmosis.host.protocol import Key, ScoringFields
-from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, Scores
+from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
+from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.user_frames import is_ours, is_python
 
 T = TypeVar("T")
 
 
-class References:
+class ReferenceSource:
+    """The reference solutions of datasets, whatever model a TOML names."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._overrides = session_options.read(config, os.environ).overrides
+        self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
+
+    def plan(self, request: EvalRequest) -> Plan:
+        """Return the plan of the eval, with the rows that the request selects."""
+        return self._solutions(request).prepared.plan
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        """Return the reference of the run's row. Skip a row without one; it is an error if no row has one."""
+        solutions = self._solutions(request.eval)
+        where = solutions.where(request.run)
+        try:
+            rollout = solutions.rollout(request.run)
+        except DatasetError as error:
+            return RolloutResult(None, "error", str(error))
+        if rollout is not None:
+            return RolloutResult(rollout, where=where)
+        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
+        if solutions.exist:
+            return RolloutResult(None, "skipped", text)
+        fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"
+        return RolloutResult(None, "error", f"{text}, and no other selected row has one; {fix}")
+
+    def close(self) -> None:
+        """Close what the eval's functions left open."""
+        for solutions in self._evals.values():
+            solutions.close()
+
+    def _solutions(self, request: EvalRequest) -> ReferenceSolutions:
+        if request.key not in self._evals:
+            overrides = [*request.overrides(), *self._overrides]
+            prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
+            pythonpath = session_options.pythonpath(self._config)
+            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath)
+        return self._evals[request.key]
+
+
+class ReferenceSolutions:
     """The reference solutions of an eval's rows."""
 
     def __init__(self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str]) -> None:
@@ -36,7 +84,7 @@ class References:
         self._scorers = _Scorers(prepared, environ, pythonpath)
 
     def rollout(self, run: RunId) -> Rollout | None:
-        """The reference of a row, None where the row holds none."""
+        """Return the reference solution of a row as a rollout, None if the row has none."""
         row = self.prepared.dataset.row(run.row)
         solution = row.solution
         if solution is None:
@@ -46,12 +94,12 @@ class References:
         return Rollout(run.row, run.index, "reference", messages, row.ground_truth, row.record, scores)
 
     def where(self, run: RunId) -> str:
-        """The place of a row in its dataset."""
+        """Return the place of a row in its dataset."""
         return f"{self.prepared.dataset.display}:{self.prepared.dataset.line(run.row)}"
 
     @functools.cached_property
-    def holds_any(self) -> bool:
-        """True where a planned row holds one."""
+    def exist(self) -> bool:
+        """True if a planned row has a reference solution."""
         return any(row.solution is not None for row in self._rows())
 
     def _rows(self) -> Iterator[Row]:
@@ -60,12 +108,12 @@ class References:
                 yield self.prepared.dataset.read(file, index)
 
     def close(self) -> None:
-        """Close what the functions left open."""
+        """Close what the eval's functions left open."""
         self._scorers.close()
 
 
 class _Scorers:
-    """The functions of an eval that score, loaded when they are first needed."""
+    """The functions that score an eval, loaded when they are first needed."""
 
     def __init__(self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str]) -> None:
         self._prepared = prepared
@@ -83,39 +131,39 @@ class _Scorers:
 
     @functools.cached_property
     def _artifacts(self) -> Path:
-        """Where a Grader may leave files."""
+        """The folder in which a Grader may leave files."""
         return Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
 
     def names(self) -> Sequence[str]:
-        """What scores, in the order of the results. Raises `CodeError` where it does not load."""
+        """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
         setup = host_setup(self._prepared, self._artifacts, self._pythonpath)
         return self._host.borrow(setup, self._environ).scorers
 
     def score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> float:
-        """What the function gives a conversation; what it raises is raised."""
+        """Return the score that a function gives to a conversation, or raise what the function raises."""
         __tracebackhide__ = True
         self.names()
-        known: ScoringFields = {
+        recorded: ScoringFields = {
             **Key(run, attempt=1).to_json(),
             "messages": [dict(message) for message in messages],
             "ground_truth": row.ground_truth,
             "record": row.record,
         }
         try:
-            score = _beside_a_loop(lambda: self._host.replay(known, name))
+            score = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:
-            raise error.with_traceback(_users(error.__traceback__))  # noqa: B904 (it is the same error)
+            raise error.with_traceback(_from_users_frame(error.__traceback__))  # noqa: B904 (it is the same error)
         if score is None:
-            raise ScoreError(f"{name} took the reference solution out (remove_sample)")
+            raise ScoreError(f"{name} removed the reference solution (remove_sample)")
         return score
 
     def close(self) -> None:
-        """Close what they left open."""
+        """Close what the functions left open."""
         self._until_closed.close()
 
 
-def _users(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the user's first frame on, all of it where none is the user's."""
+def _from_users_frame(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the user's first frame on, or all of it if no frame is the user's."""
     first = trace
     while first is not None and _is_plumbing(first.tb_frame.f_code.co_filename):
         first = first.tb_next
@@ -126,20 +174,21 @@ def _is_plumbing(file: str) -> bool:
     return is_ours(file) or is_python(file)
 
 
-def _beside_a_loop(work: Callable[[], T]) -> T:
-    """What `work` gives or raises. In a test that is a coroutine itself, no other can be run in its thread."""
+def _outside_any_loop(work: Callable[[], T]) -> T:
+    """Call `work`, which runs an event loop. A test that is a coroutine runs in one already, so use a thread there."""
+    # Private in asyncio, documented for event loops. get_running_loop would raise, which debuggers and --pdb show.
     if asyncio._get_running_loop() is None:
         return work()
     done: list[T] = []
     raised: list[BaseException] = []
 
-    def apart() -> None:
+    def in_thread() -> None:
         try:
             done.append(work())
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=apart, name="osmosis-scores")
+    thread = threading.Thread(target=in_thread, name="osmosis-scores")
     thread.start()
     thread.join()
     if raised:

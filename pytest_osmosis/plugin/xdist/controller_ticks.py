@@ -1,7 +1,7 @@
-"""Time that passes in the loop of xdist's controller, which wakes up for its workers alone.
+"""Ticks in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
 
-A thread puts a tick into the queue that the loop reads; so whatever hears of ticks is called from the loop, in
-pytest's main thread, between two reports.
+A thread puts a tick into the queue that the loop reads. So ticks are handled in pytest's main thread, between two
+reports.
 """
 
 from __future__ import annotations
@@ -17,36 +17,40 @@ NAME = "osmosis_tick"
 
 
 class Ticks:
-    """Calls `tick` from the loop of xdist's controller, until `end`. Where xdist has no such loop, it never does."""
+    """Calls `tick` from the loop of xdist's controller, until `end`.
+
+    `DSession.queue`, and that its loop calls `worker_<name>` for an entry (name, arguments), are private in xdist. If
+    the queue goes away, the live line is only updated between reports; if entries change, test_live_line.py notices.
+    """
 
     def __init__(self, config: pytest.Config, tick: Callable[[], None]) -> None:
         self._controller: Any = config.pluginmanager.get_plugin("dsession")
         self._tick = tick
         self._ended = threading.Event()
-        self._heard = threading.Event()
+        self._handled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
 
     def begin(self) -> None:
-        """Begin."""
+        """Start the thread."""
         if hasattr(self._controller, "queue"):
-            setattr(self._controller, f"worker_{NAME}", self._arrived)
-            self._heard.set()
+            setattr(self._controller, f"worker_{NAME}", self._on_tick)
+            self._handled.set()
             self._thread.start()
 
     def end(self) -> None:
-        """No further tick is made. Idempotent."""
+        """Make no further tick. Idempotent."""
         self._ended.set()
-        self._heard.set()
+        self._handled.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
         while not self._ended.wait(TICK_S):
-            self._heard.wait()  # a loop that is busy finds one tick, and not as many as it missed
-            self._heard.clear()
+            self._handled.wait()  # at most one tick waits in the queue, however busy the loop is
+            self._handled.clear()
             self._controller.queue.put((NAME, {}))
 
-    def _arrived(self) -> None:
-        self._heard.set()
+    def _on_tick(self) -> None:
+        self._handled.set()
         if not self._ended.is_set():
             self._tick()

@@ -83,7 +83,7 @@ class OutcomeServer:
             case "outcome":
                 key = unit_key(question["test"])
                 assert key is not None, "a worker requested an outcome of something other than a run or a row"
-                answer = self._evals.answer(*key)
+                answer = self._evals.answer(key)
                 return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
             case _:
                 return model_source.reply(self._evals, question)

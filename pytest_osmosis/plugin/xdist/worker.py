@@ -18,8 +18,10 @@ from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
 from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
-from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, Ahead
+from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
+from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
+from pytest_osmosis.plugin.rollout_tests.source import SOURCE
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
@@ -38,8 +40,8 @@ class WorkerPlugin:
         config.pluginmanager.register(OtherPlugins(), "osmosis-companions")
         if sent["asks_models"]:
             source = config.stash[SOURCE] = RemoteSource(self._ask)
-            config.pluginmanager.register(source, "osmosis-needs")
-            config.pluginmanager.register(Ahead(), "osmosis-ahead")
+            config.pluginmanager.register(source, "osmosis-requests")
+            config.pluginmanager.register(RolloutWait(), "osmosis-rollout-wait")
         self._args: list[str] = sent["args"]
 
     @pytest.hookimpl(tryfirst=True)
@@ -75,9 +77,9 @@ class WorkerPlugin:
         if self._connection is not None:
             self._connection.close()
 
-    def _fetch(self, item: EvalItem) -> Answer:
-        """Request an item's outcome from the controller."""
-        reply = self._ask({"ask": "outcome", "test": item.nodeid})
+    def _fetch(self, key: UnitKey) -> Answer:
+        """Request an outcome from the controller."""
+        reply = self._ask({"ask": "outcome", "test": node_id(*key)})
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
 
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Reference solutions as rollouts, and what the eval's own functions give them, in this process."""
+"""Reference solutions as rollouts, and their scores by the eval's own functions, in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, ScoreError
 from pytest_osmosis.evals import prepare
-from pytest_osmosis.plugin.rollout_tests.references import References
+from pytest_osmosis.plugin.rollout_tests.references import ReferenceSolutions
 from pytest_osmosis.record.run_id import RunId
 
 CODE = """
@@ -38,8 +38,8 @@ SOLUTIONS = ["4", None, " ", 7, "broken", "removed"]
 
 
 @pytest.fixture
-def references(tmp_path: Path) -> Iterator[References]:
-    """Those of six rows."""
+def references(tmp_path: Path) -> Iterator[ReferenceSolutions]:
+    """Make an eval of six rows, each with another solution or none."""
     (tmp_path / "code_of_mine.py").write_text(CODE)
     rows = [{"user_prompt": "2?", "ground_truth": "4", "solution_str": solution} for solution in SOLUTIONS]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -48,12 +48,12 @@ def references(tmp_path: Path) -> Iterator[References]:
         '[scoring]\neval_fns = ["code_of_mine:exact", "code_of_mine:asked"]\ngrader = "code_of_mine:Judge"\n'
         '[env]\nFACTOR = "7"\n[secrets]\nrequired = []\n'
     )
-    references = References(prepare(tmp_path / "x.toml", [], environ={}, listing=True), {}, [])
+    references = ReferenceSolutions(prepare(tmp_path / "x.toml", [], environ={}, listing=True), {}, [])
     yield references
     references.close()
 
 
-def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: References) -> None:
+def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(0, 1))
 
     assert rollout is not None
@@ -62,12 +62,14 @@ def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: R
     assert (rollout.ground_truth, rollout.row["solution_str"]) == ("4", "4")
 
 
-def test_a_row_without_one_has_no_rollout(references: References) -> None:
+def test_a_row_without_a_reference_has_no_rollout(references: ReferenceSolutions) -> None:
     assert [references.rollout(RunId(row, 0)) is None for row in range(6)] == [False, True, True, True, False, False]
-    assert references.holds_any
+    assert references.exist
 
 
-def test_functions_and_graders_score_it_as_in_an_eval_and_leave_nothing_behind(references: References) -> None:
+def test_functions_and_graders_score_references_and_leave_nothing_behind(
+    references: ReferenceSolutions,
+) -> None:
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     before = list(sys.path)
@@ -77,7 +79,7 @@ def test_functions_and_graders_score_it_as_in_an_eval_and_leave_nothing_behind(r
     assert sys.path == before
 
 
-async def test_in_a_coroutine_too(references: References) -> None:
+async def test_scores_can_be_looked_up_in_a_coroutine(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
 
@@ -86,7 +88,7 @@ async def test_in_a_coroutine_too(references: References) -> None:
     assert rollout.scores["code_of_mine:exact"] == 1.0
 
 
-def test_what_a_function_raises_is_raised_from_its_own_line_on(references: References) -> None:
+def test_the_traceback_of_an_error_begins_at_the_users_function(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(4, 0))
     assert rollout is not None
 
@@ -97,15 +99,15 @@ def test_what_a_function_raises_is_raised_from_its_own_line_on(references: Refer
     assert "run_until_complete" not in [entry.name for entry in raised.traceback]
 
 
-def test_a_grader_that_takes_it_out_gives_no_score(references: References) -> None:
+def test_a_grader_that_removes_the_sample_gives_no_score(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(5, 0))
     assert rollout is not None
 
-    with pytest.raises(ScoreError, match="reward took the reference solution out"):
+    with pytest.raises(ScoreError, match="reward removed the reference solution"):
         rollout.scores["reward"]
 
 
-def test_code_that_does_not_load_says_so(references: References, tmp_path: Path) -> None:
+def test_code_that_does_not_load_is_a_code_error(references: ReferenceSolutions, tmp_path: Path) -> None:
     (tmp_path / "code_of_mine.py").write_text("import nowhere_at_all")
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None

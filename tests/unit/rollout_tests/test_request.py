@@ -1,4 +1,4 @@
-"""What a marker asks for: its path, what it says of rows and runs, every problem with its place."""
+"""The request of a marker: its path, its rows and runs, every problem with its place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.rollout_tests.request import Request, request_of
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, request_of
 
 WHERE = "tests/test_x.py:3: test_x"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A rootdir with two workspaces, one in the other."""
+    """Make a rootdir with one workspace inside another."""
     for folder in (".", "inner", "inner/tests/deep"):
         (tmp_path / folder / "configs").mkdir(parents=True)
     for path in ("x.toml", "y.toml", "inner/x.toml"):
@@ -23,20 +23,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> Request:
-    """What a marker with these arguments asks for."""
+def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> EvalRequest:
+    """Return the request of a marker with these arguments."""
     return request_of(args, kwargs, WHERE, root / file, root)
 
 
 def test_a_path_is_looked_for_from_the_tests_folder_upwards(root: Path) -> None:
-    assert asked(root, "x.toml").path == root / "inner/x.toml"
-    assert asked(root, "y.toml").path == root / "y.toml"
-    assert asked(root, "x.toml", file="tests/test_x.py").path == root / "x.toml"
-    assert asked(root, Path("../../x.toml")).path == root / "inner/x.toml"
-    assert asked(root, root / "y.toml").path == root / "y.toml"
+    assert requested(root, "x.toml").path == root / "inner/x.toml"
+    assert requested(root, "y.toml").path == root / "y.toml"
+    assert requested(root, "x.toml", file="tests/test_x.py").path == root / "x.toml"
+    assert requested(root, Path("../../x.toml")).path == root / "inner/x.toml"
+    assert requested(root, root / "y.toml").path == root / "y.toml"
 
 
-def test_it_is_not_looked_for_above_the_rootdir(root: Path) -> None:
+def test_a_path_is_not_looked_for_above_the_rootdir(root: Path) -> None:
     with pytest.raises(ConfigError, match=r'no file "y.toml"; looked in .*deep and the folders above it up to .*inner'):
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
 
@@ -47,8 +47,8 @@ def test_a_test_outside_the_rootdir_looks_in_its_own_folder_and_in_the_rootdir(r
     assert request_of(["x.toml"], {}, WHERE, root / "tests/test_x.py", root / "inner").path == root / "inner/x.toml"
 
 
-def test_what_it_says_goes_into_the_config_and_says_where_it_stands(root: Path) -> None:
-    request = asked(root, "x.toml", limit=5, rows="1-2", offset=1, n=2)
+def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
+    request = requested(root, "x.toml", limit=5, rows="1-2", offset=1, n=2)
 
     assert request.overrides() == [
         Override("evaluation", "limit", 5, f"{WHERE}: osmosis_eval(limit=5)", level="test"),
@@ -56,28 +56,28 @@ def test_what_it_says_goes_into_the_config_and_says_where_it_stands(root: Path) 
         Override("data", "offset", 1, f"{WHERE}: osmosis_eval(offset=1)", level="test"),
         Override("data", "rows", "1-2", f"{WHERE}: osmosis_eval(rows='1-2')", level="test"),
     ]
-    assert Request.from_json(request.to_json()) == request
+    assert EvalRequest.from_json(request.to_json()) == request
 
 
-def test_those_who_ask_for_the_same_have_one_key_wherever_they_stand(root: Path) -> None:
-    one = asked(root, "x.toml", n=2, limit=5)
-    other = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
+def test_equal_requests_share_a_key_wherever_they_are_made(root: Path) -> None:
+    first = requested(root, "x.toml", n=2, limit=5)
+    second = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
 
-    assert one.key == other.key
-    assert one.key != asked(root, "x.toml", limit=5).key
+    assert first.key == second.key
+    assert first.key != requested(root, "x.toml", limit=5).key
 
 
 @pytest.mark.parametrize("path", ["rows.jsonl", "configs"])
-def test_what_is_no_toml_is_refused(root: Path, path: str) -> None:
+def test_a_file_that_is_not_a_toml_is_refused(root: Path, path: str) -> None:
     (root / "rows.jsonl").touch()
 
-    with pytest.raises(ConfigError, match=r'"rows.jsonl" is no TOML; name an eval.s config|no file "configs"'):
-        asked(root, path)
+    with pytest.raises(ConfigError, match=r'"rows.jsonl" is not a TOML file; name the|no file "configs"'):
+        requested(root, path)
 
 
-def test_every_problem_is_told(root: Path) -> None:
+def test_every_problem_is_reported(root: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        asked(root, "z.toml", limt=5, n=[2])
+        requested(root, "z.toml", limt=5, n=[2])
 
     assert [(problem.where, problem.text.partition(";")[0]) for problem in raised.value.problems] == [
         (WHERE, 'osmosis_eval: no file "z.toml"'),

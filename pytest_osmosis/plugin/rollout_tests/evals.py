@@ -1,0 +1,202 @@
+"""Test evals: the evals from which tests request rollouts, with `--osmosis-source=model`.
+
+Tests over the same config share one eval run, and each run is rolled out once, however many tests request it. Only
+requests of selected tests are rolled out. Such a test decides by itself whether it passes: gates do not apply.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.config import Override
+from pytest_osmosis.config.selection import merged
+from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
+from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
+from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.command.prepare_evals import EvalPreparer
+from pytest_osmosis.plugin.items import exit_status
+from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest
+from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.session_eval import SessionEval
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.verdicts.pass_rule import Outcome
+
+SUFFIX = "-tests"
+ORIGIN = options.EVAL_MARKER_NAME
+VERDICTS = ("osmosis.outcome", "osmosis.pass")
+"""Properties that state the eval's judgement of a run, which tests over rollouts do not share."""
+
+Tests = Mapping[RunId, Mapping[str, None]]
+"""The node ids of the tests that request each run."""
+
+
+class TestEval(SessionEval):
+    """An eval from which tests request rollouts. `plans` are those of its markers."""
+
+    reports_units = False
+    keeps_conversations = True
+
+    def __init__(
+        self, eval_id: str, prepared: Prepared, config: pytest.Config, tests: Tests, plans: Sequence[Plan]
+    ) -> None:
+        super().__init__(eval_id, prepared)
+        self.tests = tests
+        self._config = config
+        self._plans = plans
+
+    @property
+    def runs(self) -> list[RunId]:
+        """The runs to roll out."""
+        return sorted(self.tests)
+
+    @property
+    def n_tests(self) -> int:
+        """The number of requests."""
+        return sum(map(len, self.tests.values()))
+
+    @property
+    def partial(self) -> bool:
+        """True if tests that were collected but not selected request further runs."""
+        return not {run for plan in self._plans for run in plan.runs()} <= self.tests.keys()
+
+    def rerun(self, run: RunId) -> str:
+        """Return the command that repeats the first test that requested `run`."""
+        return rerun_command(self._config, next(iter(self.tests[run])))
+
+    def decides(self, run: EvalRun) -> bool:
+        """Return False: each test decides by itself."""
+        return False
+
+    def measured(self, results: Results) -> bool:
+        """Return True if a test got something to look at."""
+        return exit_status.any_rollout(results)
+
+    def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
+        """Return what a test gets of a run that is done."""
+        record = eval_run.record(run)
+        if outcome.kind == "skipped":
+            return RolloutResult(None, "skipped", outcome.reason)
+        if record.boundary is not None:
+            return RolloutResult(None, "error", outcome.text, sections=outcome.sections)
+        try:
+            row = self.prepared.dataset.row(run.row)
+        except DatasetError as error:
+            return RolloutResult(None, "error", str(error))
+        rollout = Rollout(
+            run.row,
+            run.index,
+            source="model",
+            messages=[dict(message) for message in self.conversation(eval_run, run)],
+            ground_truth=row.ground_truth,
+            row=row.record,
+            scores=RecordedScores(eval_run.pass_rule.scorers, record.scores, record.scorer_errors),
+            usage=None if record.usage is None else dict(record.usage),
+            duration_s=record.duration_ms / 1000,
+            finish_reason=record.finish_reason,
+        )
+        return RolloutResult(
+            rollout,
+            where=f"{self.prepared.dataset.display}:{row.line}",
+            sections=outcome.sections,
+            properties=tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS),
+        )
+
+
+class TestEvals:
+    """The test evals of a session, by id once they are prepared: `configs/eval/x.toml::x-tests`.
+
+    Workers of xdist make their requests from threads of their own.
+    """
+
+    def __init__(self, config: pytest.Config, naming: NamedEvals, options: session_options.SessionOptions) -> None:
+        self.by_id: dict[str, TestEval] = {}
+        self._config = config
+        self._naming = naming
+        self._options = options
+        self._plans: dict[tuple[Path, str], Plan] = {}
+        self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
+        self._lock = threading.Lock()  # protects _plans and _tests
+
+    def plan(self, request: EvalRequest) -> Plan:
+        """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
+        with self._lock:
+            if request.key not in self._plans:
+                overrides = [*request.overrides(), *self._options.overrides]
+                self._plans[request.key] = prepare(
+                    request.path, overrides, environ=os.environ, listing=True, compared=False
+                ).plan
+            return self._plans[request.key]
+
+    def select_items(self, items: Iterable[pytest.Item]) -> None:
+        """Take the requests of selected items."""
+        if self._naming.source == "model":
+            self.select((nodeid, request.eval.path, request.run) for nodeid, request in all_requests(items))
+
+    def select(self, requests: Iterable[tuple[str, Path, RunId]]) -> None:
+        """Take the requests of selected tests: the node id, the config and the run of each."""
+        with self._lock:
+            for nodeid, path, run in requests:
+                self._tests.setdefault(path, {}).setdefault(run, {})[nodeid] = None
+
+    def prepare(self) -> None:
+        """Check every eval of which a run is requested. Raise `pytest.UsageError` with all problems. Idempotent."""
+        if self.by_id or not self._tests:
+            return
+        paths = list(self._tests)
+        preparing = EvalPreparer(self._config, NamedEvals((*self._naming.evals, *paths)), self._options)
+        problems: list[Problem] = []
+        for path in paths:
+            plans = [plan for (of, _), plan in self._plans.items() if of == path]
+            try:
+                prepared = preparing.with_output(_prepared_for_tests(preparing, path, plans))
+            except ProblemsError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            key = eval_id(self._config, prepared.plan)
+            self.by_id[key] = TestEval(key, prepared, self._config, self._tests[path], plans)
+            problems += output_problems(prepared)
+        if problems:
+            raise pytest.UsageError(*map(str, problems))
+
+    def requested(self, path: Path, run: RunId) -> TestEval | None:
+        """Return the eval of a config, None if no selected test requested `run` from it."""
+        evals = (each for each in self.by_id.values() if each.prepared.config.path == path)
+        return next((each for each in evals if run in each.tests), None)
+
+
+def _prepared_for_tests(preparing: EvalPreparer, path: Path, plans: Sequence[Plan]) -> Prepared:
+    """Prepare the eval of a TOML for collected tests: with all rows of `plans`, under a name of its own.
+
+    It has no gates and no baseline, and `max_errors` does not apply: each test reports its own error.
+    """
+    prepared = preparing.prepared(path, _union(plans), compared=False)
+    config, plan = prepared.config, prepared.plan
+    name = f"{config.name}{SUFFIX}"
+    config = replace(
+        config,
+        name=name,
+        gates=(),
+        limits=replace(config.limits, max_errors=1.0),
+        overridden=tuple(text for text in config.overridden if not text.endswith(f"({ORIGIN})")),
+    )
+    selection = plans[0].selection if len({plan.spans for plan in plans}) == 1 else plan.selection
+    return replace(prepared, config=config, plan=replace(plan, name=name, selection=selection, granularity="run"))
+
+
+def _union(plans: Sequence[Plan]) -> list[Override]:
+    """Return the settings that select all rows and runs of `plans`."""
+    spans = merged((span.first, span.first + span.n_rows - 1) for plan in plans for span in plan.spans)
+    rows = ",".join(f"{first}-{last}" for first, last in spans)
+    n = max(plan.n for plan in plans)
+    return [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]

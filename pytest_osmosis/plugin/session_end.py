@@ -1,0 +1,82 @@
+"""The end of a session: gates become tests, results are written, the exit status and pytest's cache are set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_osmosis.evals import FinishedEval
+from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.plugin.eval_queue import EvalQueue
+from pytest_osmosis.plugin.hooks.call import HookCaller
+from pytest_osmosis.plugin.items import exit_status, gate_reports
+from pytest_osmosis.plugin.items.last_failed import FailedTests
+from pytest_osmosis.plugin.output import markdown_page
+from pytest_osmosis.plugin.session_eval import SessionEval
+
+
+class SessionEnd:
+    """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point."""
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        queue: EvalQueue,
+        evals: Mapping[str, SessionEval],
+        hook_caller: HookCaller,
+        failed_tests: FailedTests,
+    ) -> None:
+        self._options = options
+        self._queue = queue
+        self._evals = evals
+        self._hook_caller = hook_caller
+        self._failed_tests = failed_tests
+
+    def report_verdicts(self, session: pytest.Session) -> None:
+        """Report gates, limits and stops as tests of their own, and write the results."""
+        self._queue.close()
+        self._hook_caller.call_finished(self._queue.runs)
+        for eval_id, finished in self._queue.finished.items():
+            if not finished.results.partial and self._evals[eval_id].reports_units:
+                finished.add_verdicts(self._hook_caller.gate_verdicts(eval_id, finished.results))
+        self._write_results()
+        for eval_id, finished in self._queue.finished.items():
+            gate_reports.report(session, eval_id, finished, gated=self._evals[eval_id].decides(finished.run))
+        gate_reports.report_hook_errors(session, self._hook_caller.take_errors())
+
+    def finish(self, session: pytest.Session) -> None:
+        """Write the results that are not written yet, and set the exit status. Keep nothing if no eval started."""
+        if not any(run.began for run in self._queue.runs.values()):
+            self._queue.discard()
+        self._queue.close()
+        if self._options.smoke is not None:
+            self._failed_tests.remember()
+        self._hook_caller.call_finished(self._queue.runs)
+        self._write_results()
+        evals = list(self._queue.finished.values())
+        failures = markdown_page.write([finished.results for finished in evals], self._options.markdown)
+        for last in evals[-1:]:
+            for text in failures:
+                last.run.notices.add(text)
+        if any(self._not_measured(eval_id, finished) for eval_id, finished in self._queue.finished.items()):
+            exit_status.set_not_measured(session, self._options.not_measured_exit)
+
+    def correct_cache(self) -> None:
+        """Correct what pytest has written to its cache about tests of evals."""
+        finished = {
+            eval_id: each for eval_id, each in self._queue.finished.items() if self._evals[eval_id].reports_units
+        }
+        self._failed_tests.correct(finished, self._evals.keys())
+
+    def _write_results(self) -> None:
+        for eval_id, finished in self._queue.finished.items():
+            if not finished.is_written:
+                finished.write()
+                for path in finished.written[:1]:
+                    self._hook_caller.call_results(eval_id, finished.results, path)
+
+    def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
+        each = self._evals[eval_id]
+        measured = each.measured(finished.results)
+        return exit_status.not_measured(finished, gated=each.decides(finished.run), measured=measured)

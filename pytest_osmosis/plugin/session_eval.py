@@ -1,0 +1,96 @@
+"""The evals of a session: what all of them have in common, and those that the command names."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from pytest_osmosis.evals import EvalRun, Prepared
+from pytest_osmosis.plugin.command import session_options
+from pytest_osmosis.plugin.items import exit_status
+from pytest_osmosis.plugin.items.node_ids import node_id
+from pytest_osmosis.record.run_id import RunId, Unit
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.paths import shown
+
+
+class SessionEval:
+    """An eval of the session. `id` is the beginning of its tests' node ids.
+
+    `may_stop_early`: it may end as soon as its gates are decided. `updates_baseline`: its results become the baseline.
+    """
+
+    reports_units: ClassVar[bool]
+    """True if each unit is a test of its own, judged by thresholds and gates."""
+    keeps_conversations: ClassVar[bool]
+    """True if conversations are needed until the session ends."""
+    may_stop_early = False
+    updates_baseline = False
+
+    def __init__(self, eval_id: str, prepared: Prepared) -> None:
+        self.id = eval_id
+        self.prepared = prepared
+
+    @property
+    def partial(self) -> bool | None:
+        """True if not everything was selected, None if the plan tells."""
+        return None
+
+    def rerun(self, run: RunId) -> str:
+        """Return the command that repeats the test of `run`, for the folder in which pytest was called."""
+        raise NotImplementedError
+
+    def decides(self, run: EvalRun) -> bool:
+        """Return True if the gates of this eval decide, provided that it has any."""
+        raise NotImplementedError
+
+    def measured(self, results: Results) -> bool:
+        """Return True if the results hold anything that a verdict could rest on."""
+        raise NotImplementedError
+
+    def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
+        """Return the conversation of a run that is done, for the hook that is called once for each run."""
+        return eval_run.conversations[run]
+
+
+class NamedEval(SessionEval):
+    """An eval that the command names."""
+
+    reports_units = True
+    keeps_conversations = False
+
+    def __init__(
+        self, eval_id: str, prepared: Prepared, config: pytest.Config, options: session_options.SessionOptions
+    ) -> None:
+        super().__init__(eval_id, prepared)
+        self._config = config
+        self.may_stop_early = options.stop_when_decided is not None
+        self.updates_baseline = options.update_baseline
+
+    def runs_of(self, units: Iterable[Unit]) -> list[RunId]:
+        """Return the runs of `units`."""
+        return [run for unit in units for run in self.prepared.collected.runs_of(unit)]
+
+    def rerun(self, run: RunId) -> str:
+        """Return the command that repeats the test of `run`, for the folder in which pytest was called."""
+        plan, source = self.prepared.plan, self.prepared.source
+        path = os.path.relpath(plan.path, self._config.invocation_params.dir)
+        stored = [f"--osmosis-from={shown(source.run.folder)}"] if source else []
+        test = node_id(f"{path}::{plan.name}", plan.unit_of(run))
+        return shlex.join(["pytest", test, *session_options.typed(self._config), *stored])
+
+    def decides(self, run: EvalRun) -> bool:
+        """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs."""
+        return not self._config.option.runxfail and not run.selected.partial
+
+    def measured(self, results: Results) -> bool:
+        """Return True if a run counts as an answer."""
+        return exit_status.any_answer(results)
+
+    def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
+        """Return the conversation of a run that is done, and keep it no longer."""
+        return eval_run.conversations.pop(run)
