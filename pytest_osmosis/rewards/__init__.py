@@ -1,1 +1,1 @@
-"""What scores a rollout: eval functions (simple and full mode) and Graders."""
+"""Reward functions, which score rollouts: eval functions (simple and full mode) and Graders."""

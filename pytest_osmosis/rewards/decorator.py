@@ -1,9 +1,10 @@
 """`@osmosis_reward`: marks a function as a reward function and checks its signature when it is defined.
 
-The decorated function is the function itself: no wrapper, so nothing is added to a call. What the decorator was told
-hangs on it as a `Declaration`. Signature rules and messages are those of Osmosis' own decorator (`osmosis_ai`
-0.2.17, utils.py), but for these: annotations may be strings, as `from __future__ import annotations` makes them; a
-`dict[str, Any]` is a dict; int and bool are numbers. Functions that the SDK's own decorator wrapped are recognised too.
+The decorator returns the function itself, without a wrapper, so calls cost nothing extra. Its arguments are kept in a
+`Declaration`, an attribute of the function. Signature rules and messages are those of Osmosis' own decorator
+(`osmosis_ai` 0.2.17, utils.py), with three exceptions: annotations may be strings, as `from __future__ import
+annotations` makes them; a `dict[str, Any]` is a dict; int and bool are numbers. Functions that the SDK's decorator
+wrapped are recognised too.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _SDK_WRAPPER = "osmosis_reward.<locals>"
 
 
 class RewardWarning(UserWarning):
-    """Something about a reward function that is worth knowing and no failure."""
+    """A property of a reward function that is worth knowing but not a failure."""
 
 
 class Declaration(NamedTuple):
-    """What `@osmosis_reward(...)` was told; the defaults where it was told nothing.
+    """The arguments of `@osmosis_reward(...)`.
 
-    `cases` and the paths are checked when the function is tested, not when it is defined. `range` is (low, high), an
-    end None where it is open. `dataset` and `cases_file` are paths from the function's file.
+    `cases` and the path are checked when the function is tested, not when it is defined. `range` is (low, high), with
+    None for an open end. `dataset` is a path relative to the function's file.
     """
 
     cases: Sequence[object] = ()
@@ -61,25 +62,25 @@ def osmosis_reward(
 ) -> Callable[[Function], Function]: ...
 
 
-def osmosis_reward(function: Any = None, /, **told: Any) -> Any:
-    """Mark a reward function, sync or async, and check its signature. Gives the function itself.
+def osmosis_reward(function: Any = None, /, **arguments: Any) -> Any:
+    """Mark a reward function, sync or async, check its signature, and return the function itself.
 
-    - `cases`: what it must score, as `(solution_str, ground_truth, expect)` or mappings with the keys of a cases file
-    - `max_ms`: the time that 19 of 20 calls may take at most
+    - `cases`: expected scores, as `(solution_str, ground_truth, expect)` or mappings with the keys of a cases file
+    - `max_ms`: the longest time that 19 of 20 calls may take
     - `range`: the lowest and the highest score, e.g. `(0, 1)`
     - `dataset`: a file of rows with reference solutions, which must score at least `threshold`
-    - `allow`: names of findings that are meant to be so, e.g. `["case-sensitive"]`
-    - `only_float`: warn where it returns an int or a bool, which Osmosis' own decorator refuses
+    - `allow`: names of findings that are intended, e.g. `["case-sensitive"]`
+    - `only_float`: warn if the function returns an int or a bool, which Osmosis' own decorator refuses
 
     A function whose first parameter is `solution_str` must have the signature
-    `(solution_str: str, ground_truth: str, extra_info: dict = None)`, more parameters may follow; TypeError where it
-    has not. Other signatures are not checked here.
+    `(solution_str: str, ground_truth: str, extra_info: dict = None)`; more parameters may follow. Raises `TypeError` if
+    it does not. Other signatures are not checked here.
     """
-    unknown = told.keys() - set(Declaration._fields)
+    unknown = arguments.keys() - set(Declaration._fields)
     if unknown:
         valid = ", ".join(Declaration._fields)
         raise TypeError(f"osmosis_reward: unknown argument {', '.join(sorted(unknown))} (valid: {valid})")
-    declaration = Declaration(**told)
+    declaration = Declaration(**arguments)
     _check_declaration(declaration)
 
     def decorate(function: Function) -> Function:
@@ -93,18 +94,21 @@ def osmosis_reward(function: Any = None, /, **told: Any) -> Any:
 
 
 def declaration_of(function: object) -> Declaration | None:
-    """The Declaration of a function that this decorator or the SDK's marked; None for any other object."""
+    """Return the Declaration of a function that this decorator or the SDK's marked, or None for any other object."""
     for layer in _layers(function):
-        found = vars(layer).get(MARK)
-        if isinstance(found, Declaration):
-            return found
+        declaration = vars(layer).get(MARK)
+        if isinstance(declaration, Declaration):
+            return declaration
         if _is_sdk_wrapper(layer):
             return Declaration()
     return None
 
 
 def _layers(function: object) -> Iterator[object]:
-    """A function, and those that it wraps. Other objects are not asked for attributes: some answer with anything."""
+    """Yield a function and those that it wraps.
+
+    Attributes of other objects are not read: mocks, for one, return something for any name.
+    """
     seen = set()
     while isinstance(function, (types.FunctionType, functools._lru_cache_wrapper)) and id(function) not in seen:
         seen.add(id(function))
@@ -115,26 +119,26 @@ def _layers(function: object) -> Iterator[object]:
 def _is_sdk_wrapper(function: object) -> bool:
     if not isinstance(function, types.FunctionType):
         return False
-    home = function.__globals__.get("__name__")
-    return home == _SDK_MODULE and function.__code__.co_qualname.startswith(_SDK_WRAPPER)
+    module = function.__globals__.get("__name__")
+    return module == _SDK_MODULE and function.__code__.co_qualname.startswith(_SDK_WRAPPER)
 
 
-# -- what it was told -------------------------------------------------------------------------------------
+# -- arguments --------------------------------------------------------------------------------------------
 
 
-def _check_declaration(told: Declaration) -> None:
-    if told.max_ms is not None and not _is_positive(told.max_ms):
-        raise TypeError(f"osmosis_reward: max_ms must be a number above 0, got {told.max_ms!r}")
-    ends = told.range
+def _check_declaration(declaration: Declaration) -> None:
+    if declaration.max_ms is not None and not _is_positive(declaration.max_ms):
+        raise TypeError(f"osmosis_reward: max_ms must be a number above 0, got {declaration.max_ms!r}")
+    ends = declaration.range
     if not (isinstance(ends, tuple) and len(ends) == 2 and all(end is None or _is_number(end) for end in ends)):
-        raise TypeError(f"osmosis_reward: range must be (low, high), an end None where it is open, got {ends!r}")
+        raise TypeError(f"osmosis_reward: range must be (low, high), with None for an open end, got {ends!r}")
     low, high = ends
     if low is not None and high is not None and low >= high:
         raise TypeError(f"osmosis_reward: range must be (low, high) with low < high, got {ends!r}")
-    if told.threshold is not None and not _is_number(told.threshold):
-        raise TypeError(f"osmosis_reward: threshold must be a number, got {told.threshold!r}")
+    if declaration.threshold is not None and not _is_number(declaration.threshold):
+        raise TypeError(f"osmosis_reward: threshold must be a number, got {declaration.threshold!r}")
     for name in ("cases", "allow"):
-        value = getattr(told, name)
+        value = getattr(declaration, name)
         if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
             raise TypeError(f"osmosis_reward: {name} must be a list, got {value!r:.80}")
 
@@ -151,7 +155,7 @@ def _is_positive(value: object) -> bool:
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    """The rules of the SDK's decorator, in its order and its words."""
+    """Check the rules of the SDK's decorator, in its order and with its messages."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].name != "solution_str":
         return
@@ -159,31 +163,31 @@ def _check_signature(function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
     solution, truth, extra = parameters[:3]
-    if not _is_str(found := _annotation(function, solution)):
-        raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {found}")
+    if not _is_str(got := _annotation(function, solution)):
+        raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
     if truth.name != "ground_truth":
         raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
-    if not _is_str(found := _annotation(function, truth)):
-        raise TypeError(f"Second parameter 'ground_truth' must be annotated as str, got {found}")
+    if not _is_str(got := _annotation(function, truth)):
+        raise TypeError(f"Second parameter 'ground_truth' must be annotated as str, got {got}")
     if extra.name != "extra_info":
         raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
-    if not _is_dict(found := _annotation(function, extra)):
-        raise TypeError(f"Third parameter 'extra_info' must be annotated as dict or dict | None, got {found}")
+    if not _is_dict(got := _annotation(function, extra)):
+        raise TypeError(f"Third parameter 'extra_info' must be annotated as dict or dict | None, got {got}")
     if extra.default is extra.empty:
         raise TypeError("Third parameter 'extra_info' must have a default value of None")
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> object:
-    """A parameter's annotation; one that is a string is looked up, or left a string where its names are not there."""
-    found = parameter.annotation
-    if not isinstance(found, str):
-        return found
+    """Return a parameter's annotation. A string is evaluated, or returned if its names cannot be looked up."""
+    annotation = parameter.annotation
+    if not isinstance(annotation, str):
+        return annotation
     inner = inspect.unwrap(function)
     names = {**vars(builtins), **getattr(inner, "__globals__", {})}
     try:
-        return eval(found, names)
+        return eval(annotation, names)
     except Exception:  # a name that only type checkers import
-        return found
+        return annotation
 
 
 def _is_str(annotation: object) -> bool:
@@ -191,7 +195,7 @@ def _is_str(annotation: object) -> bool:
 
 
 def _is_dict(annotation: object) -> bool:
-    if isinstance(annotation, str):  # its names are not there: read it as it stands
+    if isinstance(annotation, str):  # its names could not be looked up
         bare = annotation.replace(" ", "").removesuffix("|None").removeprefix("None|")
         bare = bare.removeprefix("typing.").removeprefix("Optional[")
         return bare.partition("[")[0].rstrip("]") in ("dict", "Dict")

@@ -1,10 +1,10 @@
-"""Eval functions: user code that scores a rollout, its mode told by the name of its first parameter.
+"""Eval functions: user code that scores a rollout. The name of the first parameter determines the mode.
 
-- simple mode, `solution_str`: gets the last assistant text, `ground_truth` and `extra_info`
-- full mode, `messages`: gets the whole conversation, `ground_truth` and `metadata`
+- simple mode, `solution_str`: receives the last assistant text, `ground_truth` and `extra_info`
+- full mode, `messages`: receives the whole conversation, `ground_truth` and `metadata`
 
-They are called by keyword, and arguments that a function does not take are left out. `extra_info` and `metadata`
-hold the whole row. Source: "Eval functions" of Osmosis' eval mode.
+Arguments are passed by keyword, and only those that the function takes. `extra_info` and `metadata` hold the whole row.
+Source: "Eval functions" of Osmosis' eval mode.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ OFFERED: Mapping[Mode, tuple[str, str, str]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
     "full": ("messages", "ground_truth", "metadata"),
 }
-"""What functions of a mode may take."""
+"""The parameters that functions of each mode may have."""
 BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class NotAScore(TypeError, ValueError):
-    """A function returned something else than a finite number."""
+    """A function returned something other than a finite number."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalFunction:
-    """A user's function, made ready to be called. `name` is its path as typed, the key of its scores."""
+    """A user's function, ready to be called. `name` is its path as typed, the key of its scores.
+
+    `parameters` is None if the function takes any keyword.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -45,7 +48,7 @@ class EvalFunction:
     parameters: frozenset[str] | None
 
     def arguments(self, messages: Sequence[Message], ground_truth: object, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of one call; None in `parameters` means that it takes any."""
+        """Return the keyword arguments of one call."""
         conversation = solution_of(messages) if self.mode == "simple" else list(messages)
         offered = dict(zip(OFFERED[self.mode], (conversation, ground_truth, dict(row)), strict=True))
         if self.parameters is None:
@@ -54,16 +57,16 @@ class EvalFunction:
 
 
 def eval_function(name: str, function: object) -> EvalFunction:
-    """Detect the mode of `function`. `CodeError` where it is no function, or its parameters are not those of one."""
+    """Detect the mode of `function`. Raises `CodeError` if it cannot be called as an eval function."""
     if not callable(function):
         raise CodeError(f"{name}: not a function but {type(function).__name__}")
     parameters = inspect.signature(function).parameters.values()
     first = next(iter(parameters), None)
     if first is None or first.name not in MODES:
-        found = f'"{first.name}"' if first else "none"
+        got = f'"{first.name}"' if first else "none"
         raise CodeError(
             f'{name}: the first parameter must be "solution_str" (the last answer) or "messages" '
-            f"(the whole conversation), got {found}"
+            f"(the whole conversation), got {got}"
         )
     mode = MODES[first.name]
     _refuse_unoffered(name, function, mode)
@@ -78,22 +81,22 @@ def eval_function(name: str, function: object) -> EvalFunction:
 
 
 def _refuse_unoffered(name: str, function: Callable[..., Any], mode: Mode) -> None:
-    """Raise `CodeError` where no call could succeed. What a decorator gives to the function under it is its affair."""
+    """Raise `CodeError` if no call could succeed. Only the outermost decorator counts: it may pass on what it likes."""
     first, *others = OFFERED[mode]
     outermost = inspect.signature(function, follow_wrapped=False).parameters.values()
-    needed = [one.name for one in outermost if one.default is one.empty and one.kind in BY_KEYWORD]
-    for parameter in needed:
-        if parameter not in OFFERED[mode]:
+    for parameter in outermost:
+        required = parameter.default is parameter.empty and parameter.kind in BY_KEYWORD
+        if required and parameter.name not in OFFERED[mode]:
             raise CodeError(
-                f'{name}: takes "{parameter}", which it is not given: beside {first} there are {" and ".join(others)} '
-                f"(the whole row); read it from there, or give it a default"
+                f'{name}: requires "{parameter.name}", but is passed only {first}, {" and ".join(others)} (the whole row); '
+                f"read it from the row, or give it a default"
             )
 
 
 def solution_of(messages: Sequence[Message]) -> str:
-    """The text of the last assistant message whose content is not None, "" where there is none.
+    """Return the text of the last assistant message whose content is not None, or "".
 
-    List content is its text parts, joined.
+    The text of a list of parts is that of its text parts, joined.
 
     >>> solution_of([{"role": "assistant", "content": "42"}, {"role": "assistant", "content": None}])
     '42'
@@ -105,9 +108,9 @@ def solution_of(messages: Sequence[Message]) -> str:
 
 
 def score_of(value: object) -> float:
-    """A returned value as a score: int, bool, float and numpy scalars are numbers.
+    """Return a function's result as a score: int, bool, float and numpy scalars are numbers.
 
-    `NotAScore` for what is no number, NaN and infinities.
+    Raises `NotAScore` for anything else, NaN and infinities.
     """
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()

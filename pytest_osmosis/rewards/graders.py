@@ -1,4 +1,4 @@
-"""The Grader contract of Osmosis 0.3: `grade(ctx)` looks at a sample and calls `ctx.set_reward`; its result is ignored.
+"""The Grader contract of Osmosis 0.3: `grade(ctx)` reads a sample and calls `ctx.set_reward`; its result is ignored.
 
 Source of the shapes: osmosis_ai.rollout, SDK 0.3.
 """
@@ -21,7 +21,7 @@ REWARD = "reward"
 
 @dataclass(slots=True)
 class RolloutSample:
-    """What a Grader sees of a rollout. Setting `remove_sample` takes the run out of every statistic."""
+    """A rollout as a Grader sees it. Setting `remove_sample` removes the run from every statistic."""
 
     messages: list[Message]
     label: Any = None
@@ -43,7 +43,7 @@ class GraderContext:
 
     @property
     def artifacts_dir(self) -> Path | None:
-        """The folder for files of this run, made when it is first asked for."""
+        """The folder for files of this run, created on first access."""
         if self.artifacts is not None:
             self.artifacts.mkdir(parents=True, exist_ok=True)
         return self.artifacts
@@ -54,19 +54,19 @@ class GraderContext:
 
 
 class Grader(ABC):
-    """Subclass this and write `grade`. A new instance is made for every rollout."""
+    """The base class of Graders, which define `grade`. Every rollout gets a new instance."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config
 
     @abstractmethod
     async def grade(self, ctx: GraderContext) -> None:
-        """Look at `ctx.sample` and call `ctx.set_reward`."""
+        """Read `ctx.sample` and call `ctx.set_reward`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraderCode:
-    """A user's Grader class, made ready to be called."""
+    """A user's Grader class, ready to be called."""
 
     grader: type[Any]
     config: Any = None
@@ -80,7 +80,7 @@ class GraderCode:
         project: Path,
         artifacts: Path,
     ) -> RolloutSample:
-        """The sample after a new instance graded it. `NotAScore` where it set no reward and did not remove it."""
+        """Return the sample, graded by a new instance. Raises `NotAScore` if it is neither scored nor removed."""
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
         sample = RolloutSample(messages=list(messages), label=ground_truth)

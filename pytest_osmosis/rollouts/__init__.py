@@ -1,7 +1,7 @@
-"""What produces a rollout, a module per contract: `chat` (built-in single turn), `function`, `workflow`.
+"""Agents, which produce rollouts, in a module per contract: `chat` (built-in single turn), `function`, `workflow`.
 
-An `Agent` is made once per engine host and used for all its runs; everything that belongs to one run is in the
-`ChatContext` that it gets.
+An `Agent` is created once per host and used for all of its runs. Everything that belongs to one run is in the
+`ChatContext` that it receives.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pytest_osmosis.rollouts.context import ChatContext
 
 
 class Agent(Protocol):
-    """Whatever turns a prompt into a conversation."""
+    """Turns a prompt into a conversation."""
 
     async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """The whole conversation of one rollout, prompt included. Raises whatever the user's code raises."""
+        """Return the conversation of one rollout, including the prompt. Errors of the user's code are raised."""
         ...

@@ -1,4 +1,4 @@
-"""The built-in agent: one turn, the prompt and the model's answer to it."""
+"""The built-in agent: a single turn of prompt and answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pytest_osmosis.rollouts.context import ChatContext
 
 
 class SingleTurn:
-    """Sends the prompt, keeps the answer."""
+    """Sends the prompt and keeps the answer."""
 
     async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """The prompt and the model's answer."""
         reply = await ctx.chat(ctx.prompt)
         return [*ctx.prompt, reply.message]

@@ -1,4 +1,4 @@
-"""What a rollout sees of its run: the prompt, its row, and `chat`."""
+"""The view that a rollout has of its run: the prompt, its row, and `chat`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, An
 class ChatContext:
     """One run, as agent code sees it.
 
-    `prompt` holds the row's chat messages (a copy of this run's own), `metadata` the whole row, `row_index` and
-    `run_index` its identity, `model_tag` whether the eval's model is asked ("primary") or the baseline's ("baseline"),
-    `max_turns` the configured bound, which the agent is expected to keep, `config` this
-    run's copy of an `AgentWorkflow`'s config.
+    `prompt` holds the row's chat messages (a copy for this run), `metadata` the whole row. `row_index` and `run_index`
+    identify the run among those of its model; `model_tag` is "primary" for the eval's model and "baseline" for the
+    baseline's. `max_turns` is the configured limit, which the agent is expected to keep. `config` is this run's copy of
+    the config of an `AgentWorkflow`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ChatContext:
 
     @property
     def artifacts_dir(self) -> Path:
-        """A folder for files of this run, made when it is first asked for."""
+        """A folder for files of this run, created on first access."""
         folder = Path(self._artifacts)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -57,10 +57,10 @@ class ChatContext:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **sampling: Any,
     ) -> ChatReply:
-        """Ask the configured model: one request, with its retries. Concurrent calls are fine.
+        """Send one request to the configured model, with retries, and return its reply. Calls may be concurrent.
 
-        `messages` and `tools` are in the shape of OpenAI's chat completions; `sampling` (temperature, max_tokens, ...)
-        is laid over the config's. Raises `pytest_osmosis.errors.ModelError` when no answer can be had.
+        `messages` and `tools` have the shape of OpenAI's chat completions. `sampling` (temperature, max_tokens, ...)
+        overrides the config's. Raises `pytest_osmosis.errors.ModelError` if there is no answer.
         """
         sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)
@@ -69,7 +69,7 @@ class ChatContext:
 
 
 def _own(messages: Sequence[Message]) -> list[Message]:
-    """A copy that shares nothing with `messages`, whatever an agent put into them."""
+    """Return a copy that shares nothing with `messages`, whatever an agent put into them."""
     try:
         own: list[Message] = copied(list(messages))
     except (TypeError, RecursionError):

@@ -12,7 +12,7 @@ from pytest_osmosis.rollouts.context import ChatContext
 
 
 class NotAConversation(TypeError):
-    """An agent returned something else than a conversation."""
+    """An agent returned something other than a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class FunctionAgent:
     function: Callable[[ChatContext], Awaitable[Any]]
 
     async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """What the function returned, checked. None stands for the conversation of its last `ctx.chat`."""
+        """Return the checked conversation; if the function returns None, that of its last `ctx.chat`."""
         return conversation(await self.function(ctx), ctx, f"{self.name}()")
 
 
 def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Message]:
-    """The messages in what an agent returned: a list of messages, or None for the last `ctx.chat`.
+    """Return the messages that an agent returned, or, for None, those of its last `ctx.chat`.
 
-    `NotAConversation` says what was returned instead.
+    Raises `NotAConversation`, which says what was returned instead.
     """
     if returned is None:
         if ctx.last_conversation is None:
@@ -42,7 +42,7 @@ def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Messa
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise NotAConversation(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
         content = message.get("content")
-        if not isinstance(content, (str, list, tuple, NoneType)):  # it would be scored as no text at all
+        if not isinstance(content, (str, list, tuple, NoneType)):  # it would be scored as an empty text
             got = f"{type(content).__name__}: {content!r:.80}"
             raise NotAConversation(
                 f"{who}: message {index}: content must be a string, a list of parts or None, got {got}"

@@ -1,6 +1,6 @@
-"""The workflow contract of Osmosis 0.3: a class whose `run(ctx)` produces a conversation, one instance a run.
+"""The workflow contract of Osmosis 0.3: a class whose `run(ctx)` produces a conversation, with one instance per run.
 
-Classes are recognised by the name of a base class along the MRO, so user code needs no import of ours.
+Classes are recognised by the name of a base class in their MRO, so user code need not import ours.
 Source of the shapes: osmosis_ai.rollout, SDK 0.3.
 """
 
@@ -19,7 +19,7 @@ from pytest_osmosis.rollouts.function import conversation
 
 @dataclass(slots=True)
 class AgentWorkflowOutput:
-    """What a workflow may return: the conversation, and numbers and notes of its own."""
+    """The result of a workflow: the conversation, with numbers and notes of the workflow's own."""
 
     messages: list[Message] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -31,14 +31,14 @@ AgentWorkflowContext = ChatContext
 
 
 class AgentWorkflow(ABC):
-    """Subclass this and write `run`. A new instance is made for every rollout."""
+    """The base class of workflows, which define `run`. Every rollout gets a new instance."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config
 
     @abstractmethod
     async def run(self, ctx: AgentWorkflowContext) -> AgentWorkflowOutput | list[Message] | None:
-        """Produce a conversation. None stands for the conversation of the last `ctx.chat`."""
+        """Return a conversation, or None for that of the last `ctx.chat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class WorkflowAgent:
     config: Any = None
 
     async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """The conversation that a new instance's `run` returned."""
+        """Return the conversation that `run` of a new instance returned."""
         config = copy.deepcopy(self.config)
         ctx.config = config
         instance = self.workflow(config) if config is not None else self.workflow()

@@ -1,4 +1,4 @@
-"""Deadlines: what counts as a run's own time, and what leaving one says."""
+"""Deadlines: the time that counts as a run's own, and the errors that leaving a deadline raises."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SOON_S = 0.02
 
 
 def deadline(budget_s: float = SOON_S, stalls: StallTime | None = None, stuck: list[int] | None = None) -> Deadline:
-    def told(_task: asyncio.Task[Any], times: int) -> None:
+    def on_stuck(_task: asyncio.Task[Any], times: int) -> None:
         if stuck is not None:
             stuck.append(times)
 
-    return Deadline(budget_s, stalls or StallTime(), told)
+    return Deadline(budget_s, stalls or StallTime(), on_stuck)
 
 
-async def test_code_within_its_time_is_left_alone() -> None:
+async def test_code_within_its_time_is_not_interrupted() -> None:
     async with deadline(60) as inside:
         await asyncio.sleep(0)
     assert not inside.expired
@@ -36,7 +36,7 @@ async def test_code_within_its_time_is_left_alone() -> None:
             raise KeyError
 
 
-async def test_code_beyond_its_time_is_cancelled_and_its_place_is_the_cause() -> None:
+async def test_code_beyond_its_time_is_cancelled_and_the_cancellation_is_the_cause() -> None:
     with pytest.raises(DeadlineExpired) as caught:
         async with deadline():
             await asyncio.Event().wait()
@@ -47,7 +47,7 @@ async def test_code_beyond_its_time_is_cancelled_and_its_place_is_the_cause() ->
 
 
 @pytest.mark.parametrize("swallowed_by", ["nothing", "an error", "a return"])
-async def test_whatever_code_makes_of_its_cancellation_the_deadline_has_expired(swallowed_by: str) -> None:
+async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation(swallowed_by: str) -> None:
     async def swallow() -> None:
         try:
             await asyncio.Event().wait()
@@ -62,7 +62,9 @@ async def test_whatever_code_makes_of_its_cancellation_the_deadline_has_expired(
             await swallow()
 
 
-async def test_code_that_swallows_cancellations_is_cancelled_again_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "CANCEL_AGAIN_S", 0.01)
     stuck: list[int] = []
 
@@ -77,7 +79,7 @@ async def test_code_that_swallows_cancellations_is_cancelled_again_and_told_of(m
     assert stuck == [1, 2, 3]
 
 
-async def test_a_cancellation_from_outside_goes_through() -> None:
+async def test_a_cancellation_from_outside_is_raised() -> None:
     async def inside() -> None:
         async with deadline(60):
             await asyncio.Event().wait()
@@ -89,33 +91,33 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
         await task
 
 
-async def test_pauses_and_stalls_are_not_a_run_s_own_time_but_stalls_that_it_owes_are() -> None:
+async def test_pauses_and_stalls_do_not_count_but_stalls_that_the_run_caused_do() -> None:
     stalls = StallTime()
     async with deadline(1000, stalls) as inside:
         inside.pause()
         inside.pause()
         assert inside._paused_at is not None
-        inside._begun -= 300  # as if 300 s had passed, for 200 s of which the clock stood still ...
+        inside._begun -= 300  # as if 300 s had passed, 200 s of them paused ...
         inside._paused_at -= 200
         assert 100 <= inside.spent_s() < 150
         inside.resume()
         inside.resume()
         assert 100 <= inside.spent_s() < 150
-        stalls.total_s += 90  # ... and for 90 s the loop was held up
+        stalls.total_s += 90  # ... and 90 s stalled
         assert 10 <= inside.spent_s() < 60
         inside.owe(80)
         assert 90 <= inside.spent_s() < 140
         assert inside.remaining_s() == pytest.approx(1000 - inside.spent_s(), abs=1)
 
 
-async def test_a_stall_while_the_clock_stands_still_is_left_out_once_and_counts_where_it_is_owed() -> None:
+async def test_a_stall_during_a_pause_is_left_out_once_and_counts_if_the_run_caused_it() -> None:
     stalls = StallTime()
     async with deadline(1000, stalls) as inside:
         inside.pause()
         assert inside._paused_at is not None
-        inside._begun -= 300  # as if 300 s had passed, the clock standing still for 200 s of them,
+        inside._begun -= 300  # as if 300 s had passed, 200 s of them paused,
         inside._paused_at -= 200
-        stalls.total_s += 150  # for 150 s of which the loop was held up ...
+        stalls.total_s += 150  # with the loop stalled for 150 s of the pause ...
         assert 100 <= inside.spent_s() < 150
         inside.owe(150)  # ... by the run itself
         assert 250 <= inside.spent_s() < 300
@@ -123,21 +125,21 @@ async def test_a_stall_while_the_clock_stands_still_is_left_out_once_and_counts_
         assert 250 <= inside.spent_s() < 300
 
 
-async def test_stalls_before_a_deadline_are_nothing_to_it() -> None:
+async def test_stalls_before_a_deadline_do_not_matter() -> None:
     stalls = StallTime()
     stalls.total_s = 1000
     async with deadline(60, stalls) as inside:
         assert 0 <= inside.spent_s() < 60
 
 
-async def test_a_timer_that_comes_while_the_clock_stands_waits_for_it() -> None:
+async def test_a_deadline_does_not_expire_during_a_pause() -> None:
     async with deadline() as inside:
         inside.pause()
         await asyncio.sleep(3 * SOON_S)
         assert not inside.expired
 
 
-def test_nothing_is_kept_of_a_task_whose_time_was_watched() -> None:
+def test_a_monitored_task_is_freed_after_its_end() -> None:
     monitor = LoopMonitor(lambda key, stack: None)
 
     async def under_a_deadline() -> None:

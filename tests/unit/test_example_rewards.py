@@ -30,16 +30,16 @@ PROMPT: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
         "It is 391.",
     ],
 )
-def test_the_right_number_is_rewarded(solution: str) -> None:
+def test_the_right_number_scores_1(solution: str) -> None:
     assert compute_reward(solution_str=solution, ground_truth="391", extra_info={"val1": 17}) == 1.0
 
 
 @pytest.mark.parametrize("solution", ["", "I do not know.", "392", "-391", "391 is near 400", "391.001", "#### 39"])
-def test_anything_else_is_not_rewarded(solution: str) -> None:
+def test_any_other_answer_scores_0(solution: str) -> None:
     assert compute_reward(solution, "391") == 0.0
 
 
-def test_thousands_separators_are_read() -> None:
+def test_thousands_separators_are_accepted() -> None:
     assert compute_reward("#### 25,186", "25186") == 1.0
 
 
@@ -63,18 +63,18 @@ def rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_ground_truths_are_right(rows: list[dict[str, Any]]) -> None:
+def test_the_ground_truths_are_correct(rows: list[dict[str, Any]]) -> None:
     assert len(rows) == 1000
     for row in rows:
         assert row["ground_truth"] == str(row["val1"] * row["val2"])
         assert row["user_prompt"] == f"What is {row['val1']} * {row['val2']}?"
 
 
-def test_no_prompt_comes_twice(rows: list[dict[str, Any]]) -> None:
+def test_every_prompt_is_unique(rows: list[dict[str, Any]]) -> None:
     assert len({row["user_prompt"] for row in rows}) == len(rows)
 
 
-def test_no_prompt_gives_its_answer_away(rows: list[dict[str, Any]]) -> None:
+def test_no_prompt_contains_its_answer(rows: list[dict[str, Any]]) -> None:
     assert not [row for row in rows if row["ground_truth"] in row["system_prompt"] + row["user_prompt"]]
 
 
@@ -82,7 +82,7 @@ def test_no_prompt_gives_its_answer_away(rows: list[dict[str, Any]]) -> None:
 
 
 def context(folder: Path, max_turns: int) -> AgentWorkflowContext:
-    """A run whose model is the embedded one."""
+    """Return the context of a run of the embedded model."""
 
     async def chat(messages: Any, tools: Any, sampling: Any) -> ChatReply:
         return answer(messages, tools)
@@ -100,7 +100,7 @@ async def test_the_agent_runs_the_tool_and_ends_with_the_answer(tmp_path: Path) 
     assert output.messages[3]["content"] == "17 * 23 = 391\n#### 391"
 
 
-async def test_the_agent_keeps_to_its_turns(tmp_path: Path) -> None:
+async def test_the_agent_stops_after_max_turns(tmp_path: Path) -> None:
     output = await MultiplyWorkflow().run(context(tmp_path, max_turns=1))
     assert output.messages is not None
     assert [message["role"] for message in output.messages] == ["user", "assistant", "tool"]
@@ -117,7 +117,7 @@ async def test_the_agent_keeps_to_its_turns(tmp_path: Path) -> None:
         {"name": "divide", "arguments": '{"a": 17, "b": 23}'},
     ],
 )
-def test_a_call_that_cannot_be_run_is_answered_with_its_error(function: dict[str, Any]) -> None:
+def test_an_invalid_tool_call_is_answered_with_an_error(function: dict[str, Any]) -> None:
     message = tool_message({"id": "call_1", "type": "function", "function": function})
     assert (message["role"], message["tool_call_id"]) == ("tool", "call_1")
     assert message["content"].startswith("error: ")

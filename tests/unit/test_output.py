@@ -1,4 +1,4 @@
-"""What a run puts out: routed by context, kept, in order."""
+"""The output of runs: routed by context, truncated, in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_short_text_is_kept_whole() -> None:
     assert kept.text() == "one two"
 
 
-def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
+def test_head_and_tail_of_long_text_are_kept_with_the_size_of_the_gap() -> None:
     kept = TruncatedText()
     for number in range(200_000):
         kept.write(f"{number:06} ")
@@ -35,7 +35,7 @@ def test_of_long_text_head_and_tail_are_kept_and_the_gap_is_named() -> None:
 
 
 @given(st.lists(st.integers(0, 3 * TAIL_CHARS), max_size=12))
-def test_how_text_is_cut_into_writes_makes_no_difference(sizes: list[int]) -> None:
+def test_the_number_of_writes_does_not_matter(sizes: list[int]) -> None:
     whole = "".join(chr(97 + index % 26) for index in range(sum(sizes)))
     pieces, once = TruncatedText(), TruncatedText()
     once.write(whole)
@@ -46,7 +46,7 @@ def test_how_text_is_cut_into_writes_makes_no_difference(sizes: list[int]) -> No
     assert pieces.text() == once.text()
 
 
-async def test_each_context_writes_to_its_own_sink_and_what_has_none_to_the_log() -> None:
+async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -> None:
     log = io.StringIO()
     stream = RoutedStream(log)
 
@@ -55,21 +55,21 @@ async def test_each_context_writes_to_its_own_sink_and_what_has_none_to_the_log(
             print("begin", name, file=stream)
             await asyncio.sleep(0)
             await asyncio.to_thread(print, "thread", name, file=stream)
-            await asyncio.create_task(_say(stream, name))
+            await asyncio.create_task(_print_in_task(stream, name))
             return sink.take()
 
-    print("nobody", file=stream)
+    print("no run", file=stream)
     first, second = await asyncio.gather(work("a"), work("b"))
     assert first == {"stdout": "begin a\nthread a\ntask a\n"}
     assert second == {"stdout": "begin b\nthread b\ntask b\n"}
-    assert log.getvalue() == "nobody\n"
+    assert log.getvalue() == "no run\n"
 
 
-async def _say(stream: RoutedStream, name: str) -> None:
+async def _print_in_task(stream: RoutedStream, name: str) -> None:
     print("task", name, file=stream)
 
 
-def test_a_sink_is_emptied_by_taking() -> None:
+def test_take_empties_the_sink() -> None:
     with output.captured() as sink:
         sink.write("stdout", "once")
         sink.write("log", "")
@@ -77,7 +77,7 @@ def test_a_sink_is_emptied_by_taking() -> None:
         assert sink.take() == {}
 
 
-def test_log_records_go_to_the_sink_and_one_that_cannot_be_formatted_harms_nothing() -> None:
+def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() -> None:
     logger = logging.Logger("mine")
     handler = RoutedHandler(io.StringIO())
     logger.addHandler(handler)
@@ -91,19 +91,19 @@ def test_log_records_go_to_the_sink_and_one_that_cannot_be_formatted_harms_nothi
         logging.raiseExceptions = raised
 
 
-def test_what_goes_to_the_log_is_redacted() -> None:
+def test_the_log_is_redacted() -> None:
     log = io.StringIO()
     stream = RoutedStream(RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
     assert stream.write("a secret\n") == 9
     assert log.getvalue() == "a [S]\n"
 
 
-def test_a_disk_that_is_full_hurts_no_code_that_logs() -> None:
+def test_a_full_disk_raises_no_error_in_code_that_logs() -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
         log: Any = RedactedLog(full, str)
         assert RoutedStream(log).write("lost\n") == 5
         RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
         log.flush()
-        log.close()  # as at the end of the process
+        log.close()  # as the interpreter does at its end
         with contextlib.suppress(OSError):
             full.close()

@@ -1,4 +1,4 @@
-"""Secret values are replaced by their names, wherever they stand; what makes an event is left alone."""
+"""Secret values are replaced by their names everywhere, except in the fields that make an event an event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_osmosis.host.secret_values import secret_headers
 from pytest_osmosis.text.redaction import Redaction
 
 
-def test_values_are_replaced_longest_first_and_short_ones_are_not() -> None:
+def test_long_values_are_replaced_longest_first_and_short_values_are_not() -> None:
     redaction = Redaction({"SHORT": "1234567", "KEY": "abcdefgh", "LONGER": "abcdefgh-ijkl"})
     assert redaction.text("abcdefgh-ijkl abcdefgh 1234567") == "[LONGER] [KEY] 1234567"
 
@@ -22,7 +22,7 @@ def test_white_space_around_a_value_is_not_part_of_it() -> None:
 
 
 @given(st.text(min_size=8).filter(lambda value: len(value.strip()) >= 8), st.integers(0, 2))
-def test_a_value_is_in_no_event_however_deep_it_stands(value: str, depth: int) -> None:
+def test_a_value_is_redacted_at_any_depth_of_an_event(value: str, depth: int) -> None:
     content = value
     for _ in range(depth):
         content = json.dumps({"nested": content})
@@ -43,7 +43,7 @@ def _after(value: str) -> str:
 
 
 @pytest.mark.parametrize("value", ["messages", "provider", "12345678", "rewards:exact", 'ev": "rollout'])
-def test_a_value_like_our_own_words_leaves_an_event_an_event(value: str) -> None:
+def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> None:
     event = {
         "ev": "score",
         "row": 12345678,

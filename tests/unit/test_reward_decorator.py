@@ -1,4 +1,4 @@
-"""`@osmosis_reward`: what it gives back, what it refuses, and whose decorated functions are recognised."""
+"""`@osmosis_reward`: its result, the signatures and arguments that it refuses, the functions that are recognised."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | No
     return 1.0
 
 
-def test_the_function_comes_back_itself() -> None:
+def test_the_decorator_returns_the_function_itself() -> None:
     assert osmosis_reward(reward) is reward
     assert osmosis_reward(max_ms=5)(reward) is reward
 
 
-def test_what_the_decorator_was_told_is_found_again_also_under_other_decorators() -> None:
+def test_the_declaration_is_found_under_other_decorators() -> None:
     @functools.cache
     @osmosis_reward(max_ms=5, range=(0, 1), cases=[("42", "42", 1.0)])
-    def told(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+    def decorated(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
         return 1.0
 
-    assert declaration_of(told) == Declaration(cases=[("42", "42", 1.0)], max_ms=5, range=(0, 1))
+    assert declaration_of(decorated) == Declaration(cases=[("42", "42", 1.0)], max_ms=5, range=(0, 1))
 
 
 @pytest.mark.parametrize("value", [print, 1, Declaration, lambda solution_str: 1.0, object()])
-def test_nothing_else_is_a_reward_function(value: object) -> None:
+def test_other_objects_have_no_declaration(value: object) -> None:
     assert declaration_of(value) is None
 
 
@@ -42,7 +42,7 @@ def test_nothing_else_is_a_reward_function(value: object) -> None:
 
 
 def defined(signature: str, future: bool) -> Callable[..., Any]:
-    """A function with this signature, from a module with or without annotations as strings."""
+    """Return a function with this signature, with annotations as strings if `future`."""
     heading = "from __future__ import annotations\n" if future else ""
     names: dict[str, Any] = {"Any": Any, "Optional": Optional}
     exec(compile(f"{heading}def f({signature}): return 1.0", "rewards.py", "exec", dont_inherit=True), names)
@@ -90,43 +90,43 @@ WRONG = [
 
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("signature", RIGHT)
-def test_a_right_signature_is_accepted(signature: str, future: bool) -> None:
+def test_a_valid_signature_is_accepted(signature: str, future: bool) -> None:
     function = defined(signature, future)
 
     assert osmosis_reward(function) is function
 
 
 @pytest.mark.parametrize("future", [False, True])
-@pytest.mark.parametrize(("signature", "said"), WRONG)
-def test_a_wrong_signature_is_refused_in_the_words_of_the_sdk(signature: str, said: str, future: bool) -> None:
+@pytest.mark.parametrize(("signature", "message"), WRONG)
+def test_a_wrong_signature_is_refused_with_the_message_of_the_sdk(signature: str, message: str, future: bool) -> None:
     with pytest.raises(TypeError) as refused:
         osmosis_reward(defined(signature, future))
 
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
-def test_a_name_that_only_type_checkers_import_is_read_as_it_stands() -> None:
+def test_an_annotation_with_a_name_for_type_checkers_only_is_accepted() -> None:
     function = defined("solution_str: str, ground_truth: str, extra_info: dict[str, Unknown] | None = None", True)
 
     assert osmosis_reward(function) is function
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("arguments", "message"),
     [
         ({"max": 5}, "unknown argument max (valid: cases, max_ms"),
         ({"max_ms": 0}, "max_ms must be a number above 0, got 0"),
         ({"range": (1, 0)}, "range must be (low, high) with low < high, got (1, 0)"),
-        ({"range": 1}, "range must be (low, high), an end None where it is open, got 1"),
+        ({"range": 1}, "range must be (low, high), with None for an open end, got 1"),
         ({"threshold": "high"}, "threshold must be a number, got 'high'"),
         ({"cases": "42"}, "cases must be a list, got '42'"),
     ],
 )
-def test_what_it_cannot_be_told_is_refused(told: dict[str, Any], said: str) -> None:
+def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError) as refused:
-        osmosis_reward(**told)
+        osmosis_reward(**arguments)
 
-    assert str(refused.value).startswith(f"osmosis_reward: {said}")
+    assert str(refused.value).startswith(f"osmosis_reward: {message}")
 
 
 # -- the SDK's own decorator ------------------------------------------------------------------------------
@@ -148,19 +148,19 @@ def other(func):
 """
 
 
-@pytest.mark.parametrize(("decorator", "found"), [("osmosis_reward", Declaration()), ("other", None)])
-def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, found: Declaration | None) -> None:
+@pytest.mark.parametrize(("decorator", "declaration"), [("osmosis_reward", Declaration()), ("other", None)])
+def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, declaration: Declaration | None) -> None:
     module = types.ModuleType("osmosis_ai.utils")
     exec(SDK, module.__dict__)
 
-    assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == found
+    assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == declaration
 
 
 def reward_of_the_sdk(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
     return 1.0
 
 
-def test_the_decorator_imports_nothing_of_ours_and_nothing_heavy() -> None:
+def test_the_decorator_imports_no_other_module_of_ours_and_nothing_heavy() -> None:
     code = (
         "import sys; from pytest_osmosis import osmosis_reward; "
         "print(*sorted(name for name in sys.modules if name.startswith(('pytest', 'asyncio', 'tomli'))))"

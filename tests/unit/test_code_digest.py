@@ -1,4 +1,4 @@
-"""The digest of what scores: it changes with the code that is called, and with what that imports from import roots."""
+"""Digests of reward functions change with their code and with all modules that they import from import roots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 Digest = Callable[[], str]
-ASK = """
+PRINT_DIGEST = """
 import importlib, sys
 from pytest_osmosis.host.code_digest import source_digest
 sys.path.insert(0, ".")
@@ -20,7 +20,7 @@ print(source_digest(getattr(importlib.import_module("rewards"), "score"), ["."])
 
 @pytest.fixture
 def digest(tmp_path: Path) -> Digest:
-    """That of rewards:score in the folder, in a process that imports it anew."""
+    """Return a function that computes the digest of rewards:score in a new process."""
     (tmp_path / "rewards.py").write_text("import helpers\n\ndef score(solution_str):\n    from tools.more import x\n")
     (tmp_path / "helpers.py").write_text("from deeper import one, two\n")
     (tmp_path / "deeper.py").write_text("one, two = 1, 2\n")
@@ -31,14 +31,14 @@ def digest(tmp_path: Path) -> Digest:
     (tmp_path / "tools/inner.py").write_text("x = 1\n")
 
     def digest() -> str:
-        command = [sys.executable, "-c", ASK]
+        command = [sys.executable, "-c", PRINT_DIGEST]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
     return digest
 
 
 @pytest.mark.parametrize("file", ["rewards.py", "helpers.py", "deeper.py", "tools/__init__.py", "tools/inner.py"])
-def test_it_changes_with_all_that_is_imported(tmp_path: Path, digest: Digest, file: str) -> None:
+def test_the_digest_changes_with_every_imported_module(tmp_path: Path, digest: Digest, file: str) -> None:
     before = digest()
     with (tmp_path / file).open("a") as source:
         source.write("# changed\n")
@@ -46,7 +46,7 @@ def test_it_changes_with_all_that_is_imported(tmp_path: Path, digest: Digest, fi
     assert digest() != before
 
 
-def test_it_stays_with_what_is_not(tmp_path: Path, digest: Digest) -> None:
+def test_the_digest_does_not_change_with_other_modules(tmp_path: Path, digest: Digest) -> None:
     before = digest()
     (tmp_path / "unused.py").write_text("three = 4\n")
 
