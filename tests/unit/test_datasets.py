@@ -1,4 +1,4 @@
-"""Rows read from real files: where they lie, what they hold, and that memory does not grow with them."""
+"""Rows of real files: their lines, their content, and the memory that reading them takes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRITERS: dict[str, Writer] = {".jsonl": write_jsonl, ".json": write_json, ".csv"
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Callable[..., Dataset]:
-    """A dataset with this text (or these bytes), under a name whose suffix says the format."""
+    """Open a dataset with this text or these bytes. The suffix of its name determines the format."""
 
     def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
         path = tmp_path / name
@@ -115,7 +115,7 @@ def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
     reads_back(".csv", write_csv, records, data.draw(st.permutations(range(len(records)))))
 
 
-# -- what a row holds --------------------------------------------------------------------------------------
+# -- content of rows ---------------------------------------------------------------------------------------
 
 
 def test_system_prompt_comes_before_the_user_prompt(dataset: Callable[..., Dataset]) -> None:
@@ -132,7 +132,7 @@ def test_blank_system_prompt_sends_no_system_message(dataset: Callable[..., Data
     assert opened.row(0).messages == [{"role": "user", "content": "2+2?"}]
 
 
-def test_messages_are_the_prompt_as_given(dataset: Callable[..., Dataset]) -> None:
+def test_messages_are_used_as_the_prompt_unchanged(dataset: Callable[..., Dataset]) -> None:
     chat = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "2+2?"}]},
@@ -149,7 +149,7 @@ def test_messages_of_a_csv_are_json_text(dataset: Callable[..., Dataset]) -> Non
     assert row.messages == row.record["messages"] == [{"role": "user", "content": "2+2?"}]
 
 
-def test_csv_rows_may_use_prompts_and_messages_by_turns(dataset: Callable[..., Dataset]) -> None:
+def test_rows_of_a_csv_can_use_either_prompts_or_messages(dataset: Callable[..., Dataset]) -> None:
     opened = dataset('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
     assert prompts(opened) == ["a", "b"]
 
@@ -159,8 +159,8 @@ def test_csv_rows_may_use_prompts_and_messages_by_turns(dataset: Callable[..., D
     [("4", 4), ("4.5", 4.5), ('"4"', "4"), ("null", None), ("[1, {}]", [1, {}]), ("false", False), ('""', "")],
 )
 def test_ground_truth_keeps_its_json_type(dataset: Callable[..., Dataset], text: str, expected: object) -> None:
-    found = dataset(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
-    assert (found, type(found)) == (expected, type(expected))
+    actual = dataset(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
+    assert (actual, type(actual)) == (expected, type(expected))
 
 
 def test_absent_ground_truth_is_none(dataset: Callable[..., Dataset]) -> None:
@@ -176,29 +176,29 @@ def test_label_is_the_ground_truth(dataset: Callable[..., Dataset]) -> None:
     assert (row.ground_truth, row.record) == (4, {"user_prompt": "2+2?", "ground_truth": 4})
 
 
-def test_label_beside_a_ground_truth_is_an_ordinary_column(dataset: Callable[..., Dataset]) -> None:
+def test_label_next_to_a_ground_truth_is_an_ordinary_column(dataset: Callable[..., Dataset]) -> None:
     row = dataset('{"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}').row(0)
     assert (row.ground_truth, row.record["label"]) == (4, "sums")
 
 
-def test_known_columns_are_matched_without_case_and_others_keep_theirs(dataset: Callable[..., Dataset]) -> None:
+def test_columns_with_a_meaning_match_in_any_case_and_others_keep_theirs(dataset: Callable[..., Dataset]) -> None:
     opened = dataset("User_Prompt, GROUND_TRUTH,Difficulty\n2+2?,4,Easy\n", "x.csv")
     assert opened.row(0).record == {"user_prompt": "2+2?", "ground_truth": "4", "Difficulty": "Easy"}
 
 
-def test_mapped_columns_take_our_names(dataset: Callable[..., Dataset]) -> None:
+def test_mapped_columns_get_our_names(dataset: Callable[..., Dataset]) -> None:
     opened = dataset('{"Question": "2+2?", "answer": 4}', columns={"user_prompt": "question", "ground_truth": "answer"})
     row = opened.row(0)
     assert row.record == {"user_prompt": "2+2?", "ground_truth": 4}
     assert row.ground_truth == 4
 
 
-def test_label_is_an_ordinary_column_where_the_ground_truth_is_mapped(dataset: Callable[..., Dataset]) -> None:
+def test_label_is_an_ordinary_column_if_the_ground_truth_is_mapped(dataset: Callable[..., Dataset]) -> None:
     opened = dataset('{"user_prompt": "2+2?", "label": "sums", "answer": 4}', columns={"ground_truth": "answer"})
     assert opened.row(0).record == {"user_prompt": "2+2?", "label": "sums", "ground_truth": 4}
 
 
-# -- where rows lie ----------------------------------------------------------------------------------------
+# -- lines of rows -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
@@ -211,7 +211,7 @@ def test_label_is_an_ordinary_column_where_the_ground_truth_is_mapped(dataset: C
         ("x.csv", '\nuser_prompt,k\n\na,"1\n2"\n\né,3\nc,4', [4, 7, 8]),
     ],
 )
-def test_lines_are_counted_from_1_and_blank_ones_skipped(
+def test_lines_are_counted_from_1_and_blank_lines_skipped(
     dataset: Callable[..., Dataset], name: str, text: str, lines: list[int], newline: str, bom: bytes
 ) -> None:
     opened = dataset(bom + text.replace("\n", newline).encode(), name)
@@ -229,7 +229,7 @@ def test_row_outside_the_dataset_is_an_index_error(dataset: Callable[..., Datase
 
 @pytest.mark.parametrize("length", [1 << 16, (1 << 18) - 20, 1 << 18, 3 << 18])
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_rows_longer_than_a_chunk_and_csv_cells_beyond_the_usual_limit_are_read(
+def test_rows_longer_than_a_chunk_and_csv_cells_above_the_default_limit_are_read(
     tmp_path: Path, suffix: str, length: int
 ) -> None:
     records = [{"user_prompt": letter * length, "ground_truth": "1234567890"} for letter in "abc"]
@@ -239,7 +239,7 @@ def test_rows_longer_than_a_chunk_and_csv_cells_beyond_the_usual_limit_are_read(
 
 
 @pytest.mark.parametrize("padding", range(12))
-def test_json_element_cut_by_the_end_of_a_chunk_is_read_whole(dataset: Callable[..., Dataset], padding: int) -> None:
+def test_json_element_across_two_chunks_is_read_whole(dataset: Callable[..., Dataset], padding: int) -> None:
     first = json.dumps({"user_prompt": "a", "pad": "x" * ((1 << 18) - 100 + 8 * padding)})
     second = '{"user_prompt": "b", "ground_truth": -12.5e3, "t": true}'
     opened = dataset(f"[{first}, {second}, {second}]", "x.json")
@@ -248,13 +248,13 @@ def test_json_element_cut_by_the_end_of_a_chunk_is_read_whole(dataset: Callable[
 
 @pytest.fixture
 def field_limit() -> Iterator[int]:
-    """A limit that someone else has set in this process."""
+    """A limit that other code has set in this process."""
     before = csv.field_size_limit(1000)
     yield 1000
     csv.field_size_limit(before)
 
 
-def test_csv_field_limit_of_the_process_is_left_as_it_was(tmp_path: Path, field_limit: int) -> None:
+def test_csv_field_limit_of_the_process_is_restored(tmp_path: Path, field_limit: int) -> None:
     write_csv(tmp_path / "x.csv", [{"user_prompt": "a" * 200_000}])
     open_dataset(tmp_path / "x.csv").row(0)
     assert csv.field_size_limit() == field_limit
@@ -277,7 +277,7 @@ def traced() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_index_holds_no_rows(tmp_path: Path, suffix: str, traced: None) -> None:
+def test_index_keeps_no_rows_in_memory(tmp_path: Path, suffix: str, traced: None) -> None:
     path = tmp_path / f"x{suffix}"
     WRITERS[suffix](path, [{"user_prompt": f"{index} " + "x" * 4000, "ground_truth": "1"} for index in range(4000)])
     assert path.stat().st_size > 16_000_000
@@ -290,7 +290,7 @@ def test_index_holds_no_rows(tmp_path: Path, suffix: str, traced: None) -> None:
     assert peak < 3_000_000
 
 
-def test_rows_read_from_many_threads_are_each_their_own(tmp_path: Path) -> None:
+def test_many_threads_can_read_rows_at_once(tmp_path: Path) -> None:
     write_csv(tmp_path / "x.csv", [{"user_prompt": f"prompt {index}"} for index in range(500)])
     opened = open_dataset(tmp_path / "x.csv")
     start = threading.Barrier(8)
@@ -300,4 +300,4 @@ def test_rows_read_from_many_threads_are_each_their_own(tmp_path: Path) -> None:
         return prompts(opened)
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(found == [f"prompt {i}" for i in range(500)] for found in pool.map(read_all, range(8)))
+        assert all(actual == [f"prompt {i}" for i in range(500)] for actual in pool.map(read_all, range(8)))

@@ -1,4 +1,4 @@
-"""Where a config's dataset is looked for, and what is said when it is not there."""
+"""The search for a config's dataset, and the problems with a missing one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_osmosis.errors import DatasetError
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """An empty workspace beside which other files may lie."""
+    """An empty workspace, in a folder that can have other files."""
     folder = tmp_path / "workspace"
     folder.mkdir()
     return folder
@@ -32,7 +32,7 @@ def problem(workspace: Path, name: str | None = None, path: str | None = None) -
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
 @pytest.mark.parametrize("folder", ["datasets", "data"])
-def test_name_stands_for_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
+def test_a_name_means_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
     file = put(workspace / folder / f"sums{suffix}")
     put(workspace / folder / "other.jsonl")
     assert locate(workspace, "sums", None) == file
@@ -49,18 +49,18 @@ def test_name_may_be_a_file_in_the_workspace(workspace: Path) -> None:
     assert locate(workspace, "examples/sums.csv", None) == file
 
 
-def test_path_comes_before_the_name(workspace: Path) -> None:
+def test_path_takes_precedence_over_the_name(workspace: Path) -> None:
     put(workspace / "data" / "sums.jsonl")
     file = put(workspace / "elsewhere" / "sums.JSONL")
     assert locate(workspace, "sums", "elsewhere/sums.JSONL") == file
 
 
-def test_absolute_path_may_lie_anywhere(workspace: Path) -> None:
+def test_absolute_path_can_be_outside_the_workspace(workspace: Path) -> None:
     file = put(workspace.parent / "sums.jsonl")
     assert locate(workspace, None, str(file)) == file
 
 
-def test_two_files_of_one_name_are_both_named(workspace: Path) -> None:
+def test_two_files_with_one_name_are_both_reported(workspace: Path) -> None:
     put(workspace / "datasets" / "sums.csv")
     put(workspace / "data" / "sums.parquet")
     assert problem(workspace, "sums") == (
@@ -69,7 +69,7 @@ def test_two_files_of_one_name_are_both_named(workspace: Path) -> None:
     )
 
 
-def test_missing_name_says_where_it_was_looked_for_and_what_lies_there(workspace: Path) -> None:
+def test_missing_name_is_reported_with_the_search_path_and_the_available_files(workspace: Path) -> None:
     put(workspace / "datasets" / "multiply.jsonl")
     put(workspace / "data" / "divide.csv")
     put(workspace / "data" / "notes.txt")
@@ -85,33 +85,33 @@ def test_no_more_than_ten_files_are_listed(workspace: Path) -> None:
     assert problem(workspace, "sums").endswith("data/08.csv, data/09.csv and 2 more")
 
 
-def test_workspace_without_dataset_folders_says_so(workspace: Path) -> None:
+def test_workspace_without_dataset_folders_is_reported(workspace: Path) -> None:
     assert problem(workspace, "sums").endswith("; the workspace has neither datasets/ nor data/")
 
 
-def test_empty_dataset_folder_says_so(workspace: Path) -> None:
+def test_empty_dataset_folder_is_reported(workspace: Path) -> None:
     (workspace / "data").mkdir()
     assert problem(workspace, "sums").endswith("; there is no dataset in data/")
 
 
-def test_missing_path_says_so(workspace: Path) -> None:
+def test_missing_path_is_reported(workspace: Path) -> None:
     put(workspace / "data" / "sums.csv")
     assert problem(workspace, path="data/sum.csv") == (
         f"data/sum.csv: no such file in {workspace}; available: data/sums.csv"
     )
 
 
-def test_missing_absolute_path_says_so(workspace: Path) -> None:
+def test_missing_absolute_path_is_reported(workspace: Path) -> None:
     path = str(workspace.parent / "sums.csv")
     assert problem(workspace, path=path) == f"{path}: no such file; the workspace has neither datasets/ nor data/"
 
 
-def test_folder_is_no_dataset(workspace: Path) -> None:
+def test_folder_is_rejected_as_a_dataset(workspace: Path) -> None:
     put(workspace / "data" / "sums.csv")
     assert problem(workspace, path="data") == "data: is a folder, not a file; available: data/sums.csv"
 
 
-def test_neither_name_nor_path_says_what_to_set(workspace: Path) -> None:
+def test_without_name_and_path_the_error_says_what_to_set(workspace: Path) -> None:
     assert problem(workspace) == ('dataset: missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
 
 
@@ -126,14 +126,14 @@ def test_neither_name_nor_path_says_what_to_set(workspace: Path) -> None:
         ("name", "linked", "data/linked.jsonl"),
     ],
 )
-def test_what_lies_outside_the_workspace_is_refused(workspace: Path, kind: str, value: str, where: str) -> None:
+def test_file_outside_the_workspace_is_rejected(workspace: Path, kind: str, value: str, where: str) -> None:
     outside = put(workspace.parent / "sums.jsonl")
     (workspace / "datasets").mkdir()
     (workspace / "data").mkdir()
     (workspace / "data" / "linked.jsonl").symlink_to(outside)
     (workspace / "link").symlink_to(workspace.parent)
     if value == "../../sums":
-        (workspace / "data").rename(workspace / "elsewhere")  # else the name stands for one file by two ways
+        (workspace / "data").rename(workspace / "elsewhere")  # otherwise the name matches the file twice
     expected = (
         f"{where}: is outside the workspace {workspace} (symlinks resolved); "
         "copy it into the workspace, or give its absolute path in [data] path"
@@ -141,7 +141,7 @@ def test_what_lies_outside_the_workspace_is_refused(workspace: Path, kind: str, 
     assert problem(workspace, **{kind: value}) == expected
 
 
-def test_workspace_reached_by_a_symlink_is_inside_itself(workspace: Path) -> None:
+def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:
     put(workspace / "data" / "sums.jsonl")
     link = workspace.parent / "link"
     link.symlink_to(workspace)

@@ -1,4 +1,4 @@
-"""Parquet: the same rows and messages as in text, read a row group at a time."""
+"""Parquet: the same rows and problems as in text formats, read by row group."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pyarrow import parquet
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
 
-GIVEN = {"user_prompt": ["2+2?", "3+3?", "4+4?"], "ground_truth": ["4", "6", "8"]}
+COLUMNS = {"user_prompt": ["2+2?", "3+3?", "4+4?"], "ground_truth": ["4", "6", "8"]}
 
 Opened = Callable[..., Dataset]
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """A dataset of these columns, given as lists or as a pyarrow table."""
+    """Open a dataset with these columns, which are lists or a pyarrow table."""
 
     def write_and_open(data: Any, *, row_group_size: int = 2, **options: Any) -> Dataset:
         table = data if isinstance(data, pa.Table) else pa.table(data)
@@ -48,8 +48,8 @@ def problem(dataset: Callable[[], Dataset]) -> str:
     return str(caught.value)
 
 
-def test_rows_are_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path) -> None:
-    columns = {**GIVEN, "Tags": [["a", "b"], [], ["c"]], "meta": [{"k": 1}, {"k": 2}, {"k": None}]}
+def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path) -> None:
+    columns = {**COLUMNS, "Tags": [["a", "b"], [], ["c"]], "meta": [{"k": 1}, {"k": 2}, {"k": None}]}
     lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     as_text = open_dataset(tmp_path / "x.jsonl")
@@ -59,15 +59,15 @@ def test_rows_are_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path
     assert [dataset.row(index) for index in range(3)] == [as_text.row(index) for index in range(3)]
 
 
-def test_a_row_stands_on_the_line_of_its_number_from_1(opened: Opened) -> None:
-    dataset = opened(GIVEN)
+def test_the_line_of_a_row_is_its_number_from_1(opened: Opened) -> None:
+    dataset = opened(COLUMNS)
     assert [dataset.line(index) for index in range(3)] == [1, 2, 3]
     assert dataset.row(2).line == 3
 
 
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_rows_are_found_in_any_order_over_any_groups(
+def test_rows_can_be_read_in_any_order_from_any_groups(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     prompts = [f"row {number}" for number in range(data.draw(st.integers(1, 30)))]
@@ -78,7 +78,7 @@ def test_rows_are_found_in_any_order_over_any_groups(
         assert dataset.row(index).messages == [{"role": "user", "content": prompts[index]}]
 
 
-def test_threads_that_ask_for_rows_of_different_groups_get_their_own(opened: Opened) -> None:
+def test_threads_can_read_rows_of_different_groups_at_once(opened: Opened) -> None:
     dataset = opened({"user_prompt": [f"row {number}" for number in range(60)]}, row_group_size=7)
     order = [(index * 17) % 60 for index in range(600)]
     with ThreadPoolExecutor(8) as pool:
@@ -99,7 +99,7 @@ def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
     assert 1_000_000 < most < 6_000_000
 
 
-def test_values_become_what_json_holds(opened: Opened) -> None:
+def test_values_become_json_values(opened: Opened) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     row = opened(
         pa.table(
@@ -129,7 +129,7 @@ def test_values_become_what_json_holds(opened: Opened) -> None:
     }
 
 
-def test_keys_that_only_other_messages_have_are_left_out(opened: Opened) -> None:
+def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     chats = [
         [{"role": "user", "content": "2+2?"}],
@@ -153,7 +153,7 @@ def test_columns_are_mapped(opened: Opened) -> None:
 # -- problems ----------------------------------------------------------------------------------------------
 
 
-def test_bad_row_is_said_as_in_text(opened: Opened) -> None:
+def test_bad_row_is_reported_as_in_text_formats(opened: Opened) -> None:
     assert problem(lambda: opened({"user_prompt": ["2+2?", None, " "]})) == (
         'data/x.parquet:2: row 1: column "user_prompt": must be a non-blank string, got null; '
         "write the prompt there or remove the row\n"
@@ -163,29 +163,29 @@ def test_bad_row_is_said_as_in_text(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
+    ("value", "message"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
 )
-def test_nan_and_infinity_are_refused(opened: Opened, value: float, said: str) -> None:
+def test_nan_and_infinity_are_rejected(opened: Opened, value: float, message: str) -> None:
     assert problem(lambda: opened({"user_prompt": ["a"], "k": [[1.0, value]]})) == (
-        f'data/x.parquet:1: row 0: column "k": {said} is not JSON; use null or a finite number'
+        f'data/x.parquet:1: row 0: column "k": {message} is not JSON; use null or a finite number'
     )
 
 
-def test_schema_without_a_prompt_is_said_once(opened: Opened) -> None:
+def test_schema_without_a_prompt_is_reported_once(opened: Opened) -> None:
     assert problem(lambda: opened({"question": ["a", "b", "c"]})) == (
         'data/x.parquet: schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
         'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
     )
 
 
-def test_column_twice_is_refused(opened: Opened) -> None:
+def test_duplicate_column_is_rejected(opened: Opened) -> None:
     table = pa.table([["a"], ["b"]], names=["user_prompt", "User_Prompt"])
     assert problem(lambda: opened(table)) == (
         'data/x.parquet: schema: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'
     )
 
 
-def test_columns_that_json_cannot_hold_are_refused_at_once(opened: Opened) -> None:
+def test_all_columns_without_a_json_equivalent_are_rejected_at_once(opened: Opened) -> None:
     table = pa.table({"user_prompt": ["a"], "image": [b"x"], "took": [[{"s": timedelta(seconds=1)}]]})
     assert problem(lambda: opened(table)) == (
         'data/x.parquet: schema: column "image": binary has no JSON equivalent; '
@@ -195,42 +195,42 @@ def test_columns_that_json_cannot_hold_are_refused_at_once(opened: Opened) -> No
     )
 
 
-def test_file_without_rows_is_refused(opened: Opened) -> None:
+def test_file_without_rows_is_rejected(opened: Opened) -> None:
     table = pa.table({"user_prompt": pa.array([], pa.string())})
     assert problem(lambda: opened(table)) == "data/x.parquet: has no rows; it needs at least one"
 
 
-def test_file_that_is_no_parquet_is_said(tmp_path: Path) -> None:
+def test_file_that_is_not_parquet_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text('{"user_prompt": "2+2?"}\n')
-    said = problem(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
-    assert said.startswith("data/x.parquet: cannot be read as Parquet: ")
-    assert said.endswith("; write the file again")
-    assert "\n" not in said
+    message = problem(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
+    assert message.startswith("data/x.parquet: cannot be read as Parquet: ")
+    assert message.endswith("; write the file again")
+    assert "\n" not in message
 
 
-def test_damaged_row_group_is_named_by_its_rows(opened: Opened) -> None:
+def test_damaged_row_group_is_reported_for_its_rows(opened: Opened) -> None:
     dataset = opened({"user_prompt": ["a" * 50, "b" * 50, "c" * 50]}, row_group_size=1)
     data = bytearray(dataset.path.read_bytes())
     at = data.index(b"bbbbbbbb") - 30
     data[at : at + 60] = b"\xff" * 60
     dataset.path.write_bytes(data)
     damaged = open_dataset(dataset.path, display="data/x.parquet")
-    said = problem(lambda: damaged)
-    assert said.startswith("data/x.parquet:2: row 1: cannot be read: ")
-    assert "\n" not in said
+    message = problem(lambda: damaged)
+    assert message.startswith("data/x.parquet:2: row 1: cannot be read: ")
+    assert "\n" not in message
     assert [damaged.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
 
 
-def test_file_that_changed_after_it_was_indexed_is_refused(opened: Opened) -> None:
-    dataset = opened(GIVEN)
-    dataset.row(0)  # its row group is held
+def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened) -> None:
+    dataset = opened(COLUMNS)
+    dataset.row(0)  # its row group stays in memory
     opened({"user_prompt": ["another"]})
     with pytest.raises(DatasetError, match="has changed since it was first read"):
         dataset.row(0)
 
 
-def test_without_pyarrow_the_command_that_installs_it_is_said(opened: Opened) -> None:
-    path = opened(GIVEN).path
+def test_without_pyarrow_the_error_says_how_to_install_it(opened: Opened) -> None:
+    path = opened(COLUMNS).path
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from pathlib import Path\n"

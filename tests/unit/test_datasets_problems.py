@@ -1,4 +1,4 @@
-"""Every rule of a dataset broken once, and the whole message read."""
+"""Every rule of a dataset, broken once, with the whole message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Problems = Callable[..., str]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Callable[..., Dataset]:
-    """A dataset with this text, under a name whose suffix says the format."""
+    """Open a dataset with this text. The suffix of its name determines the format."""
 
     def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
         path = tmp_path / name
@@ -39,7 +39,7 @@ def check_all(dataset: Dataset) -> None:
 
 @pytest.fixture
 def problem(opened: Callable[..., Dataset]) -> Problems:
-    """What is said of the dataset with this text when it is opened, or else when all its rows are checked."""
+    """Return the problems with a dataset of this text, from opening it or from checking its rows."""
 
     def read(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> str:
         with pytest.raises(DatasetError) as caught:
@@ -75,11 +75,11 @@ def test_user_prompt_is_required(problem: Problems) -> None:
     )
 
 
-def test_row_without_columns_says_so(problem: Problems) -> None:
+def test_row_without_columns_is_reported(problem: Problems) -> None:
     assert 'no "messages" either; the columns are none; ' in problem("{}")
 
 
-def test_mapped_column_is_named_as_the_dataset_should_have_it(problem: Problems) -> None:
+def test_missing_mapped_column_is_reported_with_the_datasets_name(problem: Problems) -> None:
     assert problem('{"prompt": "2+2?"}', columns={"user_prompt": "question"}) == (
         'data/x.jsonl:1: row 0: column "question" (user_prompt): missing, and no "messages" either; '
         f'the columns are "prompt"; {NAME_IT}'
@@ -93,7 +93,7 @@ def test_system_prompt_must_be_a_string(problem: Problems) -> None:
     )
 
 
-def test_all_faults_of_a_row_are_named(problem: Problems) -> None:
+def test_all_faults_of_a_row_are_reported(problem: Problems) -> None:
     lines = problem('{"user_prompt": 7, "system_prompt": 8}').splitlines()
     assert [line.partition(": must be")[0] for line in lines] == [
         'data/x.jsonl:1: row 0: column "user_prompt"',
@@ -108,7 +108,7 @@ def test_messages_must_be_a_list(problem: Problems, got: str) -> None:
     )
 
 
-def test_messages_exclude_the_prompts(problem: Problems) -> None:
+def test_messages_cannot_be_combined_with_prompts(problem: Problems) -> None:
     chat = [{"role": "user", "content": "2+2?"}]
     assert problem(json.dumps({"messages": chat, "user_prompt": "2+2?", "system_prompt": "Be brief."})) == (
         'data/x.jsonl:1: row 0: column "messages": cannot be combined with "user_prompt"; '
@@ -142,7 +142,7 @@ def test_csv_messages_must_be_json_text(problem: Problems) -> None:
     )
 
 
-def test_long_value_is_cut_and_kept_on_one_line(problem: Problems) -> None:
+def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
     shown = problem(json.dumps({"user_prompt": ["a\n\x1b\x9b" * 50]}))
     assert r'got ["a\n\u001b\u009ba\n\u001b' in shown
     assert "..." in shown
@@ -160,12 +160,12 @@ def test_row_must_be_an_object(problem: Problems, got: str, name: str) -> None:
     assert problem(text, name) == f'data/{name}:2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}'
 
 
-def test_json_number_cut_by_the_end_of_a_chunk_is_one_row(problem: Problems) -> None:
+def test_json_number_across_two_chunks_is_one_row(problem: Problems) -> None:
     text = f"[{' ' * ((1 << 18) - 3)}12345]"
     assert problem(text, "x.json").endswith(", got 12345")
 
 
-def test_jsonl_line_must_be_whole(problem: Problems) -> None:
+def test_jsonl_line_must_be_complete(problem: Problems) -> None:
     assert problem(f'{GOOD}\n{{"user_prompt": \n') == (
         "data/x.jsonl:2: row 1: not valid JSON at character 18: Expecting value; expected one complete JSON value"
     )
@@ -173,33 +173,33 @@ def test_jsonl_line_must_be_whole(problem: Problems) -> None:
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_nan_and_infinity_are_refused(problem: Problems, constant: str, name: str) -> None:
+def test_nan_and_infinity_are_rejected(problem: Problems, constant: str, name: str) -> None:
     row = f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}'
     text = f"[{row}]" if name == "x.json" else row
     assert problem(text, name) == f"data/{name}:1: row 0: {constant} is not JSON; use null or a finite number"
 
 
-def test_number_beyond_a_float_is_refused(problem: Problems) -> None:
+def test_number_too_large_for_a_float_is_rejected(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "ground_truth": 1e999}') == (
         "data/x.jsonl:1: row 0: 1e999 is too large for a float; write it as a string"
     )
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_whole_number_too_long_for_python_is_refused(problem: Problems, name: str) -> None:
+def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -> None:
     row = f'{{"user_prompt": "2+2?", "ground_truth": {"9" * 5000}}}'
     shown = problem(f"[{row}]" if name == "x.json" else row, name)
     assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
 
 
-def test_key_twice_in_one_object_is_refused(problem: Problems) -> None:
+def test_duplicate_key_in_one_object_is_rejected(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "user_prompt": "3+3?"}') == (
         'data/x.jsonl:1: row 0: key "user_prompt" appears more than once in one object; keep one'
     )
 
 
 @pytest.mark.parametrize(("name", "row"), [("x.jsonl", "row 0: "), ("x.json", "")])
-def test_endless_nesting_is_refused(problem: Problems, name: str, row: str) -> None:
+def test_very_deep_nesting_is_rejected(problem: Problems, name: str, row: str) -> None:
     text = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
     shown = problem(f"[{text}]" if name == "x.json" else text, name)
     assert shown == f"data/{name}:1: {row}nested too deeply to be read; flatten it"
@@ -243,7 +243,7 @@ def test_json_must_be_an_array(problem: Problems) -> None:
     ],
     ids=["no comma", "no end", "comma at the end", "no colon", "open string", "two arrays"],
 )
-def test_broken_json_array_is_named_by_line(problem: Problems, text: str, expected: str) -> None:
+def test_broken_json_array_is_reported_with_its_line(problem: Problems, text: str, expected: str) -> None:
     assert problem(text, "x.json") == expected
 
 
@@ -260,13 +260,11 @@ def test_csv_row_has_as_many_cells_as_the_header(problem: Problems, row: str, go
 @pytest.mark.parametrize(
     ("text", "reason"), [('"2+2?\n3+3?\n', "unexpected end of data"), ('"2+2"?\n', "',' expected after '\"'")]
 )
-def test_csv_quote_that_is_not_closed_well_is_named_by_the_line_it_opens_on(
-    problem: Problems, text: str, reason: str
-) -> None:
+def test_unclosed_csv_quote_is_reported_with_the_line_where_it_opens(problem: Problems, text: str, reason: str) -> None:
     assert problem(f"user_prompt\n1+1?\n{text}", "x.csv") == f"data/x.csv:3: not valid CSV: {reason}; {CSV_FIX}"
 
 
-def test_csv_header_without_a_prompt_is_said_once(problem: Problems) -> None:
+def test_csv_header_without_a_prompt_is_reported_once(problem: Problems) -> None:
     assert problem("question,answer\n2+2?,4\n3+3?,6\n", "x.csv") == (
         'data/x.csv:1: header: column "user_prompt": missing, and no "messages" either; '
         f'the columns are "question", "answer"; {NAME_IT}'
@@ -275,7 +273,7 @@ def test_csv_header_without_a_prompt_is_said_once(problem: Problems) -> None:
 
 @pytest.mark.parametrize(("separator", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
 @pytest.mark.parametrize(("prompt", "where"), [("2+2?", "data/x.csv:1: header:"), ('"2+2?"', "data/x.csv:2:")])
-def test_csv_with_another_separator_is_told_by_it(
+def test_csv_with_another_separator_is_reported(
     problem: Problems, separator: str, written: str, prompt: str, where: str
 ) -> None:
     assert problem(f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n", "x.csv") == (
@@ -283,7 +281,7 @@ def test_csv_with_another_separator_is_told_by_it(
     )
 
 
-def test_csv_column_whose_name_holds_a_semicolon_may_hold_the_prompt(opened: Callable[..., Dataset]) -> None:
+def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Callable[..., Dataset]) -> None:
     dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
 
     assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
@@ -303,18 +301,18 @@ def test_csv_column_whose_name_holds_a_semicolon_may_hold_the_prompt(opened: Cal
         ),
     ],
 )
-def test_csv_column_twice_is_refused(problem: Problems, header: str, expected: str) -> None:
+def test_duplicate_csv_column_is_rejected(problem: Problems, header: str, expected: str) -> None:
     assert problem(f"\n{header}\n" + "a," * header.count(",") + "a\n", "x.csv") == f"data/x.csv:2: header: {expected}"
 
 
-def test_json_column_twice_but_for_case_is_refused(problem: Problems) -> None:
+def test_json_columns_that_differ_only_in_case_are_rejected(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "User_Prompt": "3+3?"}') == (
         'data/x.jsonl:1: row 0: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one'
     )
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
-def test_mapped_column_beside_our_own_is_refused(problem: Problems, name: str) -> None:
+def test_mapped_column_next_to_one_with_our_name_is_rejected(problem: Problems, name: str) -> None:
     text = "question,User_Prompt\na,b\n" if name == "x.csv" else '{"question": "a", "User_Prompt": "b"}'
     where = "data/x.csv:1: header" if name == "x.csv" else "data/x.jsonl:1: row 0"
     assert problem(text, name, {"user_prompt": "question"}) == (
@@ -324,7 +322,7 @@ def test_mapped_column_beside_our_own_is_refused(problem: Problems, name: str) -
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv"])
-def test_mapped_column_that_no_selected_row_has_is_refused(problem: Problems, name: str) -> None:
+def test_mapped_column_that_no_selected_row_has_is_rejected(problem: Problems, name: str) -> None:
     text = "user_prompt,answer\na,b\n" if name == "x.csv" else '{"user_prompt": "a", "answer": "b"}'
     assert problem(text, name, {"ground_truth": "anwser"}) == (
         f'data/{name}: column "anwser" (ground_truth): no selected row has it; correct or remove it in [data] columns'
@@ -336,7 +334,7 @@ def test_mapped_column_that_some_row_has_is_enough(opened: Callable[..., Dataset
     check_rows(dataset, [0, 1])
 
 
-def test_two_of_our_columns_cannot_be_one_of_theirs(problem: Problems) -> None:
+def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problems) -> None:
     assert problem(GOOD, columns={"user_prompt": "text", "ground_truth": "Text"}) == (
         '[data] columns: "text" is mapped to more than one column; keep one of them'
     )
@@ -354,7 +352,7 @@ def test_two_of_our_columns_cannot_be_one_of_theirs(problem: Problems) -> None:
         ("x.csv", b"user_prompt,\xff\na,b\n", "data/x.csv:1: header"),
     ],
 )
-def test_bad_byte_is_named_by_line(problem: Problems, name: str, text: bytes, where: str) -> None:
+def test_bad_byte_is_reported_with_its_line(problem: Problems, name: str, text: bytes, where: str) -> None:
     assert problem(text, name) == f"{where}: byte 0xff is not UTF-8; save the file as UTF-8"
 
 
@@ -369,7 +367,7 @@ def test_bad_byte_is_named_by_line(problem: Problems, name: str, text: bytes, wh
         ("x.csv", "user_prompt\n"),
     ],
 )
-def test_dataset_without_rows_is_refused(problem: Problems, name: str, text: str) -> None:
+def test_dataset_without_rows_is_rejected(problem: Problems, name: str, text: str) -> None:
     assert problem(text, name) == f"data/{name}: has no rows; it needs at least one"
 
 
@@ -380,16 +378,16 @@ def test_dataset_without_rows_is_refused(problem: Problems, name: str, text: str
         ("x", "data/x: the suffix must be .jsonl, .json, .csv or .parquet, got none"),
     ],
 )
-def test_other_formats_are_refused(problem: Problems, name: str, expected: str) -> None:
+def test_other_formats_are_rejected(problem: Problems, name: str, expected: str) -> None:
     assert problem(GOOD, name) == expected
 
 
-def test_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"^data/x\.jsonl: cannot be read: No such file or directory$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
 
 
-def test_file_is_called_by_its_path_where_no_other_name_is_given(tmp_path: Path) -> None:
+def test_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("7")
     with pytest.raises(DatasetError) as caught:
         open_dataset(tmp_path / "x.jsonl").row(0)
@@ -397,7 +395,7 @@ def test_file_is_called_by_its_path_where_no_other_name_is_given(tmp_path: Path)
 
 
 @pytest.mark.parametrize("change", ["content", "time"])
-def test_file_that_changed_after_it_was_indexed_is_refused(opened: Callable[..., Dataset], change: str) -> None:
+def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Callable[..., Dataset], change: str) -> None:
     dataset = opened(GOOD)
     if change == "content":
         dataset.path.write_text(f"\n{GOOD}")
@@ -416,7 +414,7 @@ def test_only_selected_rows_are_checked(opened: Callable[..., Dataset]) -> None:
     check_rows(dataset, [0, 2])
 
 
-def test_all_problems_are_said_at_once(opened: Callable[..., Dataset]) -> None:
+def test_all_problems_are_reported_at_once(opened: Callable[..., Dataset]) -> None:
     dataset = opened("7\n" * 20)
     with pytest.raises(DatasetError) as caught:
         check_rows(dataset, range(20))

@@ -1,4 +1,4 @@
-"""Which rows a selection takes, and how it is said."""
+"""The rows of a selection, and their description."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from pytest_osmosis.errors import DatasetError
         (RowSelection(rows=((999, 999),)), Selected(((999, 999),), 1, "1 row of 1,000")),
     ],
 )
-def test_selection_takes_rows_and_says_which(selection: RowSelection, expected: Selected) -> None:
+def test_selection_selects_rows_and_describes_them(selection: RowSelection, expected: Selected) -> None:
     assert select(1000, selection, seed=0) == expected
 
 
-def test_rows_come_before_offset_and_limit() -> None:
+def test_rows_take_precedence_over_offset_and_limit() -> None:
     assert select(10, RowSelection(rows=((3, 3),), offset=5, limit=2), seed=0).ranges == ((3, 3),)
 
 
-def test_rows_are_taken_once_and_in_the_order_of_the_file() -> None:
+def test_rows_are_selected_once_and_in_the_order_of_the_file() -> None:
     selected = select(100, RowSelection(rows=((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))), seed=0)
     assert selected == Selected(((5, 8), (20, 40)), 25, "25 rows of 100")
 
@@ -63,7 +63,7 @@ def test_sample_depends_on_the_seed() -> None:
     assert first.ranges != other.ranges
 
 
-def test_rows_beyond_the_end_are_all_named() -> None:
+def test_all_ranges_beyond_the_end_are_reported() -> None:
     with pytest.raises(DatasetError) as caught:
         select(1000, RowSelection(rows=((3, 3), (990, 1000), (5000, 5000))), seed=0)
     assert str(caught.value) == (
@@ -73,14 +73,14 @@ def test_rows_beyond_the_end_are_all_named() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 5, "all"])
-def test_offset_beyond_the_end_is_refused(limit: int | None) -> None:
+def test_offset_beyond_the_end_is_rejected(limit: int | None) -> None:
     with pytest.raises(DatasetError) as caught:
         select(1, RowSelection(offset=1, limit=limit), seed=0)
     assert str(caught.value) == "[data] offset: must be within the dataset's 1 row (0), got 1"
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: (min(pair), max(pair))), min_size=1))
-def test_ranges_hold_exactly_the_given_rows(ranges: list[tuple[int, int]]) -> None:
+def test_merged_ranges_contain_exactly_the_requested_rows(ranges: list[tuple[int, int]]) -> None:
     selected = select(100, RowSelection(rows=tuple(ranges)), seed=0)
     expected = sorted({row for first, last in ranges for row in range(first, last + 1)})
     assert list(selected) == expected

@@ -1,4 +1,4 @@
-"""What is warned of in rows that are all right."""
+"""Warnings about valid rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def numbered(prompts: list[str]) -> list[Row]:
     return [row(number, prompt) for number, prompt in enumerate(prompts)]
 
 
-def test_nothing_is_said_of_good_rows() -> None:
+def test_good_rows_cause_no_warning() -> None:
     assert notes_of([row(0, "17 * 23?", "391"), row(1, "17 * 24?", "408")]) == ()
 
 
-def test_two_rows_with_the_same_prompt_are_named() -> None:
+def test_two_rows_with_the_same_prompt_are_reported() -> None:
     assert notes_of([row(3, "2+2?"), row(5, "3+3?"), row(17, "2+2?")]) == (
         f"rows 3 and 17 have the same prompt: {REPEATED}",
     )
 
 
-def test_all_repeated_prompts_are_one_note_with_a_count() -> None:
+def test_all_repeated_prompts_are_one_warning_with_a_count() -> None:
     prompts = ["a", "b", "a", "c", "b", "b", "b", "b"]
     assert notes_of(numbered(prompts)) == (f"rows 0 and 2 have the same prompt (7 such rows): {REPEATED}",)
 
@@ -51,12 +51,12 @@ def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
     assert notes_of([one, other]) == ()
 
 
-def test_ground_truth_in_its_own_prompt_is_named() -> None:
+def test_ground_truth_in_its_own_prompt_is_reported() -> None:
     rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
     assert notes_of(rows) == (f"row 7 contains its ground truth in its prompt: {TOLD}",)
 
 
-def test_all_told_ground_truths_are_one_note_with_a_count() -> None:
+def test_all_revealed_ground_truths_are_one_warning_with_a_count() -> None:
     rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
     assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more contain their ground truth in their prompt: {TOLD}",)
 
@@ -70,7 +70,7 @@ def test_all_told_ground_truths_are_one_note_with_a_count() -> None:
         ("It is 39.5, isn't it?", 39.5),
     ],
 )
-def test_ground_truth_is_found_whatever_its_case_and_blanks(prompt: str, ground_truth: object) -> None:
+def test_ground_truth_is_found_in_any_case_and_with_any_blanks(prompt: str, ground_truth: object) -> None:
     assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 contains its ground truth in its prompt: {TOLD}",)
 
 
@@ -92,7 +92,7 @@ def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
         ("Which of ['Paris']?", ["Paris"]),
     ],
 )
-def test_what_is_no_answer_is_not_said(prompt: str, ground_truth: object) -> None:
+def test_a_ground_truth_that_is_not_a_whole_word_is_not_reported(prompt: str, ground_truth: object) -> None:
     assert notes_of([row(0, prompt, ground_truth)]) == ()
 
 
@@ -101,11 +101,11 @@ def test_labels_may_be_listed_in_the_prompt() -> None:
     assert notes_of(rows) == ()
 
 
-def test_one_answer_for_all_rows_is_no_label() -> None:
+def test_one_answer_for_all_rows_is_not_a_label() -> None:
     assert len(notes_of([row(n, f"Review {n}: say positive.", "positive") for n in range(6)])) == 1
 
 
-def test_check_rows_warns_of_the_selected_rows(tmp_path: Path) -> None:
+def test_check_rows_warns_about_the_selected_rows(tmp_path: Path) -> None:
     prompts = ["a", "b", "a", "b"]
     lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
     (tmp_path / "x.jsonl").write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""How numbers are written, and how text that a model or user code wrote is made safe to show."""
+"""Numbers in messages, and untrusted text made safe to show."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(FINITE, FINITE | st.sampled_from([0.7, 1.0]))
-def test_a_value_and_its_bound_look_as_they_compare(value: float, bound: float) -> None:
+def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: float) -> None:
     shown_value, shown_bound = map(float, distinguishable(value, bound))
 
     assert (shown_value >= shown_bound) == (value >= bound)
 
 
 @given(ANY_TEXT)
-def test_shown_text_is_harmless_to_terminals_and_xml(text: str) -> None:
+def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
     safe = shown(text)
 
     assert not [c for c in safe if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\t\n"]
@@ -82,7 +82,7 @@ def test_shown_text_is_harmless_to_terminals_and_xml(text: str) -> None:
         ("grüße, 你好, 🙂", "grüße, 你好, 🙂"),
     ],
 )
-def test_what_terminals_would_act_on_is_written_out(text: str, safe: str) -> None:
+def test_control_characters_are_shown_as_escapes(text: str, safe: str) -> None:
     assert shown(text) == safe
 
 
@@ -97,6 +97,6 @@ def test_shortened_text_keeps_both_ends_and_its_limit(text: str, limit: int) -> 
     assert short[-20:] == text[-20:]
 
 
-def test_what_was_left_out_is_counted() -> None:
+def test_the_number_of_omitted_characters_is_shown() -> None:
     assert shortened("a" * 500 + "b" * 500, 100) == f"{'a' * 30} [... 940 characters left out ...] {'b' * 30}"
     assert shortened("a" * 100, 100) == "a" * 100

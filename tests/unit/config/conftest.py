@@ -1,4 +1,4 @@
-"""A workspace on disk, and what loading a config from it says."""
+"""A workspace on disk, and the configs or problems that loading a text in it results in."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BASE = {
 
 
 def complete(table: str, body: str) -> str:
-    """A config that is right but for what `body` says: `table` first, `body` from its line 2 on, then the rest.
+    """Return a config that is valid except for `body`: first `table`, with `body` from line 2 on, then the rest.
 
-    Keys that `body` gives replace those of BASE.
+    Keys in `body` replace those of BASE.
     """
     own = {line.partition("=")[0].strip() for line in body.splitlines()}
     rest = [f"{key} = {value}" for key, value in BASE.get(table, {}).items() if key not in own]
@@ -55,7 +55,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def load(workspace: Path) -> Callable[..., EvalConfig]:
-    """Loads a text, with overrides, as configs/eval/x.toml of the workspace, which is the current folder."""
+    """Load a text and overrides as configs/eval/x.toml of the workspace, which is the current folder."""
 
     def load(text: str, *overrides: Override) -> EvalConfig:
         path = workspace / "configs/eval/x.toml"
@@ -67,13 +67,13 @@ def load(workspace: Path) -> Callable[..., EvalConfig]:
 
 @pytest.fixture
 def load_table(load: Callable[..., EvalConfig]) -> Callable[..., EvalConfig]:
-    """Loads a config that is complete beside the body of one table."""
+    """Load a config that is complete, with the body of one table."""
     return lambda table, body, *overrides: load(complete(table, body), *overrides)
 
 
 @pytest.fixture
 def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
-    """What is wrong with a text, one line each, from the number of the line on."""
+    """Return the problems with a text. Each begins with the number of its line."""
 
     def problems(text: str, *overrides: Override) -> list[str]:
         with pytest.raises(ConfigError) as caught:
@@ -85,5 +85,5 @@ def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def table_problems(problems: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """What is wrong with a config that is complete beside the body of one table."""
+    """Return the problems with a config that is complete, with the body of one table."""
     return lambda table, body, *overrides: problems(complete(table, body), *overrides)

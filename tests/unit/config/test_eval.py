@@ -1,4 +1,4 @@
-"""Every form that an eval config may take, and what becomes of it."""
+"""Valid eval configs, and the `EvalConfig`s that they become."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ required = ["OPENAI_API_KEY", "DATABASE_URL"]
 """
 
 
-def test_a_config_of_the_platform_is_read_unchanged(load: Load, workspace: Path) -> None:
+def test_a_config_of_the_osmosis_platform_is_read_unchanged(load: Load, workspace: Path) -> None:
     assert load(OF_THE_PLATFORM) == EvalConfig(
         path=workspace / "configs/eval/x.toml",
         name="x",
@@ -70,7 +70,7 @@ def test_a_config_of_the_platform_is_read_unchanged(load: Load, workspace: Path)
     )
 
 
-def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> None:
+def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> None:
     assert load_table("experiment", "") == EvalConfig(
         path=workspace / "configs/eval/x.toml",
         name="x",
@@ -148,48 +148,48 @@ def test_what_is_left_out_has_its_default(load_table: Load, workspace: Path) -> 
         ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
     ],
 )
-def test_a_valid_form_is_read(load_table: Load, table: str, body: str, attribute: str, expected: object) -> None:
+def test_valid_values_are_read(load_table: Load, table: str, body: str, attribute: str, expected: object) -> None:
     assert getattr(load_table(table, body), attribute) == expected
 
 
 @pytest.mark.parametrize(("text", "is_share"), [("1", False), ('"1%"', True), ('"0%"', True), ("0", False)])
-def test_an_error_bound_is_a_count_or_a_share_by_how_it_is_written(load_table: Load, text: str, is_share: bool) -> None:
+def test_an_error_bound_is_a_count_or_with_a_percent_sign_a_share(load_table: Load, text: str, is_share: bool) -> None:
     assert load_table("limits", f"max_errors = {text}").limits.max_errors_is_share is is_share
 
 
-def test_rows_go_before_offset_and_limit_of_the_same_file(load: Load) -> None:
+def test_rows_take_precedence_over_offset_and_limit_of_the_same_file(load: Load) -> None:
     text = OF_THE_PLATFORM + '[data]\noffset = 5\nrows = "1"\n'
     assert load(text).selection == RowSelection(rows=((1, 1),))
 
 
-def test_offset_and_limit_stand_in_two_tables_and_hold_together(load: Load) -> None:
+def test_offset_and_limit_are_combined(load: Load) -> None:
     assert load(OF_THE_PLATFORM + "[data]\noffset = 5\n").selection == RowSelection(offset=5, limit=200)
 
 
-def test_a_path_stands_for_the_dataset(load: Load) -> None:
+def test_a_path_replaces_the_dataset_name(load: Load) -> None:
     text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
     config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
     assert (config.experiment.dataset, config.data.path) == (None, "data/multiply.jsonl")
 
 
-def test_a_path_is_taken_from_the_workspace_and_not_from_the_current_folder(
+def test_a_path_is_relative_to_the_workspace_not_to_the_current_folder(
     load_table: Load, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workspace / "rollouts")
     assert load_table("data", 'path = "data/multiply.jsonl"').data.path == "data/multiply.jsonl"
 
 
-def test_an_agent_beside_an_entrypoint_replaces_the_workflow_and_its_grader_still_scores(load: Load) -> None:
+def test_an_agent_replaces_the_workflow_of_an_entrypoint_but_not_its_grader(load: Load) -> None:
     config = load(OF_THE_PLATFORM + '[agent]\nagent = "chat"\n[scoring]\nthresholds = {reward = 0.5}\n')
     assert (config.agent.agent, config.experiment.entrypoint) == ("chat", "main.py")
     assert config.scoring.thresholds == {"reward": 0.5}
 
 
-def test_without_a_named_agent_an_entrypoint_is_the_agent(load: Load) -> None:
+def test_an_entrypoint_is_the_agent_by_default(load: Load) -> None:
     assert load(OF_THE_PLATFORM).agent.agent is None
 
 
-def test_functions_and_the_entrypoints_grader_both_have_thresholds(load: Load) -> None:
+def test_functions_and_the_entrypoints_grader_can_both_have_thresholds(load: Load) -> None:
     scoring = '[scoring]\neval_fns = ["a:b"]\nthresholds = {"a:b" = 1, reward = 2}\ndecide = "reward"\n'
     assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
 
@@ -214,7 +214,7 @@ def test_a_relative_path_to_the_config_becomes_absolute(load: Load, workspace: P
     assert load_eval_config(Path("configs/eval/x.toml")).path == workspace / "configs/eval/x.toml"
 
 
-def test_tables_in_line_and_dotted_keys_are_the_same_config(load: Load) -> None:
+def test_inline_tables_and_dotted_keys_are_read_like_tables(load: Load) -> None:
     text = """\
 experiment = {model_path = "m", dataset = "d"}
 secrets.required = []
@@ -245,15 +245,15 @@ DATACLASSES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("table", DATACLASSES)
-def test_the_declared_defaults_are_those_that_hold(table: str) -> None:
+def test_declared_defaults_equal_those_of_the_dataclasses(table: str) -> None:
     kept = {field.name for field in fields(DATACLASSES[table])}
     for field in EVAL_TABLES[table].fields:
         if field.name in kept:
-            held = getattr(DATACLASSES[table], field.name)
-            assert field.default == held or (field.default is None and not held), field.name
+            default = getattr(DATACLASSES[table], field.name)
+            assert field.default == default or (field.default is None and not default), field.name
 
 
-def test_every_table_and_key_is_described() -> None:
+def test_the_description_of_every_table_and_key_is_a_sentence() -> None:
     helps = [table.help for table in EVAL_TABLES.values()]
     helps += [field.help for table in EVAL_TABLES.values() for field in table.fields]
     assert all(text.endswith(".") for text in helps)

@@ -1,4 +1,4 @@
-"""Levels of precedence: command, variables, the TOML, pyproject.toml, ini; keys inside a value; no TOML at all."""
+"""Levels of precedence, keys inside a value, and evals without a TOML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Problems = Callable[..., list[str]]
 
 @pytest.fixture
 def project(workspace: Path) -> Callable[[str], None]:
-    """Writes the workspace's pyproject.toml."""
+    """Write the workspace's pyproject.toml."""
 
     def project(text: str) -> None:
         (workspace / "pyproject.toml").write_text(text, encoding="utf-8")
@@ -38,12 +38,12 @@ SEVEN = [
 
 
 @pytest.mark.parametrize("highest", range(7))
-def test_of_each_level_the_highest_that_gives_a_key_holds_and_is_said(
+def test_the_highest_level_that_sets_a_key_wins_and_is_listed(
     load_table: Load, project: Callable[[str], None], highest: int
 ) -> None:
-    given = [level for level, _ in SEVEN[: highest + 1]]
-    shared = "n = 2" if "project" in given else ""
-    own = "n = 3" if "own" in given else ""
+    levels = [level for level, _ in SEVEN[: highest + 1]]
+    shared = "n = 2" if "project" in levels else ""
+    own = "n = 3" if "own" in levels else ""
     project(f"[tool.pytest-osmosis]\n{shared}\n[tool.pytest-osmosis.eval.x]\n{own}\n")
     overrides = [
         Override("evaluation", "n", "1", "ini osmosis_set evaluation.n", level="ini"),
@@ -53,14 +53,16 @@ def test_of_each_level_the_highest_that_gives_a_key_holds_and_is_said(
     ]
 
     config = load_table(
-        "evaluation", "n = 4" if "file" in given else "", *(one for one in overrides if one.level in given)
+        "evaluation",
+        "n = 4" if "file" in levels else "",
+        *(override for override in overrides if override.level in levels),
     )
 
     assert config.evaluation.n == highest + 1
-    assert [*config.overridden, *config.preset] == [said for _, said in SEVEN[highest : highest + 1] if said]
+    assert [*config.overridden, *config.preset] == [text for _, text in SEVEN[highest : highest + 1] if text]
 
 
-def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
+def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(
     load_table: Load, project: Callable[[str], None]
 ) -> None:
     project(
@@ -81,7 +83,7 @@ def test_pyproject_holds_tables_and_options_and_is_silent_about_other_tools(
 @pytest.mark.parametrize(
     "other", ["configs/eval/xx.toml", "configs/xx.toml", "xx.toml", "data/xx.jsonl", "datasets/xx.csv"]
 )
-def test_a_table_for_another_eval_is_no_misspelling(
+def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
     load_table: Load, project: Callable[[str], None], workspace: Path, other: str
 ) -> None:
     (workspace / other).parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +124,7 @@ def test_a_table_for_another_eval_is_no_misspelling(
         ),
     ],
 )
-def test_problems_of_pyproject_are_told_with_their_line(
+def test_problems_of_pyproject_are_reported_with_their_line(
     table_problems: Problems, project: Callable[[str], None], text: str, expected: str
 ) -> None:
     project(text + "\n")
@@ -156,14 +158,14 @@ def test_the_highest_level_that_selects_gives_the_whole_selection(
         ("=5", Problem("here", 'must be table.key=value, got "=5"')),
     ],
 )
-def test_table_key_value(text: str, expected: Setting | Problem) -> None:
+def test_table_key_value_is_parsed(text: str, expected: Setting | Problem) -> None:
     assert setting(text, "here") == expected
 
 
-def given(text: str) -> Override:
-    said = setting(text, "--osmosis-set")
-    assert isinstance(said, Setting)
-    return Override(said.table, said.key, said.value, f"--osmosis-set {said.path}", said.below, as_toml=True)
+def typed(text: str) -> Override:
+    parsed = setting(text, "--osmosis-set")
+    assert isinstance(parsed, Setting)
+    return Override(parsed.table, parsed.key, parsed.value, f"--osmosis-set {parsed.path}", parsed.below, as_toml=True)
 
 
 @pytest.mark.parametrize(
@@ -179,18 +181,18 @@ def given(text: str) -> Override:
         ("sampling.extra_body={a = 1}", "sampling", "extra_body", {"a": 1}),
     ],
 )
-def test_a_set_value_is_toml_where_that_fits_else_text(
+def test_a_set_value_is_toml_if_valid_or_else_text(
     load_table: Load, text: str, table: str, key: str, expected: object
 ) -> None:
-    assert getattr(getattr(load_table("output", "", given(text)), table), key) == expected
+    assert getattr(getattr(load_table("output", "", typed(text)), table), key) == expected
 
 
-def test_a_key_inside_a_value_leaves_the_others_of_the_file(load_table: Load) -> None:
+def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: Load) -> None:
     config = load_table(
         "sampling",
         "extra_body = {accuracy = 0.5, deep = {a = 1, b = 2}}",
-        given("sampling.extra_body.accuracy=1.0"),
-        given("sampling.extra_body.deep.b=word"),
+        typed("sampling.extra_body.accuracy=1.0"),
+        typed("sampling.extra_body.deep.b=word"),
     )
     assert config.sampling.extra_body == {"accuracy": 1.0, "deep": {"a": 1, "b": "word"}}
     assert config.overridden == (
@@ -220,8 +222,8 @@ def test_a_key_inside_a_value_leaves_the_others_of_the_file(load_table: Load) ->
         ),
     ],
 )
-def test_a_set_key_that_is_wrong_is_told(table_problems: Problems, text: str, expected: str) -> None:
-    assert table_problems("output", "", given(text)) == [expected]
+def test_a_problem_with_a_set_value_names_its_option(table_problems: Problems, text: str, expected: str) -> None:
+    assert table_problems("output", "", typed(text)) == [expected]
 
 
 # -- without a TOML ----------------------------------------------------------------------------------------
@@ -232,21 +234,21 @@ SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 
 
-def test_an_eval_without_a_toml_is_named_after_its_dataset_and_takes_all_rows(workspace: Path) -> None:
+def test_an_eval_without_a_toml_is_named_after_its_dataset_and_uses_all_rows(workspace: Path) -> None:
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
     assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
     assert config.agent.agent == "server:agent_loop"
 
 
-def test_an_eval_without_a_toml_hears_pyproject(workspace: Path, project: Callable[[str], None]) -> None:
+def test_pyproject_applies_to_an_eval_without_a_toml(workspace: Path, project: Callable[[str], None]) -> None:
     project('[tool.pytest-osmosis]\nmodel = "m"\n[tool.pytest-osmosis.eval.multiply]\nlimit = 2\n')
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER])
     assert (config.experiment.model_path, config.selection) == ("m", RowSelection(limit=2))
     assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
 
 
-def test_what_an_eval_without_a_toml_lacks_is_told_by_option(workspace: Path) -> None:
+def test_missing_keys_of_an_eval_without_a_toml_are_reported_by_option(workspace: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         typed_eval_config(workspace, [AGENT])
     assert sorted(str(problem) for problem in caught.value.problems) == [
@@ -256,7 +258,7 @@ def test_what_an_eval_without_a_toml_lacks_is_told_by_option(workspace: Path) ->
     ]
 
 
-# -- what an eval is compared with ------------------------------------------------------------------------
+# -- baselines ---------------------------------------------------------------------------------------------
 
 COMPARED = """
 [experiment]
@@ -270,13 +272,13 @@ required = []
 """
 
 
-def test_the_highest_level_that_names_a_baseline_names_it_alone(load: Load, workspace: Path) -> None:
+def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load: Load, workspace: Path) -> None:
     results, model = "results", "model_path"
 
     assert load(COMPARED + 'results = "b.json"').baseline == Baseline(results="b.json")
     typed = load(COMPARED + 'results = "b.json"', Override("baseline", model, "openai/gpt-5", "--x"))
     assert typed.baseline == Baseline(model_path="openai/gpt-5")
-    beside = 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'
-    assert load(COMPARED + beside).baseline == Baseline("m", "http://localhost:8000/v1", "K")
-    stored = load(COMPARED + beside, Override("baseline", results, "b.json", "--x"))
+    with_model = 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'
+    assert load(COMPARED + with_model).baseline == Baseline("m", "http://localhost:8000/v1", "K")
+    stored = load(COMPARED + with_model, Override("baseline", results, "b.json", "--x"))
     assert stored.baseline == Baseline(results=str(Path("b.json").absolute()))

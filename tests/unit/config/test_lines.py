@@ -1,4 +1,4 @@
-"""On which line a key of a TOML file stands."""
+"""The lines of keys in a TOML file."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ name = "two"
 
 
 def line_of(text: str) -> int:
-    """The only line of TRICKY that starts with `text`, counted from 1."""
-    found = [number for number, line in enumerate(TRICKY.splitlines(), 1) if line.startswith(text)]
-    assert len(found) == 1
-    return found[0]
+    """Return the number of the only line of TRICKY that starts with `text`."""
+    numbers = [number for number, line in enumerate(TRICKY.splitlines(), 1) if line.startswith(text)]
+    assert len(numbers) == 1
+    return numbers[0]
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,31 @@ def line_of(text: str) -> int:
         (("gate", "rewards:exact"), '[gate."rewards:exact"]'),
     ],
 )
-def test_a_key_is_found_where_it_stands(keys: tuple[str, ...], start: str) -> None:
+def test_each_key_has_its_line(keys: tuple[str, ...], start: str) -> None:
     assert Lines(TRICKY).of(*keys) == line_of(start)
 
 
-def test_a_table_stands_at_its_own_header_not_at_that_of_a_table_below_it() -> None:
+def test_a_table_has_the_line_of_its_own_header_not_of_a_subtable() -> None:
     assert Lines(TRICKY).of("gate") == line_of("[gate]")
 
 
-def test_a_table_that_is_only_gone_through_stands_where_it_is_first_named() -> None:
+def test_a_table_without_a_header_has_the_line_where_it_is_first_mentioned() -> None:
     assert Lines("\n[a.b.c]\nd.e = 1\n").of("a", "b") == 2
 
 
-def test_of_tables_in_an_array_the_first_counts() -> None:
+def test_an_array_of_tables_has_the_line_of_its_first_table() -> None:
     lines = Lines("\n[[eval]]\nname = 1\n[[eval]]\nname = 2\n")
     assert (lines.of("eval"), lines.of("eval", "name")) == (2, 3)
 
 
-def test_keys_inside_an_array_are_not_taken_for_keys_of_the_table() -> None:
+def test_keys_inside_an_array_are_not_keys_of_the_table() -> None:
     assert Lines("[evaluation]\nlist = [\n{n = 1},\n]\n").of("evaluation", "n") == 1
 
 
 @pytest.mark.parametrize(
     ("keys", "line"), [(("model", "nothing"), 2), (("model", "headers", "X"), 3), (("nothing", "at", "all"), 1)]
 )
-def test_a_key_that_is_not_there_is_where_its_table_is_or_line_1(keys: tuple[str, ...], line: int) -> None:
+def test_a_missing_key_has_the_line_of_its_table_or_line_1(keys: tuple[str, ...], line: int) -> None:
     assert Lines("# top\n[model]\nheaders = {}\n").of(*keys) == line
 
 
@@ -123,10 +123,10 @@ def test_escapes_in_quoted_keys_are_read() -> None:
     assert Lines('[a]\nx = 1\n"b\\u0041" = 2\n').of("a", "bA") == 3
 
 
-def test_what_cannot_be_scanned_falls_back_to_what_was_found_before() -> None:
+def test_after_unknown_syntax_earlier_lines_are_kept() -> None:
     lines = Lines("[a]\nb = 1\nc = \n[d]\n")
     assert (lines.of("a", "b"), lines.of("d")) == (2, 1)
 
 
-def test_nesting_beyond_the_stack_falls_back_to_what_was_found_before() -> None:
+def test_after_nesting_beyond_the_stack_earlier_lines_are_kept() -> None:
     assert Lines("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n").of("a", "b") == 2

@@ -1,4 +1,4 @@
-"""Values typed outside the file: parsed by the key's kind, in place of the file's, and said."""
+"""Values from outside of the file: they are parsed by kind, override the file, and are listed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Problems = Callable[..., list[str]]
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "value", "expected", "said"),
+    ("table", "key", "value", "expected", "listed"),
     [
         ("evaluation", "n", "5", 5, "n = 5 (--x)"),
         ("evaluation", "n", 5, 5, "n = 5 (--x)"),
@@ -36,19 +36,19 @@ Problems = Callable[..., list[str]]
         ("limits", "max_errors", "5%", 0.05, 'max_errors = "5%" (--x)'),
     ],
 )
-def test_an_override_is_parsed_by_its_key_and_said(
-    load_table: Load, table: str, key: str, value: object, expected: object, said: str
+def test_an_override_is_parsed_by_its_key_and_listed(
+    load_table: Load, table: str, key: str, value: object, expected: object, listed: str
 ) -> None:
     config = load_table(table, "", Override(table, key, value, "--x"))
     assert getattr(getattr(config, table), key) == expected
-    assert config.overridden == (said,)
+    assert config.overridden == (listed,)
 
 
-def test_an_override_goes_before_the_file(load_table: Load) -> None:
+def test_an_override_takes_precedence_over_the_file(load_table: Load) -> None:
     assert load_table("evaluation", "n = 2", Override("evaluation", "n", "5", "--osmosis-n")).evaluation.n == 5
 
 
-def test_of_two_overrides_of_one_key_the_last_holds_and_is_said_alone(load_table: Load) -> None:
+def test_the_last_of_two_overrides_of_a_key_wins_and_is_the_only_one_listed(load_table: Load) -> None:
     config = load_table(
         "evaluation",
         "n = 2",
@@ -58,18 +58,18 @@ def test_of_two_overrides_of_one_key_the_last_holds_and_is_said_alone(load_table
     assert (config.evaluation.n, config.overridden) == (6, ("n = 6 (--osmosis-n)",))
 
 
-def test_a_variable_can_be_set(load_table: Load) -> None:
+def test_an_environment_variable_can_be_set(load_table: Load) -> None:
     config = load_table("env", 'A = "x"', Override("env", "B", "1", "--x"))
     assert config.env == {"A": "x", "B": "1"}
 
 
 def typed_gate(text: str) -> Override:
-    said = gate_setting(text, "--x")
-    assert not isinstance(said, Problem)
-    return Override(said.table, said.key, said.value, "--x", said.below, as_toml=True)
+    parsed = gate_setting(text, "--x")
+    assert not isinstance(parsed, Problem)
+    return Override(parsed.table, parsed.key, parsed.value, "--x", parsed.below, as_toml=True)
 
 
-def test_typed_gates_replace_the_files_one_by_one(load_table: Load) -> None:
+def test_typed_gates_replace_single_gates_of_the_file(load_table: Load) -> None:
     texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
     in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
 
@@ -84,14 +84,14 @@ def test_typed_gates_replace_the_files_one_by_one(load_table: Load) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "pass_rate", "0.7", "median >= 1", "pass_at_0 >= 1", "rewards:f >= 1"])
-def test_what_is_typed_and_is_no_condition_is_refused(text: str) -> None:
+def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
     problem = gate_setting(text, "--x")
 
     assert isinstance(problem, Problem)
     assert 'must be a condition like "pass_rate >= 0.7"' in str(problem)
 
 
-def test_a_typed_condition_is_checked_as_one_of_the_file(load_table: Load) -> None:
+def test_a_typed_condition_is_checked_like_one_of_the_file(load_table: Load) -> None:
     with pytest.raises(ConfigError, match=r'--x: must be ">= X" .*only the operator ">=" is supported'):
         load_table("gate", "", typed_gate("pass_rate > 0.7"))
 
@@ -101,7 +101,7 @@ def test_a_gate_can_be_set(load_table: Load) -> None:
     assert (config.gates[0].minimum, config.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
 
 
-def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
+def test_an_override_can_set_a_required_key_of_the_file(load: Load) -> None:
     config = load(
         '[experiment]\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n',
         Override("experiment", "model_path", "m", "--osmosis-model"),
@@ -160,13 +160,13 @@ def test_an_override_fills_in_for_what_the_file_must_hold(load: Load) -> None:
         ),
     ],
 )
-def test_a_bad_override_is_told_by_its_origin(
+def test_a_bad_override_is_reported_with_its_origin(
     table_problems: Problems, table: str, key: str, value: object, expected: str
 ) -> None:
     assert table_problems("experiment", "", Override(table, key, value, "--x")) == [expected]
 
 
-def test_every_bad_override_is_told_after_the_files_problems(table_problems: Problems) -> None:
+def test_bad_overrides_are_reported_after_the_problems_of_the_file(table_problems: Problems) -> None:
     overrides = [Override("evaluation", "n", "0", "--osmosis-n"), Override("agent", "max_turns", "x", "--y")]
     assert table_problems("evaluation", "batch_size = 0", *overrides) == [
         "2: [evaluation] batch_size: must be an integer of at least 1, got 0",
@@ -176,7 +176,7 @@ def test_every_bad_override_is_told_after_the_files_problems(table_problems: Pro
 
 
 @pytest.mark.parametrize(
-    ("file", "overrides", "expected", "said"),
+    ("file", "overrides", "expected", "listed"),
     [
         ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all"), ['limit = "all" (--x)']),
         ("limit = 5", [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
@@ -197,18 +197,20 @@ def test_the_highest_level_that_selects_gives_the_whole_selection(
     file: str,
     overrides: list[tuple[str, str, str]],
     expected: RowSelection,
-    said: list[str],
+    listed: list[str],
 ) -> None:
     config = load_table("evaluation", file, *(Override(*override, "--x") for override in overrides))
-    assert (config.selection, config.overridden) == (expected, tuple(said))
+    assert (config.selection, config.overridden) == (expected, tuple(listed))
 
 
-def test_a_typed_limit_leaves_rows_of_the_file_aside(load_table: Load) -> None:
+def test_a_typed_limit_replaces_rows_of_the_file(load_table: Load) -> None:
     config = load_table("data", 'rows = "3"\noffset = 1', Override("evaluation", "limit", "7", "--x"))
     assert config.selection == RowSelection(limit=7)
 
 
-def test_typed_paths_start_in_the_current_folder_and_may_leave_the_workspace(load_table: Load, workspace: Path) -> None:
+def test_typed_paths_are_relative_to_the_current_folder_and_may_leave_the_workspace(
+    load_table: Load, workspace: Path
+) -> None:
     config = load_table(
         "output",
         "",
@@ -221,7 +223,7 @@ def test_typed_paths_start_in_the_current_folder_and_may_leave_the_workspace(loa
     assert config.output.dir == str(workspace / "runs")
 
 
-def test_a_typed_dataset_that_is_not_there_is_told_by_its_origin(table_problems: Problems) -> None:
+def test_a_typed_dataset_that_is_missing_is_reported_with_its_origin(table_problems: Problems) -> None:
     assert table_problems("output", "", Override("data", "path", "none.csv", "--osmosis-dataset")) == [
         '--osmosis-dataset: must be an existing file, got "none.csv" (looked for none.csv)'
     ]

@@ -1,4 +1,4 @@
-"""Values of secrets: from a dotenv file, then from the environment; all that is wrong at once."""
+"""Values of secrets, from a dotenv file or the environment, and all problems with them."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def test_a_line_of_a_secrets_file_is_read(dotenv: Callable[[str], Path], line: s
         ("B=s3cr3t\0", "B: the value contains a NUL character, which an environment variable cannot hold"),
     ],
 )
-def test_a_bad_line_is_named_without_its_content(dotenv: Callable[[str], Path], line: str, problem: str) -> None:
+def test_a_bad_line_is_reported_without_its_content(dotenv: Callable[[str], Path], line: str, problem: str) -> None:
     assert problems_of(["A"], dotenv(f"# first\nA=x\n{line}\n")) == [f"secrets.env:3: {problem}"]
 
 
-def test_every_bad_line_and_every_missing_name_is_said_at_once(dotenv: Callable[[str], Path]) -> None:
+def test_all_bad_lines_and_missing_names_are_reported_at_once(dotenv: Callable[[str], Path]) -> None:
     assert problems_of(["A", "B", "C"], dotenv("bad\nB=x\nworse\n")) == [
         'secrets.env:1: must be KEY=VALUE, "export KEY=VALUE", a comment or blank',
         'secrets.env:3: must be KEY=VALUE, "export KEY=VALUE", a comment or blank',
@@ -108,23 +108,23 @@ def test_every_bad_line_and_every_missing_name_is_said_at_once(dotenv: Callable[
     ]
 
 
-def test_without_a_file_the_missing_names_say_how_to_set_them() -> None:
+def test_missing_names_without_a_file_are_reported_with_both_fixes() -> None:
     assert problems_of(["A"]) == [
         "secret A: missing or empty in the environment; "
         "export A=..., or give --osmosis-secrets-file=FILE with a line A=..."
     ]
 
 
-def test_the_file_comes_before_the_environment(dotenv: Callable[[str], Path]) -> None:
+def test_the_secrets_file_takes_precedence_over_the_environment(dotenv: Callable[[str], Path]) -> None:
     environ = {"A": "environment", "B": "environment"}
     assert resolve_secrets(["A", "B"], dotenv("A=file"), environ, no_stdin) == {"A": "file", "B": "environment"}
 
 
-def test_only_what_was_asked_for_is_given(dotenv: Callable[[str], Path]) -> None:
+def test_only_required_secrets_are_returned(dotenv: Callable[[str], Path]) -> None:
     assert resolve_secrets(["A"], dotenv("A=x\nB=y"), {"C": "z"}, no_stdin) == {"A": "x"}
 
 
-def test_an_empty_value_in_the_file_leaves_it_to_the_environment(dotenv: Callable[[str], Path]) -> None:
+def test_an_empty_value_in_the_file_falls_back_to_the_environment(dotenv: Callable[[str], Path]) -> None:
     assert resolve_secrets(["A"], dotenv("A="), {"A": "x"}, no_stdin) == {"A": "x"}
 
 
@@ -136,24 +136,24 @@ def test_stdin_is_read_for_a_dash() -> None:
     assert resolve_secrets(["A"], "-", {}, lambda: "A=x\n") == {"A": "x"}
 
 
-def test_a_bad_line_from_stdin_is_named() -> None:
+def test_a_bad_line_from_stdin_is_reported() -> None:
     assert problems_of([], "-", read_stdin=lambda: "\nbad") == [
         'stdin:2: must be KEY=VALUE, "export KEY=VALUE", a comment or blank'
     ]
 
 
-def test_no_names_and_no_file_need_nothing() -> None:
+def test_no_names_and_no_file_result_in_no_secrets() -> None:
     assert resolve_secrets([], None, {}, no_stdin) == {}
 
 
-def test_a_file_that_is_not_there_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secrets_file_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert problems_of(["A", "B"], tmp_path / "none.env") == [
         "none.env: the secrets file cannot be read: No such file or directory"
     ]
 
 
-def test_a_file_that_is_not_utf8_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secrets_file_that_is_not_utf8_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secrets.env").write_bytes(b"A=\xff")
     assert problems_of(["A"], tmp_path / "secrets.env") == ["secrets.env: the secrets file must be UTF-8 text"]

@@ -1,4 +1,4 @@
-"""Where a config's relative paths start, and how paths are written in messages."""
+"""The workspace of a config, paths inside it, and paths in messages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from pytest_osmosis.text.paths import shown
         ("/w/configs.d/x.toml", "/w/configs.d"),
     ],
 )
-def test_the_workspace_is_above_the_nearest_configs_folder_else_the_files_own(path: str, workspace: str) -> None:
+def test_the_workspace_is_the_parent_of_the_nearest_configs_folder_or_the_files_own_folder(
+    path: str, workspace: str
+) -> None:
     assert workspace_of(Path(path)) == Path(workspace)
 
 
-def test_a_relative_path_starts_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_relative_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert workspace_of(Path("configs/eval/x.toml")) == tmp_path
 
@@ -39,7 +41,7 @@ def test_a_relative_path_starts_in_the_current_folder(tmp_path: Path, monkeypatc
         ("w/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z", "w/x.toml", None),
     ],
 )
-def test_paths_are_shown_from_the_current_folder_where_that_is_shorter(
+def test_paths_are_shown_relative_to_the_current_folder_if_that_is_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, current: str, path: str, expected: str | None
 ) -> None:
     (tmp_path / current).mkdir(parents=True)
@@ -59,11 +61,11 @@ def test_inside_follows_symlinks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../out.txt", "/etc/hostname", "a/../../x"])
-def test_what_leads_out_is_not_inside(tmp_path: Path, path: str) -> None:
+def test_a_path_that_leaves_the_folder_is_not_inside(tmp_path: Path, path: str) -> None:
     assert inside(tmp_path, path) is None
 
 
-def test_a_workspace_that_is_itself_reached_through_a_symlink_holds_its_files(tmp_path: Path) -> None:
+def test_files_are_inside_a_workspace_that_is_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert inside(tmp_path / "link", "x.txt") == (tmp_path / "real" / "x.txt").resolve()
