@@ -1,6 +1,6 @@
-"""The lab: what is tested of a reward function, without pytest.
+"""Tests of reward functions, without pytest.
 
-`target` says which functions of a module are reward functions; `calls` is one call and what came of it; `contract`,
-`cases` and `rows` need nothing but the function; the probes under `probes/` look for bugs by calling it, in a child
-process (`child`, `process`), on inputs that `examples` finds. What a probe saw is a `Finding`.
+`target` finds the reward functions of a module, and `calls` calls one. `contract`, `cases` and `rows` need only the
+function. The probes in `probes/` look for bugs: they call the function in a child process (`child`, `process`) with
+inputs from `answers`. All of them report a `LabResult` with `RewardFinding`s (`findings`).
 """

@@ -1,4 +1,4 @@
-"""One call of a reward function, and what came of it. Both are plain data, so that they cross to a child process."""
+"""One call of a reward function: its input and its outcome, both plain data that can be sent to a child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 from pytest_osmosis.lab.findings import quoted
-from pytest_osmosis.lab.target import GIVEN, Target
+from pytest_osmosis.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.functions import NotAScore, score_of
 from pytest_osmosis.text.safe import shortened, shown
@@ -23,7 +23,7 @@ PROMPT: Final = "What is asked?"
 
 
 class Missing:
-    """Stands for an argument that is not given."""
+    """The type of `MISSING`, which represents an argument that is left out."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -33,8 +33,8 @@ MISSING: Final = Missing()
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """What a reward function is called with: an answer (simple mode) or a conversation (full mode), and the rest."""
+class CallInput:
+    """The input of a call: an answer (simple mode) or a conversation (full mode), and the other arguments."""
 
     answer: str | None = None
     messages: list[Message] | None = None
@@ -42,68 +42,69 @@ class Input:
     extra: Any = MISSING
 
     def arguments(self, target: Target) -> dict[str, Any]:
-        """The keyword arguments of the call, those left out that the function does not take."""
+        """Return the keyword arguments of the call, without those that the function does not take."""
         assert target.mode is not None
-        first, truth, extra = GIVEN[target.mode]
-        given = {first: self.conversation() if target.mode == "full" else self.text(), truth: self.ground_truth}
+        first, truth, extra = ARGUMENTS[target.mode]
+        arguments = {first: self.conversation() if target.mode == "full" else self.text(), truth: self.ground_truth}
         if self.extra is not MISSING:
-            given[extra] = self.extra
+            arguments[extra] = self.extra
         if target.takes_any:
-            return given
-        return {name: value for name, value in given.items() if name in target.parameters}
+            return arguments
+        return {name: value for name, value in arguments.items() if name in target.parameters}
 
     def text(self) -> str:
-        """The answer."""
+        """Return the answer, empty if there is none."""
         return self.answer if self.answer is not None else ""
 
     def conversation(self) -> list[Message]:
-        """The conversation; a plain answer follows a prompt."""
+        """Return the conversation; a plain answer follows a prompt."""
         if self.messages is not None:
             return self.messages
         return [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": self.text()}]
 
-    def answering(self, answer: str) -> Input:
-        """The same, with another last answer."""
+    def answering(self, answer: str) -> CallInput:
+        """Return a copy with another last answer."""
         if self.messages is None:
             return replace(self, answer=answer)
         at = max((i for i, message in enumerate(self.messages) if message.get("role") == "assistant"), default=None)
-        said = {"role": "assistant", "content": answer}
+        last = {"role": "assistant", "content": answer}
         if at is None:
-            return replace(self, messages=[*self.messages, said])
-        return replace(self, messages=[*self.messages[:at], {**self.messages[at], **said}, *self.messages[at + 1 :]])
+            return replace(self, messages=[*self.messages, last])
+        return replace(self, messages=[*self.messages[:at], {**self.messages[at], **last}, *self.messages[at + 1 :]])
 
     def shown(self, target: Target) -> str:
-        """The call as one would write it."""
-        written = ", ".join(f"{name}={quoted(value)}" for name, value in self.arguments(target).items())
-        return f"{target.name}({written})"
+        """Return the call as Python code, shortened."""
+        arguments = ", ".join(f"{name}={quoted(value)}" for name, value in self.arguments(target).items())
+        return f"{target.name}({arguments})"
 
 
-Kind = Literal["score", "raised", "refused", "not_a_score", "slow", "died", "not_called"]
+OutcomeKind = Literal["score", "raised", "refused", "not_a_score", "slow", "died", "not_called"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a call.
+class CallOutcome:
+    """The outcome of a call.
 
-    `score`: a finite number. `refused`: the function raised ValueError, or another exception with a `raise` of its own.
-    `raised`: any other exception. `not_a_score`: it returned something else. `slow`: it was cut off. `died`: its
-    process ended. `not_called`: there was no time left, or its process had ended too often. `text` says it in a line,
-    `where` the user's line. `mutated` names the argument that it changed. `caught` are exceptions that its own code
-    swallowed, where that was watched.
+    `score`: it returned a finite number. `not_a_score`: it returned something else. `refused`: it raised ValueError,
+    or another exception in a `raise` statement of its own. `raised`: any other exception. `slow`: it was cut off.
+    `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
+
+    `text` describes it in a line, `where` is the user's line. `mutated` names the argument that the call changed.
+    `caught` are the exceptions that user code swallowed, if the call was watched.
     """
 
-    kind: Kind
+    kind: OutcomeKind
     score: float | None = None
     text: str = ""
     where: str = ""
     returned: str = ""
     mutated: str = ""
     seconds: float = 0.0
-    caught: tuple[Caught, ...] = ()
+    caught: tuple[SwallowedException, ...] = ()
 
     @property
-    def said(self) -> str:
-        """What follows a call in a message: "= 1.0", "raised KeyError: 'x'"."""
+    def description(self) -> str:
+        """The text after a call in a message: "= 1.0", "raised KeyError: 'x'"."""
         if self.kind == "score":
             return f"= {self.score!r}"
         place = f" at {self.where}" if self.where else ""
@@ -111,8 +112,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Caught:
-    """An exception that code of the user's module swallowed: raised at `line`, caught at `handler` by `clause`."""
+class SwallowedException:
+    """An exception that the user's module swallowed: raised at `line`, caught at `handler` by `clause`."""
 
     error: str
     text: str
@@ -122,20 +123,20 @@ class Caught:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """An input and what came of it."""
+class ScoredCall:
+    """A call: its input and its outcome."""
 
-    input: Input
-    outcome: Outcome = field(compare=False)
+    input: CallInput
+    outcome: CallOutcome = field(compare=False)
 
     def seen(self, target: Target) -> str:
-        """Both, in a line."""
-        return f"{self.input.shown(target)} {self.outcome.said}"
+        """Return both in a line."""
+        return f"{self.input.shown(target)} {self.outcome.description}"
 
 
-def call(target: Target, given: Input) -> Outcome:
-    """Call the function in this process, on copies of its arguments, and await what it gives."""
-    arguments = given.arguments(target)
+def call(target: Target, call_input: CallInput) -> CallOutcome:
+    """Call the function in this process, and await what it returns if need be."""
+    arguments = call_input.arguments(target)
     before = copy.deepcopy(arguments)
     begun = time.perf_counter()
     try:
@@ -143,37 +144,37 @@ def call(target: Target, given: Input) -> Outcome:
         if hasattr(value, "__await__"):
             value = _awaited(value)
     except Exception as error:
-        outcome = of_exception(error)
+        outcome = outcome_of_exception(error)
     else:
-        outcome = of_value(value)
+        outcome = outcome_of_value(value)
     seconds = time.perf_counter() - begun
     mutated = next((name for name in before if not _same(before[name], arguments[name])), "")
     return replace(outcome, seconds=seconds, mutated=mutated)
 
 
-def invoke(target: Target, given: Input) -> Any:
-    """What the function returns; what it raises is raised."""
-    value = target.function(**copy.deepcopy(given.arguments(target)))
+def invoke(target: Target, call_input: CallInput) -> Any:
+    """Call the function on copies of its arguments; return what it returns and raise what it raises."""
+    value = target.function(**copy.deepcopy(call_input.arguments(target)))
     return _awaited(value) if hasattr(value, "__await__") else value
 
 
-def of_value(value: object) -> Outcome:
-    """The outcome of a call that returned."""
+def outcome_of_value(value: object) -> CallOutcome:
+    """Return the outcome of a call that returned `value`."""
     try:
-        return Outcome("score", score_of(value), returned=type(value).__name__)
+        return CallOutcome("score", score_of(value), returned=type(value).__name__)
     except NotAScore as error:
-        return Outcome("not_a_score", text=str(error), returned=type(value).__name__)
+        return CallOutcome("not_a_score", text=str(error), returned=type(value).__name__)
 
 
-def of_exception(error: BaseException) -> Outcome:
-    """The outcome of a call that raised."""
+def outcome_of_exception(error: BaseException) -> CallOutcome:
+    """Return the outcome of a call that raised `error`."""
     text = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
-    kind: Kind = "refused" if isinstance(error, ValueError) or _raised_on_purpose(error) else "raised"
-    return Outcome(kind, text=quoted_text(text), where=_where(error))
+    kind: OutcomeKind = "refused" if isinstance(error, ValueError) or _raised_on_purpose(error) else "raised"
+    return CallOutcome(kind, text=quoted_text(text), where=_where(error))
 
 
 def quoted_text(text: str) -> str:
-    """A message in one line."""
+    """Return a message in one line, shortened."""
     return shortened(shown(" ".join(text.split())), 200)
 
 
@@ -193,7 +194,7 @@ def _last(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _raised_on_purpose(error: BaseException) -> bool:
-    """True where a `raise` statement of the user's raised it, and not an operation that went wrong."""
+    """True if a `raise` statement of the user raised the error, and not a failed operation."""
     last = _last(error.__traceback__)
     if last is None or not is_users_own(last.tb_frame.f_code.co_filename):
         return False
@@ -204,7 +205,7 @@ def _raised_on_purpose(error: BaseException) -> bool:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line of the user's that the exception passed: "rewards.py:12"."""
+    """Return the innermost line of user code in the traceback: "rewards.py:12"."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_own(frame.filename)]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
@@ -212,28 +213,32 @@ def _where(error: BaseException) -> str:
 def _same(before: object, after: object) -> bool:
     try:
         return bool(before == after)
-    except Exception:  # arrays and the like
+    except Exception:  # arrays, for example
         return True
 
 
-def to_json(given: Input) -> dict[str, Any]:
-    """An input as JSON; TypeError where a value is none."""
-    data: dict[str, Any] = {"answer": given.answer, "messages": given.messages, "ground_truth": given.ground_truth}
-    if given.extra is not MISSING:
-        data["extra"] = given.extra
+def to_json(call_input: CallInput) -> dict[str, Any]:
+    """Return an input as JSON. Raises TypeError if a value cannot be JSON."""
+    data: dict[str, Any] = {
+        "answer": call_input.answer,
+        "messages": call_input.messages,
+        "ground_truth": call_input.ground_truth,
+    }
+    if call_input.extra is not MISSING:
+        data["extra"] = call_input.extra
     return data
 
 
-def from_json(data: Mapping[str, Any]) -> Input:
-    """An input as it was."""
-    return Input(data["answer"], data["messages"], data["ground_truth"], data.get("extra", MISSING))
+def from_json(data: Mapping[str, Any]) -> CallInput:
+    """Return the input that `to_json` converted."""
+    return CallInput(data["answer"], data["messages"], data["ground_truth"], data.get("extra", MISSING))
 
 
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON."""
+def outcome_to_json(outcome: CallOutcome) -> dict[str, Any]:
+    """Return an outcome as JSON."""
     return asdict(outcome)
 
 
-def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
-    """An outcome as it was."""
-    return Outcome(**{**data, "caught": tuple(Caught(**caught) for caught in data["caught"])})
+def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
+    """Return the outcome that `outcome_to_json` converted."""
+    return CallOutcome(**{**data, "caught": tuple(SwallowedException(**caught) for caught in data["caught"])})

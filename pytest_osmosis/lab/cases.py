@@ -1,4 +1,4 @@
-"""Cases: what a reward function must score, or raise. What one may say, and whether an outcome is what it says."""
+"""Cases of reward functions: inputs with the score, or the exception, that a function must produce for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.lab.calls import MISSING, Input, Outcome
+from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
@@ -22,33 +22,33 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One thing that a function must do: score within `expect` (low, high), or raise the exception of that name."""
+class RewardCase:
+    """An input for which a function must score within `expect` (low, high), or raise the exception named `raises`."""
 
     id: str
-    input: Input
+    input: CallInput
     expect: tuple[float, float] | None
     raises: str
     where: str
 
     @property
-    def wanted(self) -> str:
-        """What it must do: "be 1", "be from 0.2 to 0.5", "raise ValueError"."""
+    def requirement(self) -> str:
+        """The required outcome in words: "be 1", "be from 0.2 to 0.5", "raise ValueError"."""
         if self.expect is None:
             return f"raise {self.raises}"
         low, high = self.expect
         return f"be {low:g}" if low == high else f"be from {low:g} to {high:g}"
 
-    def judge(self, outcome: Outcome, error: BaseException | None) -> str:
-        """What is wrong with an outcome, empty where it is what was expected."""
+    def mismatch(self, outcome: CallOutcome, error: BaseException | None) -> str:
+        """Return how an outcome differs from the requirement, empty if it does not."""
         right = self._raised(error) if self.expect is None else self._scored(outcome)
-        return "" if right else f"{outcome.said}, must {self.wanted}"
+        return "" if right else f"{outcome.description}, must {self.requirement}"
 
     def _raised(self, error: BaseException | None) -> bool:
         kinds = type(error).__mro__ if error is not None else ()
         return any(self.raises in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
 
-    def _scored(self, outcome: Outcome) -> bool:
+    def _scored(self, outcome: CallOutcome) -> bool:
         assert self.expect is not None
         if outcome.score is None:
             return False
@@ -58,16 +58,16 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class References:
-    """A dataset whose rows hold reference solutions: its path as written, and from which file on."""
+class ReferenceRows:
+    """A dataset of reference solutions; `path` is relative to the function's file, `where` the line that names it."""
 
     path: str
     threshold: float
     where: str
 
 
-class Entry(NamedTuple):
-    """A case as it was read, and the line of each of its keys ("" is the entry's own)."""
+class CaseEntry(NamedTuple):
+    """A case as it was read, and the line of each of its keys ("" is the case itself)."""
 
     function: str
     content: Mapping[str, Any]
@@ -75,29 +75,29 @@ class Entry(NamedTuple):
     lines: Mapping[str, int]
 
     def at(self, key: str) -> str:
-        """The place of a key."""
+        """Return the place of a key."""
         path, _, _ = self.where.rpartition(":")
         return f"{path}:{self.lines[key]}" if key in self.lines else self.where
 
 
-def cases_of(target: Target, entries: Sequence[Entry], problems: list[Problem]) -> Iterator[Case]:
-    """The cases of a function; what is wrong with them is added to `problems`."""
+def cases_of(target: Target, entries: Sequence[CaseEntry], problems: list[Problem]) -> Iterator[RewardCase]:
+    """Yield the valid cases of a function; add the errors of the others to `problems`."""
     taken: dict[str, str] = {}
     for index, entry in enumerate(entries):
-        found = [Problem(where, f"{target.name}: {text}") for where, text in _faults(target, entry)]
+        faults = [Problem(where, f"{target.name}: {text}") for where, text in _faults(target, entry)]
         name = str(entry.content.get("id", index))
-        if not found and name in taken:
-            found = [Problem(entry.at("id"), f'{target.name}: id: "{name}" is taken by {taken[name]}; rename one')]
+        if not faults and name in taken:
+            faults = [Problem(entry.at("id"), f'{target.name}: id: "{name}" is taken by {taken[name]}; rename one')]
         taken.setdefault(name, entry.where)
-        problems += found
-        if not found:
+        problems += faults
+        if not faults:
             yield _case(name, entry)
 
 
-def _case(name: str, entry: Entry) -> Case:
+def _case(name: str, entry: CaseEntry) -> RewardCase:
     content = entry.content
     expect = content.get("expect")
-    given = Input(
+    call_input = CallInput(
         answer=content.get("solution_str"),
         messages=content.get("messages"),
         ground_truth=content.get("ground_truth"),
@@ -108,11 +108,11 @@ def _case(name: str, entry: Entry) -> Case:
     else:
         low = high = expect
     bounds = None if expect is None else (float(low), float(high))
-    return Case(name, given, bounds, content.get("raises", ""), entry.where)
+    return RewardCase(name, call_input, bounds, content.get("raises", ""), entry.where)
 
 
-def _faults(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
-    """What is wrong with an entry: where, and a text."""
+def _faults(target: Target, entry: CaseEntry) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each error in an entry."""
     content = entry.content
     for key in content:
         if key not in KEYS:
@@ -126,7 +126,7 @@ def _faults(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
     yield from _faulty_expectation(entry)
 
 
-def _faulty_input(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
+def _faulty_input(target: Target, entry: CaseEntry) -> Iterator[tuple[str, str]]:
     content = entry.content
     answer, messages = content.get("solution_str"), content.get("messages")
     if (answer is None) == (messages is None):
@@ -144,7 +144,7 @@ def _faulty_input(target: Target, entry: Entry) -> Iterator[tuple[str, str]]:
             yield entry.at(key), f"{key}: must be a table, got {quoted(content[key])}"
 
 
-def _faulty_expectation(entry: Entry) -> Iterator[tuple[str, str]]:
+def _faulty_expectation(entry: CaseEntry) -> Iterator[tuple[str, str]]:
     content = entry.content
     if ("expect" in content) == ("raises" in content):
         yield entry.where, 'needs one of expect = 1.0, expect = [0.2, 0.5] and raises = "ValueError"'
@@ -162,29 +162,29 @@ def _faulty_expectation(entry: Entry) -> Iterator[tuple[str, str]]:
         yield entry.at("expect"), f"expect: must be a finite number or a range [low, high], got {quoted(expect)}"
 
 
-def references_of(target: Target, rows: Sequence[Entry], problems: list[Problem]) -> References | None:
-    """The dataset of a function's reference solutions, of its own entry or else its decorator."""
+def reference_rows_of(target: Target, rows: Sequence[CaseEntry], problems: list[Problem]) -> ReferenceRows | None:
+    """Return a function's dataset of reference solutions, from its cases file or else its decorator."""
     declared = target.declaration
     high = declared.range[1] if declared.range[1] is not None else 1.0
     threshold = declared.threshold if declared.threshold is not None else high
     if not rows:
         where = f"{shown(target.path)}:{target.line}"
-        return None if declared.dataset is None else References(declared.dataset, threshold, where)
+        return None if declared.dataset is None else ReferenceRows(declared.dataset, threshold, where)
     entry = rows[0]
     for key in entry.content:
         if key not in ROWS_KEYS:
             text = f"[rows.{target.name}] {key}: unknown key (valid: {', '.join(ROWS_KEYS)})"
             problems.append(Problem(entry.at(key), text))
-    dataset, given = entry.content.get("dataset"), entry.content.get("threshold", threshold)
+    dataset, minimum = entry.content.get("dataset"), entry.content.get("threshold", threshold)
     if not isinstance(dataset, str) or not dataset:
         text = f"[rows.{target.name}] dataset: must be the path of a dataset, got {quoted(dataset)}"
         problems.append(Problem(entry.at("dataset"), text))
         return None
-    if not _is_number(given):
-        text = f"[rows.{target.name}] threshold: must be a finite number, got {quoted(given)}"
+    if not _is_number(minimum):
+        text = f"[rows.{target.name}] threshold: must be a finite number, got {quoted(minimum)}"
         problems.append(Problem(entry.at("threshold"), text))
         return None
-    return References(dataset, float(given), entry.where)
+    return ReferenceRows(dataset, float(minimum), entry.where)
 
 
 def _is_number(value: object) -> bool:

@@ -1,8 +1,8 @@
 """The child process of the lab: `python -m pytest_osmosis.lab.child` calls reward functions of one module.
 
-JSON lines: the first says which module (and how far its clock is set forward), each other one is a call, answered by
-its outcome. A call that uses more CPU than it may is cut off by a signal; where nothing cuts it off, the parent ends
-this process. What the user's code prints goes nowhere.
+The protocol is JSON lines. The first request names the module, and how far its clock runs ahead. Each further request
+is a call, and the reply is its outcome. A signal cuts off a call that uses too much CPU time; if the code resists, the
+parent ends this process. Output of user code is discarded.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
-from pytest_osmosis.lab.calls import Outcome, call, from_json, outcome_to_json
-from pytest_osmosis.lab.swallowing import watched
+from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_to_json
+from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
 
-AGAIN_S = 0.2
-"""Code that catches everything catches the cut too, so it comes again."""
+REPEAT_S = 0.2
+"""Seconds until the signal is repeated, because code that catches everything also catches `CutOff`."""
 
 
 class CutOff(BaseException):
@@ -49,30 +49,30 @@ def main() -> None:
         return
     _say(replies, {"ready": sorted(targets)})
     for line in requests:
-        asked = json.loads(line)
-        target = targets[asked["function"]]
-        _say(replies, outcome_to_json(_called(target, asked)))
+        request = json.loads(line)
+        target = targets[request["function"]]
+        _say(replies, outcome_to_json(_called(target, request)))
 
 
-def _called(target: Target, asked: dict[str, Any]) -> Outcome:
-    given = from_json(asked["input"])
+def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
+    call_input = from_json(request["input"])
     try:
-        with _limited(asked["cpu_s"]) as cut:
-            outcome = watched(target, given) if asked["watch"] else call(target, given)
+        with _limited(request["cpu_s"]) as cut:
+            outcome = call_watched(target, call_input) if request["watch"] else call(target, call_input)
     except CutOff:
-        return _slow(asked["cpu_s"])
-    except BaseException as error:  # sys.exit() and the like
-        return Outcome("raised", text=f"raised {type(error).__name__}: {error}")
-    return _slow(asked["cpu_s"]) if cut else outcome
+        return _slow(request["cpu_s"])
+    except BaseException as error:  # for example SystemExit
+        return CallOutcome("raised", text=f"raised {type(error).__name__}: {error}")
+    return _slow(request["cpu_s"]) if cut else outcome
 
 
-def _slow(cpu_s: float) -> Outcome:
-    return Outcome("slow", text=f"took more than {cpu_s:g} s of CPU time")
+def _slow(cpu_s: float) -> CallOutcome:
+    return CallOutcome("slow", text=f"took more than {cpu_s:g} s of CPU time")
 
 
 @contextlib.contextmanager
 def _limited(cpu_s: float) -> Iterator[list[bool]]:
-    """Cut the block off when it has used so much CPU; the list is no longer empty then."""
+    """Raise `CutOff` in the block once it has used `cpu_s` of CPU time; the list is not empty then."""
     cut: list[bool] = []
     if not hasattr(signal, "setitimer"):
         yield cut
@@ -83,7 +83,7 @@ def _limited(cpu_s: float) -> Iterator[list[bool]]:
         raise CutOff
 
     signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, cpu_s, AGAIN_S)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s, REPEAT_S)
     try:
         yield cut
     finally:
@@ -91,7 +91,7 @@ def _limited(cpu_s: float) -> Iterator[list[bool]]:
 
 
 def _load(name: str, path: Path) -> ModuleType:
-    """The module as pytest imported it, by its name, or else from its file."""
+    """Import the module by the name that pytest used, or else from its file."""
     with contextlib.suppress(ImportError):
         module = importlib.import_module(name)
         if Path(module.__file__ or "").resolve() == path.resolve():
@@ -106,7 +106,7 @@ def _load(name: str, path: Path) -> ModuleType:
 
 
 def _take_protocol() -> tuple[IO[str], IO[str]]:
-    """Standard input and output for us alone; the user's code gets neither."""
+    """Return standard input and output, and point those of user code to the null device."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)

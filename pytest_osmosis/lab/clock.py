@@ -1,4 +1,4 @@
-"""A clock that is set forward, for code that is imported afterwards."""
+"""A clock that runs ahead, for code that is imported afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def set_forward(seconds: float) -> None:
-    """From now on `time` and `datetime` say so much later."""
+    """Make `time` and `datetime` report a time that is `seconds` later."""
     _shift("time", seconds)
     _shift("monotonic", seconds)
     _shift("perf_counter", seconds)

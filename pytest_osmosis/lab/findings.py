@@ -1,4 +1,4 @@
-"""What was seen of a reward function, how it is written, and how it can be put right."""
+"""Findings about reward functions: the problem, the call that shows it, and the fix."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from typing import Literal
 
 from pytest_osmosis.text.safe import shortened, shown
 
-Level = Literal["failure", "note"]
+FindingLevel = Literal["failure", "note"]
 WIDEST = 160
 NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
-"""Errors that no input explains."""
+"""Errors that are bugs of the function, whatever its input."""
 RUN = re.compile(r"(?P<head>.{0,40}?)(?P<unit>.{1,12}?)(?P=unit){19,}(?P<tail>.{0,40})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a test of a reward function saw.
+class RewardFinding:
+    """One problem of a reward function.
 
-    `code` names it for `allow=[...]`; `what` says it in a line, `seen` is the call that shows it and what came of it,
-    `fix` what to do. A note never fails a test.
+    `code` identifies it for `allow=[...]`, `what` describes it in a line, `seen` is a call that shows it, with its
+    outcome. A note never fails a test.
     """
 
     code: str
     what: str
     seen: str
     fix: str
-    level: Level = "failure"
+    level: FindingLevel = "failure"
 
     def __str__(self) -> str:
         return f"{self.what} ({self.code})\n  {self.seen}\n  fix: {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one test found. `unmeasured` says why it could not be made, empty where it was."""
+class LabResult:
+    """The findings of one test; `unmeasured` is the reason if it could not be made."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RewardFinding, ...] = ()
     unmeasured: str = ""
 
-    def failures(self) -> list[Finding]:
-        """Those that fail the test."""
+    def failures(self) -> list[RewardFinding]:
+        """Return the findings that fail the test."""
         return [finding for finding in self.findings if finding.level == "failure"]
 
-    def notes(self) -> list[Finding]:
-        """Those that are worth knowing."""
+    def notes(self) -> list[RewardFinding]:
+        """Return the findings that are only reported."""
         return [finding for finding in self.findings if finding.level == "note"]
 
-    def allowing(self, allow: tuple[str, ...]) -> Verdict:
-        """Without the findings that are meant to be so."""
-        return Verdict(tuple(finding for finding in self.findings if finding.code not in allow), self.unmeasured)
+    def allowing(self, allow: tuple[str, ...]) -> LabResult:
+        """Return the result without the findings whose codes are allowed."""
+        return LabResult(tuple(finding for finding in self.findings if finding.code not in allow), self.unmeasured)
 
 
 def quoted(value: object) -> str:
-    """A value as it would stand in a call, shortened, a run of one character as a product.
+    """Return a value as Python code, shortened; repeated text is written as a product.
 
     >>> quoted("42"), quoted("1" * 5000)
     ("'42'", "'1' * 5000")
@@ -65,10 +65,10 @@ def quoted(value: object) -> str:
 
 
 def _product(text: str) -> str:
-    found = RUN.fullmatch(text)
-    if found is None:
+    match = RUN.fullmatch(text)
+    if match is None:
         return shortened(shown(repr(text)), WIDEST)
-    head, unit, tail = found["head"], found["unit"], found["tail"]
+    head, unit, tail = match["head"], match["unit"], match["tail"]
     times = (len(text) - len(head) - len(tail)) // len(unit)
     parts = [shown(repr(head))] if head else []
     parts.append(f"{shown(repr(unit))} * {times}")

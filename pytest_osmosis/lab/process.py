@@ -1,4 +1,4 @@
-"""The parent's side of the lab's child process: one module, called one input at a time, ended when it hangs."""
+"""The parent's side of the lab's child process, which calls one function and is ended if it hangs."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab.calls import Input, Outcome, outcome_from_json, to_json
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, to_json
 from pytest_osmosis.lab.target import Target
 
 CPU_S = 2.0
-"""What a call may use before it is cut off."""
+"""CPU seconds after which a call is cut off."""
 FIRST_CPU_S = 20.0
-"""The same for the first one, which may import things."""
+"""CPU seconds for the first call, which may import modules."""
 WALL_S = 20.0
-"""How long a call may take beyond that, where nothing cuts it off."""
+"""Further seconds after which the process is ended, if nothing cut the call off."""
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """How a child process differs from others: the seed of its hashes, how far its clock is set forward."""
+class ProcessConditions:
+    """Settings in which child processes differ: the seed of hashes, and how far the clock runs ahead."""
 
     hash_seed: int = 0
     clock_s: float = 0.0
 
 
-class Child:
-    """A process that calls one reward function. It is begun anew after it was ended or died."""
+class LabProcess:
+    """A process that calls one reward function. After it ended, the next call starts it again."""
 
-    def __init__(self, target: Target, circumstances: Circumstances | None = None) -> None:
+    def __init__(self, target: Target, conditions: ProcessConditions | None = None) -> None:
         self._target = target
-        self._circumstances = circumstances or Circumstances()
+        self._conditions = conditions or ProcessConditions()
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._fresh = True
 
     def begin(self) -> None:
-        """Start the process, and do not wait for it."""
+        """Start the process without waiting for it."""
         source = str(Path(__file__).parents[2])
         paths = [path for path in sys.path if path not in (source, "")]
-        env = {**os.environ, "PYTHONHASHSEED": str(self._circumstances.hash_seed)}
+        env = {**os.environ, "PYTHONHASHSEED": str(self._conditions.hash_seed)}
         env["PYTHONPATH"] = os.pathsep.join([source, *paths])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pytest_osmosis.lab.child"],
@@ -65,27 +65,27 @@ class Child:
                 "module": self._target.function.__module__,
                 "path": str(self._target.path),
                 "sys_path": sys.path,
-                "clock_s": self._circumstances.clock_s,
+                "clock_s": self._conditions.clock_s,
             }
         )
 
-    def ask(self, given: Input, *, watch: bool = False, cpu_s: float = CPU_S) -> Outcome:
-        """What comes of a call. `slow` where it was cut off, `died` where the process did not survive it."""
+    def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
+        """Call the function. The outcome is `slow` if the call was cut off, `died` if the process ended."""
         if self._process is None:
             self.begin()
         if self._fresh:
             self._wait_until_ready()
             cpu_s = max(cpu_s, FIRST_CPU_S)
-        request = {"function": self._target.name, "input": to_json(given), "watch": watch, "cpu_s": cpu_s}
+        request = {"function": self._target.name, "input": to_json(call_input), "watch": watch, "cpu_s": cpu_s}
         self._send(request)
         reply = self._receive(cpu_s + WALL_S)
         if reply is None:
             self.close()
-            return Outcome("slow", text=f"did not end within {cpu_s + WALL_S:g} s")
+            return CallOutcome("slow", text=f"did not end within {cpu_s + WALL_S:g} s")
         if not reply:
             status = self._process.wait() if self._process is not None else None
             self.close()
-            return Outcome("died", text=f"ended its process (exit status {status})")
+            return CallOutcome("died", text=f"ended its process (exit status {status})")
         self._fresh = False
         return outcome_from_json(json.loads(reply))
 
@@ -102,23 +102,25 @@ class Child:
 
     def _wait_until_ready(self) -> None:
         reply = self._receive(FIRST_CPU_S + WALL_S)
-        said = json.loads(reply) if reply else {"failed": "its process ended"}
-        if "failed" in said:
+        state = json.loads(reply) if reply else {"failed": "its process ended"}
+        if "failed" in state:
             self.close()
-            raise CodeError(f"{self._target.path.name} could not be imported in a process of its own: {said['failed']}")
-        if self._target.name not in said["ready"]:
+            raise CodeError(f"{self._target.path.name} could not be imported in a new process: {state['failed']}")
+        if self._target.name not in state["ready"]:
             self.close()
-            raise CodeError(f"{self._target.name} is not there when {self._target.path.name} is imported again")
+            raise CodeError(
+                f"{self._target.name} is missing when {self._target.path.name} is imported in a new process"
+            )
 
     def _send(self, data: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # it died: the reply says so
+        with contextlib.suppress(OSError):  # if the process died, the missing reply tells
             self._process.stdin.write(json.dumps(data).encode("ascii") + b"\n")
             self._process.stdin.flush()
 
     def _receive(self, timeout_s: float) -> bytes | None:
-        """A line, b"" where the process has ended, None where it said nothing in time."""
+        """Return a line, b"" if the process has ended, None after the timeout."""
         try:
             return self._replies.get(timeout=timeout_s)
         except queue.Empty:

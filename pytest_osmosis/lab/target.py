@@ -1,4 +1,4 @@
-"""The reward functions of a module: which they are, and what is known of each before it is called."""
+"""The reward functions of a module, with their declarations, modes and parameters."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from pytest_osmosis.rewards.decorator import Declaration, declaration_of
 from pytest_osmosis.rewards.functions import MODES, Mode
 
-GIVEN: Mapping[Mode, tuple[str, str, str]] = {
+ARGUMENTS: Mapping[Mode, tuple[str, str, str]] = {
     "simple": ("solution_str", "ground_truth", "extra_info"),
     "full": ("messages", "ground_truth", "metadata"),
 }
-"""The arguments that a reward function is called with, by its mode."""
+"""The names of a reward function's arguments, by its mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A reward function under test. `mode` is None where its first parameter is neither of the two."""
+    """A reward function under test. `mode` is None if its first parameter is neither solution_str nor messages."""
 
     name: str
     function: Callable[..., Any]
@@ -36,20 +36,15 @@ class Target:
 
     @property
     def takes_any(self) -> bool:
-        """True where it has `**kwargs`."""
+        """True if the function has `**kwargs`."""
         return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
-
-    @property
-    def is_async(self) -> bool:
-        """True where a call gives an awaitable."""
-        return inspect.iscoroutinefunction(inspect.unwrap(self.function)) or inspect.iscoroutinefunction(self.function)
 
 
 def target_of(name: str, value: object, module: str, path: Path, *, plain: bool = False) -> Target | None:
-    """The reward function that a module's attribute is, None where it is none, or one defined elsewhere.
+    """Return the reward function in an attribute of a module, None if it is something else or defined elsewhere.
 
-    With `plain` a function counts without a decorator too, if it has the first parameter of a reward function and a
-    `ground_truth`, and its name has no leading underscore.
+    With `plain`, a function without a decorator counts too if it has the first parameter of a reward function, a
+    `ground_truth`, and a name without a leading underscore.
     """
     declaration = declaration_of(value)
     if declaration is None and plain and _looks_like_one(name, value):
@@ -63,16 +58,16 @@ def target_of(name: str, value: object, module: str, path: Path, *, plain: bool 
 
 
 def targets_in(module: Any, path: Path, *, plain: bool = False) -> Iterator[Target]:
-    """The reward functions defined in a module, each once, in its order; one with two names has its own."""
+    """Yield the reward functions defined in a module, in order; a function with two names comes under its own."""
     names: dict[int, str] = {}
     for name, value in vars(module).items():
         if id(value) not in names or getattr(value, "__name__", None) == name:
             names[id(value)] = name
     for name, value in vars(module).items():
         if names[id(value)] == name:
-            found = target_of(name, value, module.__name__, path, plain=plain)
-            if found is not None:
-                yield found
+            target = target_of(name, value, module.__name__, path, plain=plain)
+            if target is not None:
+                yield target
 
 
 def _looks_like_one(name: str, value: object) -> bool:

@@ -194,7 +194,9 @@ def test_a_finding_that_is_meant_to_be_so_can_be_allowed(plain_workspace: Worksp
     allowed = plain_workspace.run("rewards.py")
 
     refused.assert_outcomes(failed=1)
-    refused.stdout.fnmatch_lines(["it gives no finite number (not-a-number)", "  exact(solution_str='42', *got nan"])
+    refused.stdout.fnmatch_lines(
+        ["it does not return a finite number (not-a-number)", "  exact(solution_str='42', *got nan"]
+    )
     allowed.assert_outcomes(passed=1)
 
 

@@ -1,28 +1,28 @@
-"""The probes: each looks for one kind of bug by calling a reward function, and says what it saw."""
+"""The probes; each looks for one kind of bug by calling a reward function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab.bench import Bench
-from pytest_osmosis.lab.findings import Finding, Verdict
+from pytest_osmosis.lab.findings import LabResult, RewardFinding
+from pytest_osmosis.lab.probe_context import ProbeContext
 
-Probe = Callable[[Bench], Verdict]
+Probe = Callable[[ProbeContext], LabResult]
 
 
 def probes() -> Mapping[str, Probe]:
-    """Every probe by its name."""
+    """Return every probe by its name."""
     from pytest_osmosis.lab.probes import (
-        casing,
+        broad_handlers,
         determinism,
         fuzz,
         leaks,
+        letter_case,
         mutation,
         robustness,
         scores,
         speed,
-        swallowed,
     )
 
     return {
@@ -33,28 +33,28 @@ def probes() -> Mapping[str, Probe]:
         "fuzz": fuzz.probe,
         "speed": speed.probe,
         "leaks": leaks.probe,
-        "swallowed": swallowed.probe,
-        "case": casing.probe,
+        "swallowed": broad_handlers.probe,
+        "case": letter_case.probe,
     }
 
 
 NAMES = ("determinism", "range", "mutation", "robustness", "fuzz", "speed", "leaks", "swallowed", "case")
 
 
-def examine(bench: Bench, name: str) -> Verdict:
-    """What a probe says; not to be importable in a process of its own is a finding too."""
-    bench.cut_short = False
+def examine(context: ProbeContext, name: str) -> LabResult:
+    """Run a probe. A file that cannot be imported again, a crash and a lack of time are findings too."""
+    context.cut_short = False
     try:
-        verdict = probes()[name](bench)
+        result = probes()[name](context)
     except CodeError as error:
-        bench.close()
-        fix = "let importing the file do nothing but define things, so that it can be imported anywhere"
-        return Verdict((Finding("import", "it cannot be loaded again", str(error), fix),))
-    if bench.deadly is not None and not verdict.failures():  # what was asked of it then was not answered
-        fix = "raise an exception, or give a score; never end the process"
-        return Verdict((Finding("crash", "it ends its process", bench.deadly.seen(bench.target), fix),))
-    if bench.cut_short and not verdict.findings and not verdict.unmeasured:
-        seen = f"a probe has {bench.budget_s:g} s, and calls that it had no time for were left out"
-        fix = "make it faster, or take this probe for half an answer"
-        return Verdict((Finding("cut-short", "it is too slow to be looked at whole", seen, fix, level="note"),))
-    return verdict
+        context.close()
+        fix = "let the file only define things when it is imported, so that it can be imported anywhere"
+        return LabResult((RewardFinding("import", "it cannot be loaded again", str(error), fix),))
+    if context.deadly is not None and not result.failures():
+        fix = "raise an exception or return a score; never end the process"
+        return LabResult((RewardFinding("crash", "it ends its process", context.deadly.seen(context.target), fix),))
+    if context.cut_short and not result.findings and not result.unmeasured:
+        seen = f"a probe has {context.budget_s:g} s; the calls after that were left out"
+        fix = "make the function faster, or accept an incomplete check"
+        return LabResult((RewardFinding("cut-short", "it is too slow for a complete check", seen, fix, level="note"),))
+    return result

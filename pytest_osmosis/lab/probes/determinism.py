@@ -1,89 +1,93 @@
-"""The same call gives the same score: again, in another order, with other hashes, at another time."""
+"""A probe that the same call always gets the same score: repeated, in another order, with other hashes, later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.lab.bench import NO_INPUT, Bench
-from pytest_osmosis.lab.calls import Input, Outcome
-from pytest_osmosis.lab.findings import Finding, Verdict
-from pytest_osmosis.lab.process import Child, Circumstances
+from pytest_osmosis.lab.calls import CallInput, CallOutcome
+from pytest_osmosis.lab.findings import LabResult, RewardFinding
+from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
+from pytest_osmosis.lab.process import LabProcess, ProcessConditions
 
 LATER_S = 397 * 86400 + 5025.5
-"""More than a year and some odd seconds, so that years, months, days, hours and fractions differ."""
+"""More than a year and an odd number of seconds, so that year, month, day, hour and fraction differ."""
 TIMES = 4
 MOST_INPUTS = 40
 WORDS = "red green blue yellow black white"
 
 
-def probe(bench: Bench) -> Verdict:
-    """Calls in fresh processes, and compares."""
-    inputs = bench.affordable(_inputs(bench), TIMES + 4)
+def probe(context: ProbeContext) -> LabResult:
+    """Compare calls in several new processes."""
+    inputs = context.affordable(_inputs(context), TIMES + 4)
     if not inputs:
-        return Verdict(unmeasured=NO_INPUT)
-    children = bench.among(
+        return LabResult(unmeasured=NO_INPUT)
+    children = context.processes(
         [
-            Circumstances(),
-            Circumstances(),
-            Circumstances(hash_seed=1),
-            Circumstances(hash_seed=2),
-            Circumstances(clock_s=LATER_S),
+            ProcessConditions(),
+            ProcessConditions(),
+            ProcessConditions(hash_seed=1),
+            ProcessConditions(hash_seed=2),
+            ProcessConditions(clock_s=LATER_S),
         ]
     )
     try:
-        return Verdict(tuple(_compared(bench, inputs, children)))
+        return LabResult(tuple(_compared(context, inputs, children)))
     finally:
         for child in children:
             child.close()
 
 
-def _inputs(bench: Bench) -> list[Input]:
-    examples = bench.examples
-    found = [given for solved in examples.solved for given in (solved.right, solved.wrong)]
-    for given in examples.fitting[:6]:
-        truth = str(given.ground_truth)
-        found += [given.answering(text) for text in (f"41 {truth} 43", f"{WORDS} {truth} {WORDS}", WORDS, truth, "")]
-    return found[:MOST_INPUTS]
+def _inputs(context: ProbeContext) -> list[CallInput]:
+    answers = context.answers
+    inputs = [call_input for solved in answers.solved for call_input in (solved.right, solved.wrong)]
+    for call_input in answers.fitting[:6]:
+        truth = str(call_input.ground_truth)
+        inputs += [
+            call_input.answering(text) for text in (f"41 {truth} 43", f"{WORDS} {truth} {WORDS}", WORDS, truth, "")
+        ]
+    return inputs[:MOST_INPUTS]
 
 
-def _compared(bench: Bench, inputs: Sequence[Input], children: Sequence[Child]) -> list[Finding]:
+def _compared(
+    context: ProbeContext, inputs: Sequence[CallInput], children: Sequence[LabProcess]
+) -> list[RewardFinding]:
     base, reverse, *seeds, later = children
-    first = [base.ask(given) for given in inputs]
+    first = [base.call(call_input) for call_input in inputs]
     for _ in range(TIMES - 1):
-        again = [base.ask(given) for given in inputs]
-        if found := _difference(bench, inputs, first, again, "when it is called again"):
-            fix = "give no random numbers, and keep nothing between calls: no globals, no caches that scores depend on"
-            return [_finding("not-repeatable", "the same call scores differently when it is called again", found, fix)]
-    reversed_order = [reverse.ask(given) for given in reversed(inputs)][::-1]
-    if found := _difference(bench, inputs, first, reversed_order, "after other calls"):
+        again = [base.call(call_input) for call_input in inputs]
+        if seen := _difference(context, inputs, first, again, "when it is called again"):
+            fix = "use no random numbers, and keep nothing between calls: no globals, no caches that scores depend on"
+            return [RewardFinding("not-repeatable", "the same call scores differently when repeated", seen, fix)]
+    reversed_order = [reverse.call(call_input) for call_input in reversed(inputs)][::-1]
+    if seen := _difference(context, inputs, first, reversed_order, "after other calls"):
         fix = "keep nothing between calls: no globals, no mutable defaults"
-        return [_finding("order-dependent", "the score depends on the calls before", found, fix)]
+        return [RewardFinding("order-dependent", "the score depends on earlier calls", seen, fix)]
     for seed, child in enumerate(seeds, start=1):
-        if found := _difference(
-            bench, inputs, first, [child.ask(given) for given in inputs], f"with PYTHONHASHSEED={seed}"
+        if seen := _difference(
+            context, inputs, first, [child.call(call_input) for call_input in inputs], f"with PYTHONHASHSEED={seed}"
         ):
             fix = "do not depend on the order of a set or on hash(): sort, or use dict.fromkeys"
-            return [_finding("hash-dependent", "the score differs from process to process", found, fix)]
-    if found := _difference(bench, inputs, first, [later.ask(given) for given in inputs], "a year later"):
-        fix = "do not read the clock; give the time in extra_info if it matters"
-        return [_finding("time-dependent", "the score depends on the time of the call", found, fix)]
+            return [RewardFinding("hash-dependent", "the score differs between processes", seen, fix)]
+    if seen := _difference(context, inputs, first, [later.call(call_input) for call_input in inputs], "a year later"):
+        fix = "do not read the clock; pass the time in extra_info if it matters"
+        return [RewardFinding("time-dependent", "the score depends on the time of the call", seen, fix)]
     return []
 
 
 def _difference(
-    bench: Bench, inputs: Sequence[Input], before: Sequence[Outcome], after: Sequence[Outcome], when: str
+    context: ProbeContext,
+    inputs: Sequence[CallInput],
+    before: Sequence[CallOutcome],
+    after: Sequence[CallOutcome],
+    when: str,
 ) -> str:
-    """The shortest call whose outcome differs, empty where none does. What was cut off says nothing."""
+    """Describe the shortest call whose outcome differs, empty if none does. Slow and died calls do not count."""
     differing = [
-        (given, one, other)
-        for given, one, other in zip(inputs, before, after, strict=True)
+        (call_input, one, other)
+        for call_input, one, other in zip(inputs, before, after, strict=True)
         if (one.kind, one.score) != (other.kind, other.score) and not {one.kind, other.kind} & {"slow", "died"}
     ]
     if not differing:
         return ""
-    given, one, other = min(differing, key=lambda found: len(found[0].shown(bench.target)))
-    return f"{given.shown(bench.target)} {one.said}, {when} {other.said.removeprefix('= ')}"
-
-
-def _finding(code: str, what: str, seen: str, fix: str) -> Finding:
-    return Finding(code, what, seen, fix)
+    call_input, one, other = min(differing, key=lambda entry: len(entry[0].shown(context.target)))
+    return f"{call_input.shown(context.target)} {one.description}, {when} {other.description.removeprefix('= ')}"

@@ -1,4 +1,4 @@
-"""Answers that Hypothesis makes up: none raises, none scores outside the range. What fails is made small by it."""
+"""A probe with answers that Hypothesis generates: none may raise or score outside the range."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_osmosis.lab.bench import NO_INPUT, Bench
-from pytest_osmosis.lab.calls import Input, Scored
-from pytest_osmosis.lab.findings import Verdict
+from pytest_osmosis.lab.calls import CallInput, ScoredCall
+from pytest_osmosis.lab.findings import LabResult
+from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 from pytest_osmosis.lab.probes.robustness import faults
 
 EXAMPLES = 200
 DIGITS = "0123456789.,-+eE"
 PLAIN = "0a \n1A.,;:!?-+*/=_#$%&@|~^'`\"<>()[]{}\\9zZ\t\r"
 ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\ud800"
-"""What stands for all characters: accents, other digits, fractions, direction marks, emoji, half a surrogate pair."""
+"""A sample of unusual characters: accents, digits, fractions, direction marks, emoji, half a surrogate pair."""
 INSTALL = 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"'
 
 
-def probe(bench: Bench) -> Verdict:
-    """Looks for the simplest answer that goes wrong."""
+def probe(context: ProbeContext) -> LabResult:
+    """Look for the simplest answer that goes wrong."""
     if importlib.util.find_spec("hypothesis") is None:
-        return Verdict(unmeasured=INSTALL)
-    fitting = bench.examples.fitting
+        return LabResult(unmeasured=INSTALL)
+    fitting = context.answers.fitting
     if not fitting:
-        return Verdict(unmeasured=NO_INPUT)
-    worst = _search(bench, fitting[0])
-    return Verdict(tuple(faults(bench, [worst] if worst is not None else [])))
+        return LabResult(unmeasured=NO_INPUT)
+    worst = _search(context, fitting[0])
+    return LabResult(tuple(faults(context, [worst] if worst is not None else [])))
 
 
-def _search(bench: Bench, fit: Input) -> Scored | None:
-    """The simplest input that goes wrong, None where none was found."""
+def _search(context: ProbeContext, fit: CallInput) -> ScoredCall | None:
+    """Return the simplest input that goes wrong, None if none is found."""
     import hypothesis
     from hypothesis.errors import NoSuchExample
 
-    n = max(10, len(bench.affordable([fit] * EXAMPLES, 1)))
+    n = max(10, len(context.affordable([fit] * EXAMPLES, 1)))
 
     def goes_wrong(answer: str) -> bool:
-        return bool(faults(bench, [bench.scored(fit.answering(answer))]))
+        return bool(faults(context, [context.scored(fit.answering(answer))]))
 
     settings = hypothesis.settings(
         max_examples=min(n, EXAMPLES),
@@ -55,16 +55,16 @@ def _search(bench: Bench, fit: Input) -> Scored | None:
             answer = hypothesis.find(_answers(fit), goes_wrong, settings=settings, random=random.Random(0))
         except NoSuchExample:
             return None
-    return bench.scored(fit.answering(answer))
+    return context.scored(fit.answering(answer))
 
 
 @contextlib.contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Keep what Hypothesis stores out of the project's folder."""
+    """Keep Hypothesis' files out of the project's folder."""
     from hypothesis import configuration
 
     storage: Any = configuration.storage_directory(intent_to_write=False)
-    home = getattr(storage, "path", storage)  # older releases give the path itself
+    home = getattr(storage, "path", storage)  # older releases return the path itself
     with tempfile.TemporaryDirectory() as folder:
         configuration.set_hypothesis_home_dir(folder)
         try:
@@ -73,8 +73,8 @@ def _elsewhere() -> Iterator[None]:
             configuration.set_hypothesis_home_dir(home)
 
 
-def _answers(fit: Input) -> Any:
-    """Texts of odd characters, numbers in many formats, and pieces of the right answer among them."""
+def _answers(fit: CallInput) -> Any:
+    """Return a strategy for unusual texts, numbers in many formats, and mixtures of these with a right answer."""
     from hypothesis import strategies as st
 
     known = (fit.text(), str(fit.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")

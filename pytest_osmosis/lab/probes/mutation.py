@@ -1,34 +1,36 @@
-"""The arguments are as they were after a call: others get the same row and the same conversation."""
+"""A probe that a call leaves its arguments unchanged, because others get the same row and conversation."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_osmosis.lab.bench import NO_INPUT, Bench
-from pytest_osmosis.lab.calls import MISSING, PROMPT, Input
-from pytest_osmosis.lab.findings import Finding, Verdict
+from pytest_osmosis.lab.calls import MISSING, PROMPT, CallInput
+from pytest_osmosis.lab.findings import LabResult, RewardFinding
+from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 
 ROW = {"user_prompt": PROMPT, "split": "train", "tags": ["a", "b"], "source": {"page": 1}}
-"""What stands beside an answer, where no case says it."""
+"""A row to pass if no case has one."""
 
 
-def probe(bench: Bench) -> Verdict:
-    """Calls with right and wrong answers, and a row beside them."""
-    fitting = bench.examples.fitting
+def probe(context: ProbeContext) -> LabResult:
+    """Call with right and wrong answers and a row."""
+    fitting = context.answers.fitting
     if not fitting:
-        return Verdict(unmeasured=NO_INPUT)
-    inputs = [given for fit in fitting[:4] for given in (fit, fit.answering("I do not know."), fit.answering(""))]
-    asked = bench.all_scored(_with_row(given) for given in inputs)
-    changed = [scored for scored in asked if scored.outcome.mutated]
+        return LabResult(unmeasured=NO_INPUT)
+    inputs = [
+        call_input for fit in fitting[:4] for call_input in (fit, fit.answering("I do not know."), fit.answering(""))
+    ]
+    calls = context.all_scored(_with_row(call_input) for call_input in inputs)
+    changed = [scored for scored in calls if scored.outcome.mutated]
     if not changed:
-        return Verdict()
-    shortest = min(changed, key=lambda scored: len(scored.seen(bench.target)))
+        return LabResult()
+    shortest = min(changed, key=lambda scored: len(scored.seen(context.target)))
     name = shortest.outcome.mutated
     fix = f"work on a copy: {name} = copy.deepcopy({name}), and do not use pop(), append() or item assignment on it"
-    return Verdict((Finding("mutation", f"it changes {name}", shortest.seen(bench.target), fix),))
+    return LabResult((RewardFinding("mutation", f"it changes {name}", shortest.seen(context.target), fix),))
 
 
-def _with_row(given: Input) -> Input:
-    if given.extra is MISSING or not given.extra:
-        return replace(given, extra={**ROW, "ground_truth": given.ground_truth})
-    return given
+def _with_row(call_input: CallInput) -> CallInput:
+    if call_input.extra is MISSING or not call_input.extra:
+        return replace(call_input, extra={**ROW, "ground_truth": call_input.ground_truth})
+    return call_input

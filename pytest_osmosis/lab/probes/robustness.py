@@ -1,12 +1,12 @@
-"""A model may write anything: whatever it writes gets a score, and no exception."""
+"""A probe that every answer gets a score and no exception, because a model may write anything."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_osmosis.lab.bench import NO_INPUT, Bench
-from pytest_osmosis.lab.calls import Input, Scored
-from pytest_osmosis.lab.findings import Finding, Verdict
+from pytest_osmosis.lab.calls import CallInput, ScoredCall
+from pytest_osmosis.lab.findings import LabResult, RewardFinding
+from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 from pytest_osmosis.lab.probes.scores import fault
 
 ODD_NUMBERS = "1,000 1.000,5 1e5 1E400 -1e400 0x2A 1_000 IV inf -inf nan . - + --1 1.2.3 1/0 0/0 42% $42 1e -0 0"
@@ -20,36 +20,36 @@ TEXTS = ("", " ", "\n", *ODD_CHARACTERS.split(" "), *ODD_JSON.split(), *ODD_MARK
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
 
 
-def probe(bench: Bench) -> Verdict:
-    """Odd numbers in the places of right ones, odd texts, and conversations that end early."""
-    fitting = bench.examples.fitting
+def probe(context: ProbeContext) -> LabResult:
+    """Try unusual numbers in place of right ones, unusual texts, and conversations that end early."""
+    fitting = context.answers.fitting
     if not fitting:
-        return Verdict(unmeasured=NO_INPUT)
-    asked = bench.all_scored(given for fit in fitting[:2] for given in _odd(bench, fit))
-    return Verdict(tuple(faults(bench, asked)))
+        return LabResult(unmeasured=NO_INPUT)
+    calls = context.all_scored(call_input for fit in fitting[:2] for call_input in _odd(context, fit))
+    return LabResult(tuple(faults(context, calls)))
 
 
-def faults(bench: Bench, asked: Iterable[Scored]) -> list[Finding]:
-    """What is wrong with outcomes, the shortest call for each kind of trouble."""
-    shortest: dict[str, Finding] = {}
-    found = [finding for scored in asked if (finding := _fault(bench, scored))]
-    for finding in sorted(found, key=lambda finding: len(finding.seen)):
+def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
+    """Return the faults in outcomes, with the shortest call for each kind."""
+    shortest: dict[str, RewardFinding] = {}
+    findings = [finding for scored in calls if (finding := _fault(context, scored))]
+    for finding in sorted(findings, key=lambda finding: len(finding.seen)):
         shortest.setdefault(f"{finding.what} {finding.level}", finding)
     return list(shortest.values())
 
 
-def _fault(bench: Bench, scored: Scored) -> Finding | None:
+def _fault(context: ProbeContext, scored: ScoredCall) -> RewardFinding | None:
     outcome = scored.outcome
     if outcome.kind in ("raised", "refused"):
         name = outcome.text.removeprefix("raised ").partition(":")[0]
         what = f"it raises {name} on what a model may write"
-        fix = "score what cannot be read as a wrong answer: catch that exception where it may occur"
+        fix = "score unreadable text as a wrong answer: catch that exception where it can occur"
         rare = "integer string conversion" in outcome.text  # thousands of digits
-        return Finding("crash", what, scored.seen(bench.target), fix, level="note" if rare else "failure")
-    return fault(bench.target, scored)
+        return RewardFinding("crash", what, scored.seen(context.target), fix, level="note" if rare else "failure")
+    return fault(context.target, scored)
 
 
-def _odd(bench: Bench, fit: Input) -> Iterable[Input]:
+def _odd(context: ProbeContext, fit: CallInput) -> Iterable[CallInput]:
     truth, right = str(fit.ground_truth), fit.text() if fit.messages is None else _last(fit)
     for number in NUMBERS:
         yield fit.answering(number)
@@ -58,19 +58,24 @@ def _odd(bench: Bench, fit: Input) -> Iterable[Input]:
     for text in TEXTS:
         yield fit.answering(text)
         yield fit.answering(right + text)
-    if bench.target.mode == "full":
+    if context.target.mode == "full":
         yield from _conversations(fit)
 
 
-def _last(fit: Input) -> str:
-    said = [message.get("content") for message in fit.conversation() if message.get("role") == "assistant"]
-    return str(said[-1]) if said else ""
+def _last(fit: CallInput) -> str:
+    contents = [message.get("content") for message in fit.conversation() if message.get("role") == "assistant"]
+    return str(contents[-1]) if contents else ""
 
 
-def _conversations(fit: Input) -> Iterable[Input]:
-    """The conversation without its answer, and with a tool call in its place."""
-    asked = [message for message in fit.conversation() if message.get("role") != "assistant"]
+def _conversations(fit: CallInput) -> Iterable[CallInput]:
+    """Yield the conversation without its answer, and with a tool call in its place."""
+    prompt = [message for message in fit.conversation() if message.get("role") != "assistant"]
     silent = {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": "nothing found"}
-    for messages in (asked, [*asked, silent], [*asked, silent, result], [*asked, {"role": "assistant", "content": ""}]):
-        yield Input(None, messages, fit.ground_truth, fit.extra)
+    for messages in (
+        prompt,
+        [*prompt, silent],
+        [*prompt, silent, result],
+        [*prompt, {"role": "assistant", "content": ""}],
+    ):
+        yield CallInput(None, messages, fit.ground_truth, fit.extra)

@@ -1,4 +1,4 @@
-"""Targets made of functions that a test writes."""
+"""Targets from functions that a test defines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_osmosis.lab.target import Target, target_of
 
 
 def target(function: Callable[..., Any]) -> Target:
-    """The function as a reward function of a module of its own."""
+    """Return the function as a reward function of a module of its own."""
     found = target_of(function.__name__, function, function.__module__, Path("rewards.py"), plain=True)
     assert found is not None
     assert inspect.isfunction(found.function)

@@ -1,4 +1,4 @@
-"""Reward functions with one bug each, which the lab must find: a docstring says what it is, PLANTED what finds it."""
+"""Reward functions with one bug each, described in the docstring; `PLANTED` names the probe that must find it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ SEEN: set[str] = set()
 
 @osmosis_reward
 def set_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Looks at any one of the words, as a set has no order."""
+    """Reads one arbitrary word of a set."""
     words = set(re.findall(r"\w+", solution_str))
     return float(bool(words) and next(iter(words)) == ground_truth)
 
 
 @osmosis_reward
 def by_time(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays less as the years go by."""
+    """Scores less every year."""
     right = solution_str.strip() == ground_truth
     return float(right) / (1 + time.time() // 31_536_000)
 
 
 @osmosis_reward
 def global_state(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays for an answer once."""
+    """Scores an answer only the first time."""
     if solution_str in SEEN:
         return 0.0
     SEEN.add(solution_str)
@@ -38,7 +38,7 @@ def global_state(solution_str: str, ground_truth: str, extra_info: Info = None) 
 
 @osmosis_reward
 def nan_on_empty(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """The share of right words is no number where there are no words."""
+    """The share of right words is NaN without words."""
     words = solution_str.split()
     right = sum(word == ground_truth for word in words)
     return right / len(words) if words else math.nan
@@ -46,7 +46,7 @@ def nan_on_empty(solution_str: str, ground_truth: str, extra_info: Info = None) 
 
 @osmosis_reward
 def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """The distance of a huge number is more than exp can take."""
+    """The distance to a huge number overflows exp."""
     found = re.findall(r"-?\d+", solution_str)
     if not found:
         return 0.0
@@ -56,7 +56,7 @@ def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
 
 @osmosis_reward
 def mutation(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Leaves a note in the row."""
+    """Writes into the row."""
     score = float(solution_str.strip() == ground_truth)
     if extra_info is not None:
         extra_info.setdefault("scores", []).append(score)
@@ -65,7 +65,7 @@ def mutation(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
 
 @osmosis_reward
 def contained_anywhere(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays for the ground truth wherever it stands."""
+    """Accepts the ground truth anywhere in the text."""
     return 1.0 if ground_truth.lower() in solution_str.lower() else 0.0
 
 
@@ -77,14 +77,14 @@ def one_sided_case(solution_str: str, ground_truth: str, extra_info: Info = None
 
 @osmosis_reward
 def regex_catastrophe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Backtracks for ever where a long number is followed by something else."""
+    """Backtracks forever if text follows a long number."""
     found = re.match(r"^(\d+,?)+$", solution_str.strip())
     return float(found is not None and solution_str.strip().replace(",", "") == ground_truth)
 
 
 @osmosis_reward
 def swallowed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """A method that is not there, and nobody hears of it."""
+    """Calls a missing method, and swallows the error."""
     try:
         return 1.0 if solution_str.stripped() == ground_truth else 0.0  # type: ignore[attr-defined]
     except Exception:
@@ -103,4 +103,4 @@ PLANTED = {
     "regex_catastrophe": ("speed", "explodes"),
     "swallowed": ("swallowed", "swallowed"),
 }
-"""The probe that finds it, and the finding's code."""
+"""The probe that finds each bug, and the code of the finding."""

@@ -1,4 +1,4 @@
-"""More reward functions with a bug each, as rarer kinds of what `planted` has."""
+"""Reward functions with one bug each, of rarer kinds than those in `planted`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LAST = ""
 
 @osmosis_reward
 def by_date(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays more each year."""
+    """Scores more each year."""
     year = datetime.datetime.now(tz=datetime.UTC).year
     return float(solution_str == ground_truth) * year / 2000
 
 
 @osmosis_reward
 def by_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays nothing for what is longer than the answer before, but for the same one."""
+    """Scores 0 for an answer longer than the last one, unless it is the same."""
     global LAST
     before, LAST = LAST, solution_str
     return float(solution_str == ground_truth and len(solution_str) >= len(before))
@@ -32,13 +32,13 @@ def by_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
 
 @osmosis_reward(range=(0, 1))
 def out_of_range(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Has a bonus for short answers on top."""
+    """Adds a bonus for short answers beyond the range."""
     return float(solution_str == ground_truth) + 0.1 * (len(solution_str) < 20)
 
 
 @osmosis_reward
 def ends_the_process(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Gives up for good on braces."""
+    """Ends the process on braces."""
     if solution_str.startswith("{"):
         os._exit(3)
     return float(solution_str == ground_truth)
@@ -46,7 +46,7 @@ def ends_the_process(solution_str: str, ground_truth: str, extra_info: Info = No
 
 @osmosis_reward
 def empty_is_right(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Is zip's length the ground truth's?"""
+    """Compares with zip, which ignores a missing answer."""
     return float(all(a == b for a, b in zip(solution_str, ground_truth, strict=False)))
 
 
@@ -60,13 +60,13 @@ def prompt_counts(messages: Messages, ground_truth: str, metadata: dict[str, Any
 
 @osmosis_reward
 def tool_calls_break_it(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
-    """The content of a message with a tool call is None."""
+    """Breaks on the None content of a message with a tool call."""
     return float(messages[-1]["content"].strip() == ground_truth)
 
 
 @osmosis_reward
 def conversation_grows(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
-    """Adds to the conversation."""
+    """Appends to the conversation."""
     score = float(messages[-1]["content"] == ground_truth)
     messages.append({"role": "user", "content": str(score)})
     return score
@@ -74,14 +74,14 @@ def conversation_grows(messages: Messages, ground_truth: str, metadata: dict[str
 
 @osmosis_reward(max_ms=1)
 def slow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Waits."""
+    """Sleeps."""
     time.sleep(0.003)
     return float(solution_str == ground_truth)
 
 
 @osmosis_reward
 def name_in_a_branch(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Right where nothing is wrong; a name that is not there, for empty answers."""
+    """Works, except that empty answers reach an undefined name."""
     try:
         if not solution_str:
             return emtpy_score  # type: ignore[name-defined, no-any-return]  # noqa: F821
@@ -92,7 +92,7 @@ def name_in_a_branch(solution_str: str, ground_truth: str, extra_info: Info = No
 
 @osmosis_reward
 def case_matters(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Compares as it stands, which may be meant."""
+    """Compares with case, which may be intended."""
     return float(solution_str == ground_truth)
 
 
@@ -109,4 +109,4 @@ PLANTED = {
     "name_in_a_branch": ("swallowed", "swallowed", "failure"),
     "case_matters": ("case", "case-sensitive", "note"),
 }
-"""The probe that finds it, the finding's code and level."""
+"""The probe that finds each bug, and code and level of the finding."""

@@ -1,4 +1,4 @@
-"""Five reward functions as people write them, with nothing wrong: the lab must have nothing to say of them."""
+"""Five correct reward functions; the lab must report nothing about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_osmosis import osmosis_reward
 
 @osmosis_reward
 def exact_match(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
-    """1.0 where the answer is the ground truth, case and outer blanks aside."""
+    """Returns 1.0 if the answer is the ground truth, apart from case and outer blanks."""
     return 1.0 if solution_str.strip().casefold() == ground_truth.strip().casefold() else 0.0
 
 
@@ -19,7 +19,7 @@ def exact_match(solution_str: str, ground_truth: str, extra_info: dict[str, Any]
 def number_within_tolerance(
     solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None, **kwargs: Any
 ) -> float:
-    """1.0 where the last number is near the ground truth, half of it where it is within a tenth."""
+    """Returns 1.0 if the last number is close to the ground truth, 0.5 if it is within a tenth."""
     numbers = re.findall(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?", solution_str)
     if not numbers:
         return 0.0
@@ -32,7 +32,7 @@ def number_within_tolerance(
 
 @osmosis_reward
 def gsm8k(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
-    """1.0 where the number after the last #### is that of the ground truth."""
+    """Returns 1.0 if the number after the last #### equals the ground truth."""
     found = re.findall(r"####\s*(-?[\d,]*\.?\d+)", solution_str)
     if not found:
         return 0.0
@@ -44,7 +44,7 @@ def gsm8k(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | Non
 
 @osmosis_reward(allow=["case-sensitive"])
 def json_field(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
-    """1.0 for JSON whose "city" is right, 0.1 for any JSON object."""
+    """Returns 1.0 for JSON with the right "city", 0.1 for any other JSON object."""
     try:
         found = json.loads(solution_str)
     except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ def json_field(solution_str: str, ground_truth: str, extra_info: dict[str, Any] 
 
 @osmosis_reward(range=(0, 1))
 async def partial_credit(messages: list[dict[str, Any]], ground_truth: Any, metadata: dict[str, Any]) -> float:
-    """0.8 for the right final answer, and 0.2 for having called a tool at all."""
+    """Returns 0.8 for the right final answer, and 0.2 for any tool call."""
     turns = [message for message in messages if message["role"] == "assistant"]
     used = any(turn.get("tool_calls") for turn in turns)
     last = (turns[-1].get("content") or "") if turns else ""

@@ -1,4 +1,4 @@
-"""Cases: where they are read from, what is wrong with them, what they judge."""
+"""Cases: their sources, their errors, and the outcomes that they accept."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.lab.calls import MISSING, Outcome
-from pytest_osmosis.lab.cases import Case
+from pytest_osmosis.lab.calls import MISSING, CallOutcome
+from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
+from pytest_osmosis.lab.cases import RewardCase
 from pytest_osmosis.lab.target import Target, target_of
-from pytest_osmosis.lab.written import Written, written_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 
 
@@ -21,8 +21,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def target(**told: Any) -> Target:
-    @osmosis_reward(**told)
+def target(**declared: Any) -> Target:
+    @osmosis_reward(**declared)
     def compute_reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
         return 1.0
 
@@ -31,13 +31,13 @@ def target(**told: Any) -> Target:
     return found
 
 
-def written(**told: Any) -> Written:
-    return written_of([target(**told)], Path("rewards.py"))["compute_reward"]
+def function_cases(**declared: Any) -> FunctionCases:
+    return cases_by_function([target(**declared)], Path("rewards.py"))["compute_reward"]
 
 
-def problems(**told: Any) -> list[str]:
+def problems(**declared: Any) -> list[str]:
     with pytest.raises(ConfigError) as refused:
-        written(**told)
+        function_cases(**declared)
     return str(refused.value).splitlines()
 
 
@@ -69,7 +69,7 @@ def test_cases_come_from_the_decorator_and_from_both_files(folder: Path) -> None
     )
     (folder / "rewards.cases.jsonl").write_text(f"\n{line}\n", encoding="utf-8")
 
-    found = written(cases=[("42", "42", 1.0)])
+    found = function_cases(cases=[("42", "42", 1.0)])
 
     assert [(case.id, case.expect, case.raises) for case in found.cases] == [
         ("0", (1.0, 1.0), ""),
@@ -89,7 +89,7 @@ def test_cases_come_from_the_decorator_and_from_both_files(folder: Path) -> None
     assert (found.references.path, found.references.threshold) == ("data/references.jsonl", 0.9)
 
 
-def test_every_problem_of_a_file_is_said_with_its_line(folder: Path) -> None:
+def test_every_problem_of_a_file_is_reported_with_its_line(folder: Path) -> None:
     (folder / "rewards.cases.toml").write_text(
         """\
 [[compute_reward]]
@@ -117,7 +117,8 @@ threshold = true
     assert problems() == [
         "rewards.cases.jsonl:1: not valid JSON: Expecting value: line 1 column 14 (char 13)",
         'rewards.cases.jsonl:2: must be an object with "function": the name of a reward function',
-        'rewards.cases.toml:8: "compute_rewards" is no reward function of rewards.py, did you mean "compute_reward"?',
+        'rewards.cases.toml:8: "compute_rewards" is not a reward function of rewards.py, did you mean '
+        '"compute_reward"?',
         "rewards.cases.toml:2: compute_reward: id: must be letters, digits, and any of _.+-, got 'a/b'",
         'rewards.cases.toml:6: compute_reward: solution: unknown key, did you mean "solution_str"? (valid: id, '
         "solution_str, messages, ground_truth, extra_info, metadata, expect, raises)",
@@ -129,7 +130,7 @@ threshold = true
     ]
 
 
-def test_ids_that_are_taken_and_cases_that_are_none_are_refused(folder: Path) -> None:
+def test_duplicate_ids_and_invalid_cases_are_refused(folder: Path) -> None:
     same = {"id": "a", "solution_str": "42", "ground_truth": "42", "expect": 1.0}
 
     found = problems(cases=[same, same, "42"])
@@ -140,7 +141,7 @@ def test_ids_that_are_taken_and_cases_that_are_none_are_refused(folder: Path) ->
     assert 'compute_reward: id: "a" is taken by' in found[1]
 
 
-def test_a_file_that_is_no_toml_is_one_problem(folder: Path) -> None:
+def test_a_file_that_is_not_toml_is_one_problem(folder: Path) -> None:
     (folder / "rewards.cases.toml").write_text("[[compute_reward]]\nid = \n", encoding="utf-8")
 
     assert problems() == ["rewards.cases.toml:2: not valid TOML: Invalid value (column 6)"]
@@ -156,10 +157,10 @@ def test_a_file_that_is_no_toml_is_one_problem(folder: Path) -> None:
         ((0.2, 0.5), 0.51, False),
     ],
 )
-def test_a_score_is_judged(expect: tuple[float, float], score: float, right: bool) -> None:
-    case = Case("a", target_input(), expect, "", "rewards.py:1")
+def test_a_score_must_lie_within_the_expected_range(expect: tuple[float, float], score: float, right: bool) -> None:
+    case = RewardCase("a", target_input(), expect, "", "rewards.py:1")
 
-    assert (case.judge(Outcome("score", score), None) == "") is right
+    assert (case.mismatch(CallOutcome("score", score), None) == "") is right
 
 
 @pytest.mark.parametrize(
@@ -172,13 +173,15 @@ def test_a_score_is_judged(expect: tuple[float, float], score: float, right: boo
         ("ValueError", None, False),
     ],
 )
-def test_an_exception_is_judged_by_its_name_or_its_base(raises: str, error: BaseException | None, right: bool) -> None:
-    case = Case("a", target_input(), None, raises, "rewards.py:1")
+def test_an_exception_matches_by_its_name_or_a_base_class(
+    raises: str, error: BaseException | None, right: bool
+) -> None:
+    case = RewardCase("a", target_input(), None, raises, "rewards.py:1")
 
-    assert (case.judge(Outcome("score", 1.0), error) == "") is right
+    assert (case.mismatch(CallOutcome("score", 1.0), error) == "") is right
 
 
 def target_input() -> Any:
-    from pytest_osmosis.lab.calls import Input
+    from pytest_osmosis.lab.calls import CallInput
 
-    return Input(answer="42")
+    return CallInput(answer="42")

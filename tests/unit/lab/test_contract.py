@@ -1,4 +1,4 @@
-"""The contract of a reward function: what breaks it, what may be refused, what is only worth knowing."""
+"""The contract of a reward function: failures, allowed refusals and notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.calls import Input
+from pytest_osmosis.lab.calls import CallInput
 from pytest_osmosis.lab.contract import check
 from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab.functions import target
@@ -16,12 +16,12 @@ Info = dict[str, Any]
 Messages = list[dict[str, Any]]
 
 
-def codes(function: Any, *known: Input) -> list[tuple[str, str]]:
-    """The findings, each with its level."""
+def codes(function: Any, *known: CallInput) -> list[tuple[str, str]]:
+    """Return code and level of each finding."""
     return [(finding.code, finding.level) for finding in check(target(function), known).findings]
 
 
-def test_a_function_that_takes_everything_has_nothing_to_be_said_of() -> None:
+def test_a_tolerant_function_has_no_findings() -> None:
     def right(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         if not ground_truth:
             raise ValueError("needs a ground truth")
@@ -33,7 +33,7 @@ def test_a_function_that_takes_everything_has_nothing_to_be_said_of() -> None:
     assert codes(right) == codes(async_right) == []
 
 
-def test_only_the_first_ground_truth_that_fits_is_used() -> None:
+def test_only_the_first_suitable_ground_truth_is_used() -> None:
     def structured(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
         wanted = json.loads(ground_truth or "{}")
         if not isinstance(wanted, dict):
@@ -44,7 +44,7 @@ def test_only_the_first_ground_truth_that_fits_is_used() -> None:
 
 
 @pytest.mark.parametrize("annotation", [str, "str", None])
-def test_to_break_on_none_is_a_note_where_none_was_not_promised(annotation: Any) -> None:
+def test_breaking_on_none_is_a_note_if_the_annotation_excludes_none(annotation: Any) -> None:
     def exact(solution_str: str, ground_truth: Any, extra_info: Info | None = None) -> float:
         return float(solution_str.strip() == ground_truth.strip())
 
@@ -55,25 +55,25 @@ def test_to_break_on_none_is_a_note_where_none_was_not_promised(annotation: Any)
     assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.seen
 
 
-def test_to_break_on_none_is_a_failure_where_none_was_promised() -> None:
+def test_breaking_on_none_is_a_failure_if_the_annotation_allows_none() -> None:
     def exact(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
         return float(solution_str.strip() == ground_truth.strip())  # type: ignore[union-attr]
 
     assert codes(exact) == [("no-ground-truth", "failure")]
 
 
-def test_to_break_on_an_empty_ground_truth_is_a_failure() -> None:
+def test_breaking_on_an_empty_ground_truth_is_a_failure() -> None:
     def first_letter(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return float(solution_str[:1] == (ground_truth or "")[0])
 
     assert ("empty-ground-truth", "failure") in codes(first_letter)
 
 
-def test_extra_info_may_be_empty_missing_and_none() -> None:
+def test_extra_info_can_be_empty_missing_or_none() -> None:
     def reads_it(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return float(len(solution_str) <= extra_info["limit"])  # type: ignore[index]
 
-    found = check(target(reads_it), [Input(answer="42", ground_truth="42", extra={"limit": 3})])
+    found = check(target(reads_it), [CallInput(answer="42", ground_truth="42", extra={"limit": 3})])
 
     assert [finding.code for finding in found.findings[:3]] == ["extra-info"] * 3
     assert "it breaks with an empty extra_info" in found.findings[0].what
@@ -81,20 +81,20 @@ def test_extra_info_may_be_empty_missing_and_none() -> None:
     assert "it breaks with no extra_info" in found.findings[1].what
 
 
-def test_a_function_that_no_input_fits_is_asked_for_a_case() -> None:
+def test_without_a_suitable_input_a_case_is_requested() -> None:
     def strange(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         raise ValueError(f"no such task: {ground_truth}")
 
-    verdict = check(target(strange))
-    (finding,) = check(target(strange), [Input(answer="a", ground_truth="a")]).findings
+    result = check(target(strange))
+    (finding,) = check(target(strange), [CallInput(answer="a", ground_truth="a")]).findings
 
-    assert verdict.findings == ()
-    assert "raised ValueError: no such task: 42" in verdict.unmeasured
-    assert "give a case" in verdict.unmeasured
+    assert result.findings == ()
+    assert "raised ValueError: no such task: 42" in result.unmeasured
+    assert "add a case" in result.unmeasured
     assert (finding.code, finding.level) == ("no-score", "failure")
 
 
-def test_a_name_that_is_not_there_is_a_failure_whatever_the_input() -> None:
+def test_an_undefined_name_is_a_failure_for_any_input() -> None:
     def misspelt(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return solution == ground_truth  # type: ignore[name-defined, no-any-return]  # noqa: F821
 
@@ -103,7 +103,7 @@ def test_a_name_that_is_not_there_is_a_failure_whatever_the_input() -> None:
     assert "raised NameError: name 'solution' is not defined" in finding.seen
 
 
-def test_to_need_a_key_of_extra_info_is_a_failure() -> None:
+def test_requiring_a_key_of_extra_info_is_a_failure() -> None:
     def needs(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return float(extra_info["answer"] == solution_str)  # type: ignore[index]
 
@@ -113,7 +113,7 @@ def test_to_need_a_key_of_extra_info_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         (float("nan"), "must return a finite number, got nan"),
         (None, "must return a number, got NoneType"),
@@ -121,17 +121,17 @@ def test_to_need_a_key_of_extra_info_is_a_failure() -> None:
         (10**400, "beyond the largest float"),
     ],
 )
-def test_what_is_no_finite_number_is_a_failure(value: Any, said: str) -> None:
+def test_a_result_that_is_not_a_finite_number_is_a_failure(value: Any, text: str) -> None:
     def returns(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return value  # type: ignore[no-any-return]
 
     (finding,) = check(target(returns)).findings
 
     assert finding.code == "not-a-number"
-    assert said in finding.seen
+    assert text in finding.seen
 
 
-def test_an_int_is_a_number_and_worth_a_warning_only_where_that_was_asked_for() -> None:
+def test_an_int_is_a_score_and_a_note_only_with_only_float() -> None:
     @osmosis_reward(only_float=True)
     def whole(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> int:
         return 1
@@ -139,7 +139,7 @@ def test_an_int_is_a_number_and_worth_a_warning_only_where_that_was_asked_for() 
     assert codes(whole) == [("only-float", "note")]
 
 
-def test_arguments_that_nobody_gives_are_found() -> None:
+def test_arguments_that_no_caller_passes_are_found() -> None:
     def asks(solution_str: str, ground_truth: str, tokenizer: Any, extra_info: Info | None = None) -> float:
         return 1.0
 
@@ -147,12 +147,12 @@ def test_arguments_that_nobody_gives_are_found() -> None:
         return 1.0
 
     assert [finding.what for finding in check(target(asks)).findings] == [
-        "tokenizer has no default, and nobody gives it"
+        "tokenizer has no default, and no caller passes it"
     ]
     assert [finding.what for finding in check(target(positional)).findings] == ["solution_str is positional-only"]
 
 
-def test_another_first_parameter_is_found() -> None:
+def test_an_unknown_first_parameter_is_found() -> None:
     @osmosis_reward
     def unusual(completion: str, ground_truth: str) -> float:
         return 1.0

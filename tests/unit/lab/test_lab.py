@@ -1,4 +1,4 @@
-"""The lab finds every planted bug, and has nothing to say of functions that are right."""
+"""The lab finds every planted bug, and reports nothing about correct functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.lab.bench import Bench
 from pytest_osmosis.lab.contract import check
+from pytest_osmosis.lab.probe_context import ProbeContext
 from pytest_osmosis.lab.probes import NAMES, examine, probes
 from pytest_osmosis.lab.target import Target, targets_in
 from tests.unit.lab import planted, planted_more, realistic, right
@@ -20,7 +20,7 @@ PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__
 
 
 SLOW = {"regex_catastrophe", "slow"}
-"""Bugs that only seconds of processor time show."""
+"""Bugs whose detection takes seconds of CPU time."""
 
 
 def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
@@ -29,13 +29,13 @@ def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
 
 
 @pytest.fixture
-def bench(target: Target) -> Iterator[Bench]:
-    bench = Bench(target)
-    yield bench
-    bench.close()
+def context(target: Target) -> Iterator[ProbeContext]:
+    context = ProbeContext(target)
+    yield context
+    context.close()
 
 
-def test_every_probe_has_its_name() -> None:
+def test_names_lists_every_probe() -> None:
     assert tuple(probes()) == NAMES
     assert len(RIGHT) == 5
     assert {*PLANTED} == {*planted.PLANTED}
@@ -43,45 +43,45 @@ def test_every_probe_has_its_name() -> None:
 
 
 @pytest.mark.parametrize("target", RIGHT.values(), ids=RIGHT)
-def test_nothing_is_said_of_a_right_function(bench: Bench, target: Target) -> None:
-    verdicts = {name: examine(bench, name).allowing(tuple(target.declaration.allow)) for name in NAMES}
+def test_a_correct_function_has_no_findings(context: ProbeContext, target: Target) -> None:
+    verdicts = {name: examine(context, name).allowing(tuple(target.declaration.allow)) for name in NAMES}
 
-    assert {name: [*map(str, verdict.findings)] for name, verdict in verdicts.items() if verdict.findings} == {}
-    assert {name: verdict.unmeasured for name, verdict in verdicts.items() if verdict.unmeasured} == {}
+    assert {name: [*map(str, result.findings)] for name, result in verdicts.items() if result.findings} == {}
+    assert {name: result.unmeasured for name, result in verdicts.items() if result.unmeasured} == {}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_probe_that_had_no_time_for_its_calls_says_so(name: str) -> None:
-    bench = Bench(next(iter(RIGHT.values())), budget_s=1e-9)
+def test_a_probe_reports_calls_that_it_left_out(name: str) -> None:
+    context = ProbeContext(next(iter(RIGHT.values())), budget_s=1e-9)
 
-    verdict = examine(bench, name)
-    bench.close()
+    result = examine(context, name)
+    context.close()
 
-    assert verdict.unmeasured or "cut-short" in {finding.code for finding in verdict.notes()}, verdict
+    assert result.unmeasured or "cut-short" in {finding.code for finding in result.notes()}, result
 
 
 @pytest.mark.parametrize("target", marked(PLANTED))
-def test_a_planted_bug_is_found(bench: Bench, target: Target) -> None:
+def test_a_planted_bug_is_found(context: ProbeContext, target: Target) -> None:
     name, code = planted.PLANTED[target.name]
 
-    verdict = examine(bench, name)
+    result = examine(context, name)
 
-    assert code in {finding.code for finding in verdict.failures()}, verdict
+    assert code in {finding.code for finding in result.failures()}, result
 
 
 @pytest.mark.parametrize("target", marked(MORE))
-def test_rarer_bugs_are_found(bench: Bench, target: Target) -> None:
+def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
     name, code, level = planted_more.PLANTED[target.name]
 
-    verdict = examine(bench, name)
+    result = examine(context, name)
 
-    assert (code, level) in {(finding.code, finding.level) for finding in verdict.findings}, verdict
+    assert (code, level) in {(finding.code, finding.level) for finding in result.findings}, result
 
 
 @pytest.mark.parametrize("target", REALISTIC.values(), ids=REALISTIC)
-def test_functions_as_they_are_in_the_wild_fail_nothing(bench: Bench, target: Target) -> None:
+def test_realistic_functions_have_no_failures(context: ProbeContext, target: Target) -> None:
     assert check(target).failures() == []
     assert check(target).unmeasured == ""
-    verdicts = {name: examine(bench, name) for name in NAMES}
+    verdicts = {name: examine(context, name) for name in NAMES}
 
-    assert {name: [*map(str, verdict.failures())] for name, verdict in verdicts.items() if verdict.failures()} == {}
+    assert {name: [*map(str, result.failures())] for name, result in verdicts.items() if result.failures()} == {}

@@ -1,4 +1,4 @@
-"""Reference solutions: right for their own rows, and for no other."""
+"""Reference solutions must score high for their own rows and no others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.lab.cases import References
-from pytest_osmosis.lab.findings import Verdict
+from pytest_osmosis.lab.cases import ReferenceRows
+from pytest_osmosis.lab.findings import LabResult
 from pytest_osmosis.lab.rows import check
 from pytest_osmosis.lab.target import target_of
 from tests.unit.lab import planted, right
@@ -22,28 +22,28 @@ ROWS = [
 ]
 
 
-def verdict(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: float = 1.0) -> Verdict:
+def result(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: float = 1.0) -> LabResult:
     (folder / "references.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     target = target_of(function.__name__, function, function.__module__, folder / "rewards.py")
     assert target is not None
-    return check(target, References("references.jsonl", threshold, "rewards.py:1"))
+    return check(target, ReferenceRows("references.jsonl", threshold, "rewards.py:1"))
 
 
-def test_references_that_fit_their_own_rows_pass_also_where_rows_share_a_ground_truth(tmp_path: Path) -> None:
-    assert verdict(tmp_path, right.gsm8k, ROWS) == Verdict()
+def test_fitting_references_pass_even_if_rows_share_a_ground_truth(tmp_path: Path) -> None:
+    assert result(tmp_path, right.gsm8k, ROWS) == LabResult()
 
 
-def test_a_reference_that_its_function_does_not_pay_for_is_found(tmp_path: Path) -> None:
+def test_a_reference_that_scores_low_is_found(tmp_path: Path) -> None:
     rows = [*ROWS, {"user_prompt": "3 * 3?", "ground_truth": "9", "solution_str": "nine"}]
 
-    (finding,) = verdict(tmp_path, right.gsm8k, rows).findings
+    (finding,) = result(tmp_path, right.gsm8k, rows).findings
 
     assert finding.code == "reference-fails"
     assert "references.jsonl:5 scores less than 1" in finding.what
 
 
 def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path) -> None:
-    found = verdict(tmp_path, planted.contained_anywhere, ROWS).findings
+    found = result(tmp_path, planted.contained_anywhere, ROWS).findings
 
     assert {finding.code for finding in found} == {"reference-of-another-row"}
     assert "the solution of line 4 scores 1 or more too" in found[0].what
@@ -55,26 +55,26 @@ def test_full_mode_gets_the_prompt_and_the_solution(tmp_path: Path) -> None:
         {"user_prompt": "Of Germany?", "ground_truth": "Berlin", "solution_str": "Answer: Berlin."},
     ]
 
-    assert verdict(tmp_path, right.partial_credit, rows, threshold=0.8) == Verdict()
+    assert result(tmp_path, right.partial_credit, rows, threshold=0.8) == LabResult()
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "text"),
     [
         ([{"user_prompt": "2 + 2?", "ground_truth": "4"}], "no row holds a solution_str"),
         ([{"prompt": "2 + 2?"}], "its dataset cannot be read"),
     ],
 )
-def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
-    (finding,) = verdict(tmp_path, right.gsm8k, rows).findings
+def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str, Any]], text: str) -> None:
+    (finding,) = result(tmp_path, right.gsm8k, rows).findings
 
-    assert finding.what == said
+    assert finding.what == text
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:
     rows = [{"user_prompt": str(n), "ground_truth": str(n), "solution_str": "?"} for n in range(20)]
 
-    found = verdict(tmp_path, right.gsm8k, rows).findings
+    found = result(tmp_path, right.gsm8k, rows).findings
 
     assert len(found) == 6
     assert found[-1].what == "and 15 more of 20 rows"

@@ -1,6 +1,6 @@
-"""Where cases are written: in the decorator (`cases=[...]`), and in two files next to the module.
+"""The cases of a module's functions: from their decorators (`cases=[...]`), and from two files next to the module.
 
-`rewards.cases.toml` and `rewards.cases.jsonl` hold those of the functions in `rewards.py`:
+`rewards.cases.toml` and `rewards.cases.jsonl` hold cases of the functions in `rewards.py`:
 
     [[compute_reward]]                     {"function": "compute_reward", "solution_str": "#### 42", ...}
     id = "right"
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.lab.cases import Case, Entry, References, cases_of, references_of
+from pytest_osmosis.lab.cases import CaseEntry, ReferenceRows, RewardCase, cases_of, reference_rows_of
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
@@ -32,33 +32,33 @@ TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What is written of one function: its cases, and its dataset of references."""
+class FunctionCases:
+    """The cases of one function, and its dataset of reference solutions."""
 
-    cases: tuple[Case, ...] = ()
-    references: References | None = None
+    cases: tuple[RewardCase, ...] = ()
+    references: ReferenceRows | None = None
 
 
 @dataclass(slots=True)
-class _File:
-    """What the files next to a module say."""
+class _CaseFiles:
+    """The entries in the files next to a module."""
 
-    entries: list[Entry] = field(default_factory=list)
-    rows: list[Entry] = field(default_factory=list)
+    entries: list[CaseEntry] = field(default_factory=list)
+    rows: list[CaseEntry] = field(default_factory=list)
 
 
-def written_of(targets: Sequence[Target], path: Path) -> dict[str, Written]:
-    """What is written of each of a module's functions. ConfigError with every problem."""
+def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, FunctionCases]:
+    """Return the cases of each function of a module. Raises ConfigError with every problem."""
     problems: list[Problem] = []
     file = _files(path, problems)
     names = [target.name for target in targets]
     for entry in (*file.entries, *file.rows):
         if entry.function not in names:
             close = closest(entry.function, names)
-            meant = f', did you mean "{close}"?' if close else f" (there are {', '.join(names)})"
-            text = f'"{entry.function}" is no reward function of {path.name}{meant}'
+            hint = f', did you mean "{close}"?' if close else f" (valid: {', '.join(names)})"
+            text = f'"{entry.function}" is not a reward function of {path.name}{hint}'
             problems.append(Problem(entry.where, text))
-    found = {}
+    functions = {}
     for target in targets:
         entries = [
             *_declared(target, problems),
@@ -66,30 +66,30 @@ def written_of(targets: Sequence[Target], path: Path) -> dict[str, Written]:
         ]
         cases = tuple(cases_of(target, entries, problems))
         rows = [entry for entry in file.rows if entry.function == target.name]
-        found[target.name] = Written(cases, references_of(target, rows, problems))
+        functions[target.name] = FunctionCases(cases, reference_rows_of(target, rows, problems))
     if problems:
         raise ConfigError(problems)
-    return found
+    return functions
 
 
-# -- where they are read from -----------------------------------------------------------------------------
+# -- sources ----------------------------------------------------------------------------------------------
 
 
-def _declared(target: Target, problems: list[Problem]) -> Iterator[Entry]:
+def _declared(target: Target, problems: list[Problem]) -> Iterator[CaseEntry]:
     where = f"{shown(target.path)}:{target.line}"
     for index, case in enumerate(target.declaration.cases):
         if isinstance(case, tuple) and len(case) == 3:
             first = "solution_str" if isinstance(case[0], str) else "messages"
-            yield Entry(target.name, {first: case[0], "ground_truth": case[1], "expect": case[2]}, where, {})
+            yield CaseEntry(target.name, {first: case[0], "ground_truth": case[1], "expect": case[2]}, where, {})
         elif isinstance(case, Mapping):
-            yield Entry(target.name, case, where, {})
+            yield CaseEntry(target.name, case, where, {})
         else:
             text = f"{target.name}: cases[{index}]: must be (solution_str, ground_truth, expect) or a mapping"
             problems.append(Problem(where, f"{text}, got {quoted(case)}"))
 
 
-def _files(path: Path, problems: list[Problem]) -> _File:
-    file = _File()
+def _files(path: Path, problems: list[Problem]) -> _CaseFiles:
+    file = _CaseFiles()
     toml, jsonl = path.with_suffix(".cases.toml"), path.with_suffix(".cases.jsonl")
     if toml.is_file():
         try:
@@ -101,7 +101,7 @@ def _files(path: Path, problems: list[Problem]) -> _File:
     return file
 
 
-def _read_toml(document: Document, file: _File, problems: list[Problem]) -> None:
+def _read_toml(document: Document, file: _CaseFiles, problems: list[Problem]) -> None:
     text = document.path.read_text(encoding="utf-8")
     for name, content in document.content.items():
         if name == "rows":
@@ -109,20 +109,20 @@ def _read_toml(document: Document, file: _File, problems: list[Problem]) -> None
                 where = document.where("rows", function)
                 if isinstance(keys, dict):
                     lines = {key: document.lines.of("rows", function, key) for key in keys}
-                    file.rows.append(Entry(function, keys, where, lines))
+                    file.rows.append(CaseEntry(function, keys, where, lines))
                 else:
                     problems.append(Problem(where, "[rows] holds tables: write [rows.compute_reward]"))
         elif isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
             places = _places(text, name, len(content))
             for entry, place in zip(content, places or [{"": document.lines.of(name)}] * len(content), strict=True):
-                file.entries.append(Entry(name, entry, f"{document.label}:{place['']}", place))
+                file.entries.append(CaseEntry(name, entry, f"{document.label}:{place['']}", place))
         else:
             problems.append(Problem(document.where(name), f"cases are arrays of tables: write [[{name}]]"))
 
 
 def _places(text: str, name: str, count: int) -> list[dict[str, int]]:
-    """The lines of the keys of every `[[name]]`, empty where they cannot be told."""
-    headers = [found for found in HEADER.finditer(text) if found["name"].strip("\"'") == name]
+    """Return the lines of the keys of every `[[name]]`, empty if the headers cannot be matched."""
+    headers = [match for match in HEADER.finditer(text) if match["name"].strip("\"'") == name]
     if len(headers) != count:
         return []
     places = []
@@ -137,7 +137,7 @@ def _places(text: str, name: str, count: int) -> list[dict[str, int]]:
     return places
 
 
-def _read_jsonl(path: Path, file: _File, problems: list[Problem]) -> None:
+def _read_jsonl(path: Path, file: _CaseFiles, problems: list[Problem]) -> None:
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if not line.strip():
             continue
@@ -150,4 +150,4 @@ def _read_jsonl(path: Path, file: _File, problems: list[Problem]) -> None:
         if not isinstance(content, dict) or not isinstance(content.get("function"), str):
             problems.append(Problem(where, 'must be an object with "function": the name of a reward function'))
             continue
-        file.entries.append(Entry(content.pop("function"), content, where, {}))
+        file.entries.append(CaseEntry(content.pop("function"), content, where, {}))

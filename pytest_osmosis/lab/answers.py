@@ -1,7 +1,7 @@
-"""Answers that a reward function takes for right, and others that it does not: what the probes start from.
+"""Right and wrong answers for a reward function, from which the probes start.
 
-They come from the function's cases. Where there are none they are searched for: ground truths of common kinds, each
-answered in the common formats and in those that the function's own constants hint at ("####", "<answer>", "answer").
+They come from the function's cases. Without cases they are searched for: ground truths of common kinds, answered in
+common formats and in those that the function's constants suggest ("####", "<answer>", "answer").
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
-from pytest_osmosis.lab.calls import MISSING, Input, Outcome, Scored
+from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.lab.target import Target
 
-Ask = Callable[[Input], Outcome]
+Call = Callable[[CallInput], CallOutcome]
 
 TRUTHS: Sequence[tuple[str, str]] = (
     ("42", "17"),
@@ -29,7 +29,7 @@ TRUTHS: Sequence[tuple[str, str]] = (
     ('["red", "blue"]', '["green", "black"]'),
     ("6 * 7 = 42\n#### 42", "9 + 8 = 17\n#### 17"),
 )
-"""Ground truths of common kinds, each with another one of its kind."""
+"""Ground truths of common kinds, each with another of the same kind."""
 
 FORMATS = (
     "{}",
@@ -51,43 +51,43 @@ CALLED = ("score", "not_a_score")
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
-    """A right answer and its score, and one to another question in the same words, which scores less.
+class AnswerPair:
+    """A right answer with its score, and a wrong one in the same format that scores less.
 
-    So does the right answer with the other ground truth.
+    The right answer also scores less with the other ground truth.
     """
 
-    right: Input
+    right: CallInput
     score: float
-    wrong: Input
+    wrong: CallInput
     other_truth: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
-    """What was tried, in order, and what of it was solved."""
+class Answers:
+    """The calls that were tried, in order, and the pairs of answers among them."""
 
-    solved: tuple[Solved, ...]
-    tried: tuple[Scored, ...]
+    solved: tuple[AnswerPair, ...]
+    tried: tuple[ScoredCall, ...]
 
     @property
-    def fitting(self) -> list[Input]:
-        """An input for each ground truth that the function reads: solved ones, else those of which no call raised."""
-        given = [solved.right for solved in self.solved]
-        if not given:
+    def fitting(self) -> list[CallInput]:
+        """An input for each usable ground truth: right answers, else inputs with ground truths that never raised."""
+        inputs = [solved.right for solved in self.solved]
+        if not inputs:
             raised = {repr(scored.input.ground_truth) for scored in self.tried if scored.outcome.kind in RAISED}
             calls = [scored.input for scored in self.tried if scored.outcome.kind in CALLED]
-            given = [found for found in calls if repr(found.ground_truth) not in raised]
-        return list({repr(found.ground_truth): found for found in reversed(given)}.values())[::-1]
+            inputs = [call_input for call_input in calls if repr(call_input.ground_truth) not in raised]
+        return list({repr(call_input.ground_truth): call_input for call_input in reversed(inputs)}.values())[::-1]
 
 
-def find(target: Target, ask: Ask, known: Sequence[Input]) -> Examples:
-    """Call the function with what is known, else with what may fit."""
-    tried: list[Scored] = []
+def find_answers(target: Target, call: Call, known: Sequence[CallInput]) -> Answers:
+    """Call the function with known inputs, else with plausible ones."""
+    tried: list[ScoredCall] = []
 
-    def score(given: Input) -> float | None:
-        outcome = ask(given)
-        tried.append(Scored(given, outcome))
+    def score(call_input: CallInput) -> float | None:
+        outcome = call(call_input)
+        tried.append(ScoredCall(call_input, outcome))
         return outcome.score
 
     solved = list(_of_known(known, score))
@@ -95,48 +95,50 @@ def find(target: Target, ask: Ask, known: Sequence[Input]) -> Examples:
         extra: Any = {} if target.mode == "full" else MISSING
         formats = [*FORMATS, *_hinted(target)]
         for truth, other in truths(target):
-            found = _solve(Input(ground_truth=truth, extra=extra), other, formats, score)
-            if found is not None:
-                solved.append(found)
-    return Examples(tuple(solved), tuple(tried))
+            pair = _solve(CallInput(ground_truth=truth, extra=extra), other, formats, score)
+            if pair is not None:
+                solved.append(pair)
+    return Answers(tuple(solved), tuple(tried))
 
 
-def _of_known(known: Sequence[Input], score: Callable[[Input], float | None]) -> Iterator[Solved]:
-    """Known inputs that score less as the answer to another ground truth."""
-    scored = [(given, score(given)) for given in known]
+def _of_known(known: Sequence[CallInput], score: Callable[[CallInput], float | None]) -> Iterator[AnswerPair]:
+    """Yield the best known inputs that score less with another ground truth."""
+    scored = [(call_input, score(call_input)) for call_input in known]
     best = max((points for _, points in scored if points is not None), default=None)
-    for given, points in scored:
+    for call_input, points in scored:
         if points is None or points != best:
             continue
-        for other in _other_truths(given, known):
-            wrong = Input(given.answer, given.messages, other, given.extra)
+        for other in _other_truths(call_input, known):
+            wrong = CallInput(call_input.answer, call_input.messages, other, call_input.extra)
             less = score(wrong)
             if less is not None and less < points:
-                yield Solved(given, points, wrong, other)
+                yield AnswerPair(call_input, points, wrong, other)
                 break
 
 
-def _other_truths(given: Input, known: Sequence[Input]) -> Iterator[Any]:
-    yield from (other.ground_truth for other in known if other.ground_truth != given.ground_truth)
-    yield from (other for pair in TRUTHS for other in pair if other != given.ground_truth)
+def _other_truths(call_input: CallInput, known: Sequence[CallInput]) -> Iterator[Any]:
+    yield from (other.ground_truth for other in known if other.ground_truth != call_input.ground_truth)
+    yield from (other for pair in TRUTHS for other in pair if other != call_input.ground_truth)
 
 
-def _solve(asked: Input, other: str, formats: Sequence[str], score: Callable[[Input], float | None]) -> Solved | None:
-    """The answer with the highest score, the shortest of several; None where a wrong one scores as much."""
-    best: Solved | None = None
+def _solve(
+    question: CallInput, other: str, formats: Sequence[str], score: Callable[[CallInput], float | None]
+) -> AnswerPair | None:
+    """Return the answer with the highest score, the shortest of several; None if wrong ones score as much."""
+    best: AnswerPair | None = None
     for form in dict.fromkeys(formats):
-        right, wrong = asked.answering(form.format(asked.ground_truth)), asked.answering(form.format(other))
+        right, wrong = question.answering(form.format(question.ground_truth)), question.answering(form.format(other))
         points, less = score(right), score(wrong)
         if points is None or less is None or points <= less or (best is not None and points <= best.score):
             continue
-        unasked = score(replace(right, ground_truth=other))
-        if unasked is None or unasked < points:  # else it is the answer alone that pays, by its length or its format
-            best = Solved(right, points, wrong, other)
+        with_other = score(replace(right, ground_truth=other))
+        if with_other is None or with_other < points:  # else the answer scores by its length or format alone
+            best = AnswerPair(right, points, wrong, other)
     return best
 
 
 def truths(target: Target) -> list[tuple[str, str]]:
-    """Ground truths to try, in pairs: those of common kinds, and objects with the keys that it may look for."""
+    """Return pairs of ground truths to try: common kinds, and objects with keys that the function may read."""
     words = [text for text in _constants(target) if WORD.fullmatch(text)]
     objects = [json.dumps(dict.fromkeys(words, value)) for value in ("Paris", "Berlin", "42", "17")]
     hinted = [(objects[0], objects[1]), (objects[2], objects[3])] if words else []
@@ -144,7 +146,7 @@ def truths(target: Target) -> list[tuple[str, str]]:
 
 
 def _hinted(target: Target) -> Iterator[str]:
-    """Formats that the function's constants hint at."""
+    """Yield formats that the function's constants suggest."""
     for text in _constants(target):
         for tag in TAG.findall(text):
             yield f"<{tag}>{{}}</{tag}>"
@@ -157,7 +159,7 @@ def _hinted(target: Target) -> Iterator[str]:
 
 
 def _constants(target: Target) -> list[str]:
-    """Short texts in the function's code and in that of its module."""
+    """Return short texts in the code of the function and its module."""
     inner = inspect.unwrap(target.function)
     module = getattr(inner, "__globals__", {})
     codes = [inner.__code__]

@@ -1,8 +1,8 @@
-"""Which exceptions a reward function swallows in a handler for all of them, and where.
+"""The exceptions that a reward function swallows in `except:`, `except Exception` and `except BaseException`.
 
-A call is watched with `sys.settrace`: an exception that passes a line of the function's own file is matched with the
-handlers around that line in the source. Handlers that raise again swallow nothing, those that name what they catch
-mean it; what is told of are `except:`, `except Exception` and `except BaseException`.
+A call is watched with `sys.settrace`: an exception that passes a line of the function's file is matched with the
+handlers around that line in the source. Handlers that raise again swallow nothing, and handlers that name narrower
+exceptions are taken as intended.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from pytest_osmosis.lab.calls import Caught, Input, Outcome, call, quoted_text
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, quoted_text
 from pytest_osmosis.lab.target import Target
 
 BROAD = ("Exception", "BaseException")
 
 
-def watched(target: Target, given: Input) -> Outcome:
-    """The outcome of a call, with the exceptions that it swallowed."""
+def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
+    """Call the function; return the outcome with the exceptions that it swallowed."""
     path = str(target.path)
-    caught: dict[int, Caught] = {}
+    caught: dict[int, SwallowedException] = {}
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         if event == "exception":
@@ -32,7 +32,9 @@ def watched(target: Target, given: Input) -> Outcome:
             handler = _handler(path, frame, kind)
             if handler is not None and id(error) not in caught:
                 line = _raised_at(error, path) or frame.f_lineno
-                caught[id(error)] = Caught(_named(kind, error), quoted_text(str(error)), line, handler[0], handler[1])
+                caught[id(error)] = SwallowedException(
+                    _name_of(kind, error), quoted_text(str(error)), line, handler[0], handler[1]
+                )
         return local
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
@@ -41,14 +43,14 @@ def watched(target: Target, given: Input) -> Outcome:
     before = sys.gettrace()
     sys.settrace(begin)
     try:
-        outcome = call(target, given)
+        outcome = call(target, call_input)
     finally:
         sys.settrace(before)
     return replace(outcome, caught=tuple(caught.values()))
 
 
-def _named(kind: type[BaseException], error: object) -> str:
-    """The exception's name; "AttributeError of None" where a value was None, as a match that was none."""
+def _name_of(kind: type[BaseException], error: object) -> str:
+    """Return the exception's name; "AttributeError of None" if a value was None, like a failed match."""
     if issubclass(kind, AttributeError) and getattr(error, "obj", error) is None:
         return "AttributeError of None"
     return kind.__name__
@@ -65,13 +67,13 @@ def _raised_at(error: object, path: str) -> int | None:
 
 
 def _handler(path: str, frame: FrameType, kind: type[BaseException]) -> tuple[int, str] | None:
-    """The line and the text of the handler for all exceptions that catches it in this frame, None where none does."""
-    tries = [found for found in _tries(path) if _spans(found.body, frame.f_lineno)]
-    own = [found for found in tries if found.lineno >= frame.f_code.co_firstlineno]
-    for found in sorted(own, key=lambda found: found.lineno, reverse=True):  # the innermost first
-        for handler in found.handlers:
+    """Return line and text of the broad handler that catches the exception in this frame, None if there is none."""
+    tries = [node for node in _tries(path) if _spans(node.body, frame.f_lineno)]
+    own = [node for node in tries if node.lineno >= frame.f_code.co_firstlineno]
+    for node in sorted(own, key=lambda node: node.lineno, reverse=True):  # the innermost first
+        for handler in node.handlers:
             if handler.type is None or _names(handler.type) & {*BROAD}:
-                if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+                if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
                     return None
                 text = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
                 return handler.lineno, text
@@ -89,7 +91,7 @@ def _catches(node: ast.expr, frame: FrameType, kind: type[BaseException]) -> boo
         named = eval(compile(ast.Expression(node), "<handler>", "eval"), frame.f_globals, frame.f_locals)
         return issubclass(kind, named)
     except Exception:
-        return True  # not ours to say
+        return True  # unknown, so assume that it is meant
 
 
 def _spans(body: list[ast.stmt], line: int) -> bool:

@@ -1,0 +1,62 @@
+"""A probe for bugs that a broad handler hides: `except Exception: return 0.0` turns a typo into a score.
+
+It reports errors that no input explains (a missing name or attribute), and any error that every answer causes.
+Catching errors that text can cause, like a ValueError, is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_osmosis.lab.calls import CallInput, ScoredCall, SwallowedException
+from pytest_osmosis.lab.findings import NEVER_THE_INPUT, LabResult, RewardFinding
+from pytest_osmosis.lab.probe_context import ProbeContext
+
+MOST_INPUTS = 60
+
+
+def probe(context: ProbeContext) -> LabResult:
+    """Watch which exceptions are swallowed for right, wrong and empty answers."""
+    inputs = context.affordable(_inputs(context), 1)
+    watched = [ScoredCall(call_input, context.call(call_input, watch=True)) for call_input in inputs]
+    return LabResult(tuple(_findings(context, watched)))
+
+
+def _inputs(context: ProbeContext) -> list[CallInput]:
+    answers = context.answers
+    solved = [call_input for pair in answers.solved for call_input in (pair.right, pair.wrong)]
+    others = [
+        call_input.answering(text) for call_input in answers.fitting[:3] for text in ("", "I do not know.", "{}", "[]")
+    ]
+    return [*solved, *others, *(scored.input for scored in answers.tried)][:MOST_INPUTS]
+
+
+def _findings(context: ProbeContext, watched: list[ScoredCall]) -> Iterator[RewardFinding]:
+    seen: set[tuple[str, int]] = set()
+    always = _always(watched)
+    for scored in sorted(watched, key=lambda scored: len(scored.input.shown(context.target))):
+        for caught in scored.outcome.caught:
+            if (caught.error, caught.line) in seen:
+                continue
+            if caught.error in NEVER_THE_INPUT or (caught.error, caught.line) in always:
+                seen.add((caught.error, caught.line))
+                yield _finding(context, scored, caught, always=(caught.error, caught.line) in always)
+
+
+def _always(watched: list[ScoredCall]) -> set[tuple[str, int]]:
+    """Return the exceptions swallowed in every call; none if the scores differ."""
+    scores = {scored.outcome.score for scored in watched}
+    if len(watched) < 2 or len(scores) > 1:
+        return set()
+    each = [{(caught.error, caught.line) for caught in scored.outcome.caught} for scored in watched]
+    return set.intersection(*each)
+
+
+def _finding(context: ProbeContext, scored: ScoredCall, caught: SwallowedException, *, always: bool) -> RewardFinding:
+    name = context.target.path.name
+    what = f"{caught.error}: {caught.text} ({name}:{caught.line})"
+    text = f"{what} is caught by `{caught.clause}:` ({name}:{caught.handler})"
+    which = "every call" if always else scored.input.shown(context.target)
+    fix = "fix the error, and catch only exceptions that an answer can cause, such as `except ValueError:`"
+    seen = f"{which} {scored.outcome.description}, because {text}"
+    return RewardFinding("swallowed", "a bug of its own is swallowed and becomes a score", seen, fix)
