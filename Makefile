@@ -1,4 +1,4 @@
-# Everything is set up in .venv from a bare Python >= 3.11: `make demo`, `make test`.
+# Every target works from a bare Python >= 3.11, and sets up .venv first: `make demo`, `make test`.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ TESTS  ?= # folders or files for `make coverage`; empty: all
 
 .PHONY: help setup demo test test-all lint types check coverage docs matrix clean bench
 
-help: ## say what the targets do
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
 
 setup: $(STAMP) ## make .venv with the package, its extras and the tools
@@ -17,10 +17,10 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
-	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/companions --group companions # seen by their tests alone
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/companions --group companions # only their tests see them
 	touch $(STAMP)
 
-demo: $(STAMP) ## run configs/eval/multiply.toml five times a row: 500 rollouts, offline
+demo: $(STAMP) ## run configs/eval/multiply.toml with five runs per row: 500 rollouts, offline
 	$(BIN)/python -m pytest --osmosis-config=configs/eval/multiply.toml --osmosis-n=5 --osmosis-batch-size=32
 
 lint: $(STAMP)
@@ -38,7 +38,7 @@ test: check ## lint, types and the fast tests: everything that is not marked slo
 test-all: check ## lint, types and every test; print the ten slowest
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
 
-coverage: $(STAMP) ## run every test under coverage; print the modules that tests do not cover whole
+coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage
 	rm -rf dist/coverage && mkdir -p dist/coverage
 	-$(BIN)/python -m coverage run -m pytest -n 2 --dist worksteal $(TESTS) # the report is printed even if a test fails
@@ -50,9 +50,9 @@ docs: $(STAMP) ## build the documentation into dist/docs; a warning is an error
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -W --keep-going --quiet -b html docs dist/docs
 
-# nox takes interpreters from PATH; those of pyenv are found even where none of them is active.
+# nox finds interpreters on PATH. This adds pyenv's, even if none is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
-matrix: $(STAMP) ## the wheel on every Python, and pytest's side of the tests with other pytests and the oldest requirements (hours)
+matrix: $(STAMP) ## test the wheel on every Python, and the plugin with other pytests and the oldest requirements (hours)
 	$(BIN)/python -m pip install --quiet --group matrix
 	PATH="$(PYENV_BINS):$$PATH" $(BIN)/nox
 
@@ -60,5 +60,5 @@ bench: $(STAMP) ## measure the speed claims; nothing else should run meanwhile
 	-$(BIN)/python -m benchmarks.hosts
 	$(BIN)/python -m benchmarks
 
-clean: ## remove what the targets made
+clean: ## remove everything that the targets created
 	rm -rf $(VENV) .nox .osmosis .pytest_cache .mypy_cache .ruff_cache dist build

@@ -1,1 +1,1 @@
-"""What the speed claims are measured by: `python -m benchmarks`, on a machine that does nothing else."""
+"""Measurements of the speed claims: `python -m benchmarks`, on an otherwise idle machine."""

@@ -1,8 +1,8 @@
-"""Runs scenarios by all subjects, interleaved, and says which bounds hold.
+"""Run scenarios with all subjects in turns, and report which bounds hold.
 
     python -m benchmarks [S1 S2 ...] [--subjects user,light] [--reps 3] [--json FILE]
 
-Every measurement is of a whole process, from its start to its exit. Nothing else should run meanwhile.
+Each measurement covers a whole process, from start to exit. Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ required = []
 
 
 class LatencyServer:
-    """The model server, in a process of its own."""
+    """The model server, in a child process."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "benchmarks.server"]
@@ -77,16 +77,15 @@ class LatencyServer:
         self.base_url = f"http://127.0.0.1:{self._line()}/v1"
 
     def reset(self, weather: Weather) -> None:
-        """Count from nothing, under this weather."""
+        """Set all counts to zero and answer with this weather from now on."""
         self._say(json.dumps(asdict(weather)))
 
     def counts(self) -> dict[str, Any]:
-        """What came since."""
+        """Return the counts since the last reset."""
         counts: dict[str, Any] = json.loads(self._say(""))
         return counts
 
     def close(self) -> None:
-        """End it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -103,7 +102,7 @@ class LatencyServer:
 
 
 def prepare(folder: Path, scenario: Scenario, base_url: str) -> None:
-    """A workspace in which both of our subjects run."""
+    """Write a workspace for both of our subjects."""
     rows = [{"user_prompt": PROMPT.format(row), "ground_truth": "42"} for row in range(scenario.rows)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "rewards.py").write_text(REWARDS)
@@ -114,9 +113,9 @@ def prepare(folder: Path, scenario: Scenario, base_url: str) -> None:
 
 
 def command_of(subject: Subject, scenario: Scenario, base_url: str) -> list[str]:
-    """What is started in the workspace; it writes results.json there.
+    """Return the command that runs in the workspace and writes results.json there.
 
-    Of the plugins that pytest would load by itself only ours and xdist are, as where nothing else is installed.
+    Only our plugin and xdist are loaded, as if no other plugin were installed.
     """
     if subject in ("floor_openai", "floor_aiohttp"):
         client = subject.removeprefix("floor_")
@@ -128,7 +127,7 @@ def command_of(subject: Subject, scenario: Scenario, base_url: str) -> list[str]
 
 
 def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder: Path) -> dict[str, float]:
-    """One run of one subject."""
+    """Run one subject once and return its measures."""
     server.reset(scenario.weather)
     with (folder / f"{subject}.out").open("wb") as output:
         began = time.monotonic()
@@ -155,13 +154,13 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
 
 
 def _environ() -> dict[str, str]:
-    """Modules are compiled once, as they are for whoever installed them."""
+    """Return an environment in which Python keeps compiled modules, as in an installed package."""
     ours = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     return {**{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}, **ours}
 
 
 def scored(subject: Subject, results: Any) -> int:
-    """How many rollouts have a score."""
+    """Return the number of rollouts with a score."""
     if subject.startswith("floor"):
         return sum(each["score"] is not None for each in results)
     return sum(bool(run["scores"]) for row in results["rows"] for run in row["runs"])
@@ -169,7 +168,7 @@ def scored(subject: Subject, results: Any) -> int:
 
 @contextmanager
 def peak_memory(pid: int) -> Iterator[list[float]]:
-    """The largest sum of what a process and all its descendants had resident at once, in bytes."""
+    """Yield a list whose only item is the peak resident memory of a process and its descendants, in bytes."""
     peak, over = [0.0], threading.Event()
 
     def sample() -> None:
@@ -186,14 +185,14 @@ def peak_memory(pid: int) -> Iterator[list[float]]:
 
 
 def _tree(pid: int) -> list[int]:
-    found = [pid]
-    for parent in found:
+    pids = [pid]
+    for parent in pids:
         try:
             tasks = Path(f"/proc/{parent}/task").iterdir()
-            found += [int(child) for task in tasks for child in (task / "children").read_text().split()]
+            pids += [int(child) for task in tasks for child in (task / "children").read_text().split()]
         except OSError:
             continue
-    return found
+    return pids
 
 
 def _resident(pid: int) -> float:
@@ -207,9 +206,9 @@ Medians = dict[Subject, dict[str, float]]
 
 
 def medians_of(runs: dict[Subject, list[dict[str, float]]], scenario: Scenario) -> Medians:
-    """The median of each measure, and what a rollout costs beside its client: in ms, and in calls by AsyncOpenAI.
+    """Return the median of each measure, and the CPU time that a rollout costs beyond its client.
 
-    Machines differ in how long a millisecond is; the second says the same of all of them.
+    `own_cpu_ms` is in ms, `own_cpu_calls` in calls by AsyncOpenAI; only the second compares between machines.
     """
     medians: Medians = {
         subject: {name: statistics.median(run[name] for run in each) for name in each[0]}
@@ -226,7 +225,7 @@ def medians_of(runs: dict[Subject, list[dict[str, float]]], scenario: Scenario) 
 
 
 def verdict(bound: Bound, medians: Medians) -> str | None:
-    """A line about a bound, None where it was not measured."""
+    """Return a line about a bound, or None if it was not measured."""
     if bound.subject not in medians or (bound.over is not None and bound.over not in medians):
         return None
     value = medians[bound.subject].get(bound.measure, math.nan)
@@ -234,12 +233,12 @@ def verdict(bound: Bound, medians: Medians) -> str | None:
     holds = value >= bound.limit if bound.least else value <= bound.limit
     over = f" / {bound.over}" if bound.over is not None else ""
     sign = ">=" if bound.least else "<="
-    said = "holds" if holds else "DOES NOT HOLD"
-    return f"{said}: {bound.subject} {bound.measure}{over} = {value:.2f} ({sign} {bound.limit:g})"
+    state = "holds" if holds else "DOES NOT HOLD"
+    return f"{state}: {bound.subject} {bound.measure}{over} = {value:.2f} ({sign} {bound.limit:g})"
 
 
 def main() -> int:
-    """Exit 1 where a bound does not hold."""
+    """Return 1 if a bound does not hold, else 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.partition("\n")[0])
     parser.add_argument("scenarios", nargs="*", default=list(SCENARIOS), metavar="|".join(SCENARIOS))
     parser.add_argument("--subjects", default=",".join(SUBJECTS))
@@ -264,7 +263,7 @@ def main() -> int:
 def run_scenario(
     scenario: Scenario, subjects: list[Subject], reps: int, server: LatencyServer
 ) -> dict[Subject, list[dict[str, float]]]:
-    """All subjects, one after the other, as often as asked for."""
+    """Run all subjects in turns, `reps` times."""
     runs: dict[Subject, list[dict[str, float]]] = {subject: [] for subject in subjects}
     for _ in range(reps):
         for subject in subjects:
@@ -275,7 +274,7 @@ def run_scenario(
 
 
 def report(scenario: Scenario, runs: dict[Subject, list[dict[str, float]]]) -> bool:
-    """Print medians and verdicts; True where a bound does not hold."""
+    """Print medians and verdicts; return True if a bound does not hold."""
     medians = medians_of(runs, scenario)
     print(f"\n{scenario.name}: {scenario.n_rollouts:,} rollouts, {scenario.in_flight} in flight, {scenario.weather}")
     for subject, each in medians.items():

@@ -1,7 +1,7 @@
-"""How often the printed 95% intervals of a pass rate hold the truth: `python -m benchmarks.coverage`.
+"""Measure how often the printed 95% interval of a pass rate contains the truth: `python -m benchmarks.coverage`.
 
-Rows are drawn with a pass rate of their own (beta-binomial: `correlation` is that of two runs of a row), runs from
-their row, and the interval is the one that an eval of them prints. The table is that of docs/explanation/statistics.md.
+Each row draws its own pass rate (beta-binomial: `correlation` is the correlation between two runs of a row), and its
+runs draw from that rate. The interval is the one that an eval prints. The table is in docs/explanation/statistics.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RATES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def chances(runs: int, rate: float, correlation: float) -> list[float]:
-    """The chance of each number of passes in a row."""
+    """Return the chance of each number of passes in a row."""
     if correlation == 0:
         return [math.comb(runs, c) * rate**c * (1 - rate) ** (runs - c) for c in range(runs + 1)]
     concentration = 1 / correlation - 1
@@ -32,14 +32,12 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def coverage(rows: int, runs: int, rate: float, correlation: float, times: int, seed: int) -> float:
-    """The share of evals whose interval holds the rate that their rows were drawn with; counted for one run a row."""
+    """Return the share of evals whose interval contains the true rate; exact for one run per row."""
     if runs == 1:
         return exact(rows, rate)
     random = Random(f"{seed} {rows} {runs} {rate} {correlation}")
     weights = chances(runs, rate, correlation)
-    means = [
-        [passed / runs] for passed in range(runs + 1)
-    ]  # a row's mean stands for its runs: the interval is the same
+    means = [[passed / runs] for passed in range(runs + 1)]  # a row's mean gives the same interval as its runs
     held = 0
     for _ in range(times):
         interval = share_interval(clusters(random.choices(means, weights, k=rows)), n_runs=rows * runs)
@@ -48,7 +46,7 @@ def coverage(rows: int, runs: int, rate: float, correlation: float, times: int, 
 
 
 def exact(rows: int, rate: float) -> float:
-    """The coverage for one run a row, over every number of passes."""
+    """Return the coverage for one run per row, summed over every number of passes."""
     return math.fsum(
         math.comb(rows, passed) * rate**passed * (1 - rate) ** (rows - passed)
         for passed in range(rows + 1)
@@ -57,26 +55,25 @@ def exact(rows: int, rate: float) -> float:
 
 
 def table(times: int, seed: int, rows: Sequence[int] = ROWS) -> list[str]:
-    """The table in Markdown, in percent."""
+    """Return the lines of the Markdown table, in percent."""
     lines = [
         "| rows | runs | correlation of a row's runs | " + " | ".join(f"rate {rate}" for rate in RATES) + " |",
         "|---|---|---|" + "---|" * len(RATES),
     ]
     for n_rows in rows:
         for runs, correlation in RUNS_AND_CORRELATIONS:
-            found = [coverage(n_rows, runs, rate, correlation, times, seed) for rate in RATES]
-            of_runs = "" if runs == 1 else f"{correlation:g}"
-            lines.append(f"| {n_rows} | {runs} | {of_runs} | " + " | ".join(f"{100 * one:.1f}" for one in found) + " |")
+            shares = [coverage(n_rows, runs, rate, correlation, times, seed) for rate in RATES]
+            cells = [n_rows, runs, "" if runs == 1 else f"{correlation:g}", *(f"{100 * share:.1f}" for share in shares)]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--times", type=int, default=4000, help="evals a cell")
+    parser.add_argument("--times", type=int, default=4000, help="evals per cell")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    for line in table(given.times, given.seed):
+    options = parser.parse_args()
+    for line in table(options.times, options.seed):
         print(line, flush=True)
 
 

@@ -1,9 +1,9 @@
-"""What nothing can be faster than: the same rollouts by a bare asyncio script, with no framework around the client.
+"""The lower bounds: the same rollouts in a bare asyncio script, with no framework around the client.
 
     python -m benchmarks.floors openai|aiohttp DATASET N IN_FLIGHT BASE_URL RESULTS
 
-It reads the dataset, keeps so many requests in flight, retries as the client does (aiohttp: not at all), compares the
-answer, and writes one JSON file.
+The script reads the dataset, keeps IN_FLIGHT requests in flight, retries as the client does (aiohttp: not at all),
+compares the answers, and writes one JSON file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ask = Callable[[list[dict[str, Any]]], Awaitable[str]]
 
 
 async def roll_out(rows: list[dict[str, Any]], n: int, in_flight: int, ask: Ask) -> list[dict[str, Any]]:
-    """Every row n times, so many at once."""
+    """Ask for every row n times, `in_flight` at once."""
     waiting = iter([(index, run) for index in range(len(rows)) for run in range(n)])
     done: list[dict[str, Any]] = []
 
@@ -38,7 +38,7 @@ async def roll_out(rows: list[dict[str, Any]], n: int, in_flight: int, ask: Ask)
 
 
 async def with_openai(base_url: str, in_flight: int, work: Callable[[Ask], Awaitable[Any]]) -> Any:
-    """Over AsyncOpenAI, as it comes."""
+    """Run `work` with AsyncOpenAI in its default configuration."""
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
@@ -51,7 +51,7 @@ async def with_openai(base_url: str, in_flight: int, work: Callable[[Ask], Await
 
 
 async def with_aiohttp(base_url: str, in_flight: int, work: Callable[[Ask], Awaitable[Any]]) -> Any:
-    """Straight over aiohttp."""
+    """Run `work` straight over aiohttp."""
     import aiohttp
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=in_flight)) as session:
@@ -66,7 +66,6 @@ async def with_aiohttp(base_url: str, in_flight: int, work: Callable[[Ask], Awai
 
 
 def main(client: str, dataset: str, n: str, in_flight: str, base_url: str, results: str) -> None:
-    """One floor, from start to its results file."""
     rows = [json.loads(line) for line in Path(dataset).read_text().splitlines()]
     run = {"openai": with_openai, "aiohttp": with_aiohttp}[client]
     done = asyncio.run(run(base_url, int(in_flight), lambda ask: roll_out(rows, int(n), int(in_flight), ask)))

@@ -1,8 +1,8 @@
-"""How much faster reward functions that keep a processor busy are scored by two hosts than by one.
+"""Measure how much faster two hosts score CPU-bound reward functions than one host.
 
     python -m benchmarks.hosts [--rows 200] [--ms 50] [--reps 3]
 
-The wall of whole commands, in turns, at least two processors free.
+It compares the wall time of whole commands, in turns. At least two processors should be free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def exact(solution_str, ground_truth, **kwargs):
 
 
 def main() -> int:
-    """Exit 1 where two hosts are not as much faster as is asked."""
+    """Return 1 if two hosts are less than MUST times as fast as one, else 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--ms", type=float, default=50.0)
@@ -44,9 +44,9 @@ def main() -> int:
                 _, wall_s, _ = measure([*OURS, f"--osmosis-set=execution.hosts={hosts}"], folder)
                 each.append(wall_s)
     one, two = (statistics.median(each) for each in walls.values())
-    said = "holds" if one / two >= MUST else "DOES NOT HOLD"
+    state = "holds" if one / two >= MUST else "DOES NOT HOLD"
     print(f"{options.rows} rewards of {options.ms:g} ms of CPU; load {os.getloadavg()[0]:.1f}")
-    print(f"{said}: one host {one:.2f} s / two hosts {two:.2f} s = {one / two:.2f} (>= {MUST:g})")
+    print(f"{state}: one host {one:.2f} s / two hosts {two:.2f} s = {one / two:.2f} (>= {MUST:g})")
     return int(one / two < MUST)
 
 

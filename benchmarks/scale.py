@@ -1,9 +1,9 @@
-"""What a large eval on the embedded model costs, with a test for each run and for each row, beside plain pytest tests.
+"""Measure a large eval on the embedded model, with a test per run and with a test per row, against plain pytest tests.
 
     python -m benchmarks.scale [--rows 20000] [--n 5]
 
-Everything is CPU and memory of all processes of one command, pytest's caches empty. The floor is as many passing
-parametrized tests as there are runs: what pytest takes for tests that do nothing at all.
+The figures are CPU and memory of all processes of one command, with empty pytest caches. The floor is an empty
+parametrized test for each run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COMMANDS = {
 
 
 def prepare(folder: Path, n_rows: int, n: int) -> None:
-    """An eval of so many multiplications, and as many tests that do nothing."""
+    """Write an eval of `n_rows` multiplications with n runs each, and as many empty tests."""
     rows = ({"user_prompt": f"What is {row} * 7?", "ground_truth": str(row * 7)} for row in range(n_rows))
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "rewards.py").write_text(REWARDS)
@@ -64,7 +64,7 @@ def prepare(folder: Path, n_rows: int, n: int) -> None:
 
 
 def measure(arguments: list[str], folder: Path) -> tuple[float, float, float]:
-    """CPU seconds, wall seconds and peak megabytes of one pytest."""
+    """Return CPU seconds, wall seconds and peak megabytes of one pytest command."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={tempfile.mkdtemp(dir=folder)}", *arguments]
     with (folder / "output").open("wb") as output:
@@ -80,7 +80,6 @@ def measure(arguments: list[str], folder: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """One line for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--n", type=int, default=5)

@@ -1,4 +1,4 @@
-"""The scenarios, what runs them, and the bounds that are claimed, each as a ratio to a floor of the same session."""
+"""The scenarios, the subjects that run them, and the claimed bounds: most are ratios to a floor of the same session."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 from benchmarks.server import Weather
 
 Subject = Literal["floor_openai", "floor_aiohttp", "user", "light"]
-"""`user`: an agent that calls AsyncOpenAI itself; `light`: the built-in chat over the light client."""
+"""`user` is an agent that calls AsyncOpenAI itself, `light` the built-in chat over the light client."""
 
 SUBJECTS: tuple[Subject, ...] = ("floor_openai", "floor_aiohttp", "user", "light")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`subject`'s median of `measure` is at most (or, `least`, at least) `limit`, divided by `over`'s where given."""
+    """A bound on `subject`'s median of `measure`, or its ratio to `over`'s: at most `limit`; with `least`, at least."""
 
     subject: Subject
     measure: str
@@ -26,7 +26,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`rows` x `n` rollouts, `in_flight` at once."""
+    """An eval of `rows` x `n` rollouts, `in_flight` at once."""
 
     name: str
     rows: int
@@ -37,7 +37,6 @@ class Scenario:
 
     @property
     def n_rollouts(self) -> int:
-        """How many there are."""
         return self.rows * self.n
 
 
@@ -99,7 +98,7 @@ SCENARIOS = {
 }
 
 WARM_UP = Scenario("warm-up", 8, 1, 8, Weather(1))
-"""Run first and reported nowhere: it compiles and caches what the others only load."""
+"""Run first and never reported: it fills the caches of compiled modules."""
 
 FLOOR_OF: dict[Subject, Subject] = {"user": "floor_openai", "light": "floor_aiohttp"}
-"""The floor over the same client, for what a rollout costs beside it."""
+"""The floor over the same client, for the cost that a rollout adds to it."""

@@ -1,8 +1,8 @@
-"""A model server that only waits: chat completions after a set latency, with faults where asked for.
+"""A model server that only waits: chat completions after a set latency, with faults on demand.
 
-It speaks just enough HTTP/1.1 over a bare asyncio protocol, so that on one core it answers far more requests than any
-client here sends. One connection a line of control on standard input: a JSON object resets it with a new `Weather`,
-an empty line makes it print what it counted since. Times are of CLOCK_MONOTONIC, which all processes share.
+It speaks just enough HTTP/1.1 over a bare asyncio protocol, so one core answers far more requests than any
+client here sends. Lines on standard input control it: a JSON object sets a new `Weather` and resets the counts;
+an empty line prints the counts. Times are from CLOCK_MONOTONIC, which all processes share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How the server answers: median latency, its log-normal spread, shares of refusals (429) and failures (500)."""
+    """The server's behaviour: median latency, its log-normal spread, shares of refusals (429) and failures (500)."""
 
     latency_ms: float = 0.0
     sigma: float = 0.0
@@ -34,7 +34,7 @@ class Weather:
 
 @dataclass(slots=True)
 class Counts:
-    """What came. `first_at` and `last_at` are of rollouts: the first request's arrival, the last answer's departure."""
+    """Counts of requests. `first_at`: the first rollout's request arrived. `last_at`: the last answer left."""
 
     n_requests: int = 0
     n_probes: int = 0
@@ -49,7 +49,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Server:
-    """The weather, the counts since it changed, and each case's requests."""
+    """The weather, the counts since it changed, and the number of requests for each case."""
 
     weather: Weather = field(default_factory=Weather)
     counts: Counts = field(default_factory=Counts)
@@ -57,19 +57,18 @@ class Server:
     random: random.Random = field(default_factory=random.Random)
 
     def reset(self, weather: Weather) -> None:
-        """Count from nothing."""
         self.weather, self.counts, self.cases = weather, Counts(), {}
         self.random = random.Random(weather.seed)
 
     def report(self) -> dict[str, Any]:
-        """The counts, and the mean in flight between the first request and the last answer."""
+        """Return the counts, and the mean in flight between the first request and the last answer."""
         counts = self.counts
         span_s = counts.last_at - counts.first_at
         mean = counts.in_flight_s / span_s if span_s > 0 else math.nan
         return {**asdict(counts), "n_cases": len(self.cases), "span_s": span_s, "mean_in_flight": mean}
 
     def began(self, now: float, case: bytes) -> None:
-        """A rollout's request came."""
+        """Count the arrival of a rollout's request."""
         counts = self.counts
         counts.n_requests += 1
         counts.in_flight += 1
@@ -79,7 +78,7 @@ class Server:
             counts.first_at = now
 
     def ended(self, came_at: float, answered: bool) -> None:
-        """It was answered."""
+        """Count the answer to a rollout's request."""
         counts, now = self.counts, time.monotonic()
         counts.in_flight -= 1
         counts.n_answered += answered
@@ -88,7 +87,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One client connection, requests one after the other."""
+    """A client connection, with one request at a time."""
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
@@ -96,11 +95,10 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: Any) -> None:
-        """Remember where answers go."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Handle every whole request."""
+        """Handle every request that has arrived completely."""
         self._buffer += data
         while (head := self._buffer.find(b"\r\n\r\n")) >= 0:
             length = LENGTH.search(self._buffer, 0, head)
@@ -158,7 +156,7 @@ FAILED = _response("500 Internal Server Error", {"error": {"message": "try again
 
 
 async def serve() -> None:
-    """Serve until standard input ends; the port is the first line that is printed."""
+    """Serve until standard input ends; print the port as the first line."""
     loop = asyncio.get_running_loop()
     server = Server()
     listening = await loop.create_server(lambda: Connection(server, loop), "127.0.0.1", 0, backlog=1024)

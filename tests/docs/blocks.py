@@ -1,29 +1,29 @@
-"""The code blocks of README and docs, and how each says that it is tested.
+"""The code blocks of README and docs. The info string of each block says how it is tested.
 
-The first word after a block's language is its way of being tested, the others are its options:
+The first word after a block's language is the test, the others are its options:
 
-    ```toml file=configs/eval/x.toml      written into the page's workspace, and loads as a config
-    ```toml into=configs/eval/x.toml      its tables take the place of the file's, which then loads
-    ```toml fragment                      loads within a config that has what it leaves out
-    ```toml pyproject                     parses; its [tool.pytest-osmosis] ... is no config of its own
-    ```python file=rewards.py             written into the page's workspace, and runs
-    ```python run                         runs
-    ```json file=data/x.jsonl             written, and is JSON or JSON lines; also yaml
-    ```json parsed                        is JSON or JSON lines
-    ```console run exit=1                 runs in the page's workspace, with that exit status (default 0)
-    ```console list                       its pytest commands collect something, and run nothing
-    ```console check                      its commands, options, extras and targets exist
-    ```console foreign                    other programs' commands; none of ours is among them
-    ```text output                        what the `console run` before it printed; `...` is any number of lines
+    ```toml file=configs/eval/x.toml      write it into the page's workspace, and load it as a config
+    ```toml into=configs/eval/x.toml      replace the file's tables of the same names, and load the file
+    ```toml fragment                      load it with the tables that every config needs
+    ```toml pyproject                     parse it
+    ```python file=rewards.py             write it into the page's workspace, and run it
+    ```python run                         run it
+    ```json file=data/x.jsonl             write it, and parse it as JSON or JSON lines; also yaml
+    ```json parsed                        parse it as JSON or JSON lines
+    ```console run exit=1                 run it in the page's workspace, with this exit status (default 0)
+    ```console list                       collect the tests of its pytest commands, and run nothing
+    ```console check                      check that its commands, options, extras and targets exist
+    ```console foreign                    only check that no command is ours
+    ```text output                        compare it with the output of the `console run` before; `...` is any lines
 
-A page says what it needs before its first block, in comments that no reader sees:
+Comments before the first block describe the page's workspace and environment:
 
-    <!-- test: workspace=sums -->                     `python -m pytest_osmosis init sums` was typed
-    <!-- test: workspace=examples/multiply -->        it begins as a copy of that example; `repository`: of the whole
+    <!-- test: workspace=sums -->                     the files that `pytest-osmosis init sums` writes
+    <!-- test: workspace=examples/multiply -->        a copy of that example; `repository`: of the whole repository
     <!-- test: server=http://localhost:8000/v1 models=Qwen/Qwen3-8B key=sk-... -->
-                                                      the demo server answers there; an environment variable instead of
-                                                      the address is set to it
-    <!-- test: env NAME=value -->                     a variable is set
+                                                      a demo server at this address; if it is a variable's name instead,
+                                                      the variable holds the address
+    <!-- test: env NAME=value -->                     an environment variable
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ WAYS: Mapping[str, frozenset[str]] = {
     "console": frozenset({"run", "list", "check", "foreign"}),
     "text": frozenset({"output"}),
 }
-"""Language -> the ways in which its blocks can be tested."""
+"""The tests that blocks of each language can name."""
 
 OPTIONS: Mapping[str, frozenset[str]] = {"run": frozenset({"exit"})}
-"""Way -> the options it takes, beside the path of `file` and `into`."""
+"""The options of each test, apart from the path of `file` and `into`."""
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=ticks)$", re.MULTILINE | re.DOTALL
 )
-NEED = re.compile(r"^<!-- test: (?P<said>.*?) -->$", re.MULTILINE)
+NEED = re.compile(r"^<!-- test: (?P<need>.*?) -->$", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """A fenced block: its page, the line its text starts on, its language, its way and options, its text."""
+    """A fenced block: its page, the first line of its text, its language, its test (`way`) with options, its text."""
 
     page: str
     line: int
@@ -72,22 +72,22 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The block for a message."""
+        """Return the block's place for a message."""
         return f"{self.page}:{self.line}"
 
     @property
     def problem(self) -> str | None:
-        """Why nobody can test it, None where its info string says how."""
+        """Return why the block cannot be tested, or None."""
         if self.language not in WAYS:
-            return f'no way of testing "{self.language}"; known: {", ".join(WAYS)}'
+            return f'no test for "{self.language}"; valid: {", ".join(WAYS)}'
         if self.way not in WAYS[self.language]:
-            return f"say how it is tested: {self.language} and one of {', '.join(sorted(WAYS[self.language]))}"
+            return f"name a test: {self.language} and one of {', '.join(sorted(WAYS[self.language]))}"
         unknown = set(self.options) - OPTIONS.get(self.way, frozenset()) - {self.way}
         return f"unknown: {', '.join(sorted(unknown))}" if unknown else None
 
 
 class Needs(NamedTuple):
-    """What a page's comments ask for."""
+    """The workspace, servers and variables that a page's comments request."""
 
     workspace: str | None = None
     servers: tuple[Mapping[str, str], ...] = ()
@@ -95,26 +95,26 @@ class Needs(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Every fenced block of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     return list(_blocks(page.read_text(encoding="utf-8"), page.relative_to(REPOSITORY).as_posix()))
 
 
 def _blocks(text: str, page: str) -> Iterator[Block]:
-    for found in FENCE.finditer(text):
-        language, *words = found["info"].split() or [""]
+    for fence in FENCE.finditer(text):
+        language, *words = fence["info"].split() or [""]
         options = dict(word.partition("=")[::2] for word in words)
-        indent = found["indent"]
-        lines = [line.removeprefix(indent) for line in found["text"].splitlines(keepends=True)]
-        line = text[: found.start("text")].count("\n") + 1
+        indent = fence["indent"]
+        lines = [line.removeprefix(indent) for line in fence["text"].splitlines(keepends=True)]
+        line = text[: fence.start("text")].count("\n") + 1
         yield Block(page, line, language, next(iter(options), ""), options, "".join(lines))
 
 
 def needs_of(page: Path) -> Needs:
-    """What the comments of a page ask for. ValueError for one that asks for nothing known."""
+    """Read a page's comments. Raise ValueError for an unknown one."""
     workspace, servers = None, []
     env: dict[str, str] = {}
-    for found in NEED.finditer(page.read_text(encoding="utf-8")):
-        words = shlex.split(found["said"])
+    for comment in NEED.finditer(page.read_text(encoding="utf-8")):
+        words = shlex.split(comment["need"])
         if words[0].startswith("workspace="):
             workspace = words[0].partition("=")[2]
         elif words[0].startswith("server="):
@@ -122,5 +122,5 @@ def needs_of(page: Path) -> Needs:
         elif words[0] == "env":
             env.update(word.partition("=")[::2] for word in words[1:])
         else:
-            raise ValueError(f"{page.name}: <!-- test: {found['said']} -->: unknown")
+            raise ValueError(f"{page.name}: <!-- test: {comment['need']} -->: unknown")
     return Needs(workspace, tuple(servers), env)

@@ -1,4 +1,4 @@
-"""Commands that pages show and tests do not run: whether they could be typed."""
+"""Checks of commands that pages show and tests do not run: the programs and their options exist."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.docs.blocks import REPOSITORY
 OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 OURS = re.compile(r"\b(pytest|pytest_osmosis)\b")
 UNLISTED = frozenset({"--junitxml"})
-"""Options that exist under this name too, which --help does not say."""
+"""Alternative names of options, which --help does not list."""
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of a block as words, continued lines joined, comments left out."""
+    """Split a block into commands and these into words; join continued lines and drop comments."""
     lines = text.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def without_environment(words: list[str]) -> list[str]:
-    """A command without the variables that are set in front of it."""
+    """Return a command without the variable assignments in front of it."""
     while words and re.match(r"[A-Z_][A-Z0-9_]*=", words[0]):
         words = words[1:]
     return words
 
 
 def problem(words: list[str]) -> str | None:
-    """What is wrong with a command, None where it could be typed."""
+    """Return why a command would not work, or None."""
     match without_environment(words):
         case ["pytest", *rest]:
             unknown = unknown_options("pytest", rest)
@@ -58,16 +58,16 @@ def problem(words: list[str]) -> str | None:
 
 
 def known(package: str) -> bool:
-    """True for this package with extras that it has."""
+    """Return True for this package with existing extras."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    name, _, asked = package.partition("[")
-    return name == "pytest-osmosis" and all(extra in extras for extra in filter(None, asked.rstrip("]").split(",")))
+    name, _, wanted = package.partition("[")
+    return name == "pytest-osmosis" and all(extra in extras for extra in filter(None, wanted.rstrip("]").split(",")))
 
 
 @functools.cache
 def options_of(module: str) -> frozenset[str]:
-    """The options that `python -m module --help` lists."""
+    """Return the options that `python -m module --help` lists."""
     words = [sys.executable, "-m", module, "--help"]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
@@ -75,6 +75,6 @@ def options_of(module: str) -> frozenset[str]:
 
 
 def unknown_options(module: str, words: list[str]) -> list[str]:
-    """Those of a command's options that its program does not have."""
-    given = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
-    return [option for option in given if option not in options_of(module)]
+    """Return the options of a command that its program does not have."""
+    options = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    return [option for option in options if option not in options_of(module)]

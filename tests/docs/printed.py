@@ -1,4 +1,4 @@
-"""What a page says was printed, compared with what was printed: times, versions and names of runs may differ."""
+"""Comparison of the output on a page with the printed output. Times, versions and run names may differ."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ VARYING = [
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d| UTC)"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)?(e-\d+)? ?(ms|s|min)\b"), "<duration>"),
     (re.compile(r"(?<=Python )\d+\.\d+\.\d+|(?<=pytest-)\d+\.\d+\.\d+|(?<=pluggy-)\d+\.\d+\.\d+"), "<version>"),
-    (re.compile(r"={3,}|-{3,}|_{3,}"), "---"),  # rulers fill the line, so they vary with what stands in it
-    (re.compile(r"(?<=\S) {2,}"), "  "),  # columns are as wide as what stands in them
+    (re.compile(r"={3,}|-{3,}|_{3,}"), "---"),  # rulers fill the line, so their length varies with its text
+    (re.compile(r"(?<=\S) {2,}"), "  "),  # columns are as wide as their longest cell
     (re.compile(r" at 0x[0-9a-f]+"), ""),
 ]
 
 
 def settled(line: str) -> str:
-    """A line without what differs from one time to the next."""
+    """Return a line without the parts that differ between runs."""
     for pattern, put in VARYING:
         line = pattern.sub(put, line)
     return line.rstrip()
 
 
 def difference(shown: str, printed: str) -> str:
-    """Where `printed` is not what is `shown`, as a diff; "" where it is. A line `...` stands for any lines."""
+    """Return a diff between `shown` and `printed`, or "" if they match. A line `...` in `shown` matches any lines."""
     lines = [settled(line) for line in printed.strip("\n").splitlines()]
     parts = [[settled(line) for line in part] for part in segments(shown)]
     return "" if _fits(parts, lines) else _diff(shown, lines)
@@ -57,34 +57,34 @@ def _diff(shown: str, lines: Sequence[str]) -> str:
 
 
 def segments(shown: str) -> list[list[str]]:
-    """The lines between elisions; the first or last is empty where the text begins or ends with one."""
-    found: list[list[str]] = [[]]
+    """Return the lines between elisions. The first or last segment is empty if the text begins or ends with `...`."""
+    parts: list[list[str]] = [[]]
     for line in shown.strip("\n").splitlines():
         if line.strip() == ELISION:
-            found.append([])
+            parts.append([])
         else:
-            found[-1].append(line)
-    return found
+            parts[-1].append(line)
+    return parts
 
 
-def brought_up_to_date(shown: str, printed: str) -> str:
-    """`shown` with each segment replaced by the printed lines that are most like it, elisions kept."""
+def updated(shown: str, printed: str) -> str:
+    """Replace each segment of `shown` with the most similar printed lines; keep its elisions."""
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
     parts = segments(shown)
     if len(parts) == 1:
         return "\n".join(lines) + "\n"
-    made: list[str] = []
+    result: list[str] = []
     start = 0
     for index, segment in enumerate(parts):
         if segment:
             last = index == len(parts) - 1
             first = start if index == 0 else _most_like(segment[0], lines, start)
             end = len(lines) if last else _most_like(segment[-1], lines, first) + 1
-            made += lines[first:end]
+            result += lines[first:end]
             start = end
         if index < len(parts) - 1:
-            made.append(ELISION)
-    return "\n".join(made) + "\n"
+            result.append(ELISION)
+    return "\n".join(result) + "\n"
 
 
 def _most_like(line: str, lines: Sequence[str], start: int) -> int:

@@ -1,4 +1,4 @@
-"""What README and docs show is so: configs load, code runs, commands print what the pages say they print."""
+"""README and docs are right: configs load, code runs, and commands print the output on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WITH_BLOCKS = [page for page in PAGES if blocks_of(page)]
 
 
 PROVIDERS = {"openai", "anthropic", "vllm", "sglang", "ollama", "litellm", "openai-compatible"}
-"""Pages of providers. They run the same commands on different servers, so only `make test-all` walks them."""
+"""Pages that run the same commands on different servers; only `make test-all` walks them."""
 
 
 def _name(page: Path) -> str:
@@ -25,7 +25,7 @@ def _parameter(page: Path) -> pytest.ParameterSet:
 
 
 @pytest.mark.parametrize("path", [_parameter(page) for page in WITH_BLOCKS])
-def test_a_page_shows_what_happens(path: Path, tmp_path: Path) -> None:
+def test_a_page_is_right(path: Path, tmp_path: Path) -> None:
     page = Page(path, tmp_path)
     page.walk()
 
@@ -33,12 +33,12 @@ def test_a_page_shows_what_happens(path: Path, tmp_path: Path) -> None:
 
 
 def test_every_block_says_how_it_is_tested() -> None:
-    silent = [f"{block.where}: {block.problem}" for page in PAGES for block in blocks_of(page) if block.problem]
+    untested = [f"{block.where}: {block.problem}" for page in PAGES for block in blocks_of(page) if block.problem]
 
-    assert silent == []
+    assert untested == []
 
 
-def test_every_page_of_the_house_is_walked() -> None:
+def test_the_main_pages_are_walked() -> None:
     walked = {_name(page) for page in WITH_BLOCKS}
 
     assert {"README.md", "docs/tutorial/first-eval.md", "docs/zh/README.md"} <= walked

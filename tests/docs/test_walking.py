@@ -1,4 +1,4 @@
-"""A page that shows what is not so is found: each way of testing a block can fail."""
+"""Every test of a block can fail, so that a wrong page is noticed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs import blocks
-from tests.docs.printed import brought_up_to_date, difference
+from tests.docs.printed import difference, updated
 from tests.docs.walk import Page, with_tables
 
 
 @pytest.fixture
 def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
-    """A page in a repository of its own, not yet written."""
+    """An empty page in its own repository."""
     monkeypatch.setattr(blocks, "REPOSITORY", tmp_path)
     (tmp_path / "page.md").touch()
     (tmp_path / "space").mkdir()
@@ -21,18 +21,18 @@ def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
 
 
 def problems(page: Page, *lines: str) -> list[str]:
-    """What is found in a page of these lines."""
+    """Write the lines into the page, walk it, and return its problems."""
     page.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     page.walk()
     return page.problems
 
 
 @pytest.mark.parametrize(
-    ("info", "line", "said"),
+    ("info", "line", "problem"),
     [
-        ("console", "ls", "say how it is tested"),
-        ("", "ls", 'no way of testing ""'),
-        ("sh run", "ls", 'no way of testing "sh"'),
+        ("console", "ls", "name a test"),
+        ("", "ls", 'no test for ""'),
+        ("sh run", "ls", 'no test for "sh"'),
         ("console run quiet=1", "ls", "unknown: quiet"),
         ("toml fragment", "[evaluation]\nm = 1", "unknown key"),
         ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
@@ -42,8 +42,8 @@ def problems(page: Page, *lines: str) -> list[str]:
         ("json parsed", '{"a": 1}\n{"a": }', "Expecting value"),
         ("yaml file=x.yml", "script: [pytest --osmosis-confg=x]", "pytest has no --osmosis-confg"),
         ("yaml file=x.yml", "script: [ls]", "no command runs pytest"),
-        ("console run", "exit 3", "exit 3 and not 0"),
-        ("console run exit=1", "true", "exit 0 and not 1"),
+        ("console run", "exit 3", "exit 3 instead of 0"),
+        ("console run exit=1", "true", "exit 0 instead of 1"),
         ("console list", "pytest nowhere.py", "exit 4"),
         ("console list", "ls", "only pytest lists tests"),
         ("console foreign", "pip install vllm && pytest", "a command of ours"),
@@ -56,15 +56,14 @@ def problems(page: Page, *lines: str) -> list[str]:
         ("text output", "x", "no `console run` before it"),
     ],
 )
-def test_a_block_that_is_not_so_is_found(walked: Page, info: str, line: str, said: str) -> None:
-    found = problems(walked, f"```{info}", line, "```")
+def test_a_wrong_block_is_reported_with_its_line(walked: Page, info: str, line: str, problem: str) -> None:
+    (reported,) = problems(walked, f"```{info}", line, "```")
 
-    assert len(found) == 1
-    assert found[0].startswith("page.md:2: ")
-    assert said in found[0]
+    assert reported.startswith("page.md:2: ")
+    assert problem in reported
 
 
-def test_a_page_is_one_workspace_from_its_first_block_to_its_last(walked: Page) -> None:
+def test_all_blocks_of_a_page_share_a_workspace(walked: Page) -> None:
     assert not problems(
         walked,
         *("```json file=data/x.json", "[1]", "```"),
@@ -74,13 +73,16 @@ def test_a_page_is_one_workspace_from_its_first_block_to_its_last(walked: Page) 
     )
 
 
-def test_a_printed_line_that_is_not_so_is_found(walked: Page) -> None:
-    found = problems(walked, "```console run", "echo 3 rows in 1.2 s", "```", "```text output", "4 rows in 9 s", "```")
+def test_a_wrong_output_line_is_reported(walked: Page) -> None:
+    (problem,) = problems(
+        walked, "```console run", "echo 3 rows in 1.2 s", "```", "```text output", "4 rows in 9 s", "```"
+    )
 
-    assert ["-4 rows in <duration>" in each and "+3 rows in <duration>" in each for each in found] == [True]
+    assert "-4 rows in <duration>" in problem
+    assert "+3 rows in <duration>" in problem
 
 
-def test_an_address_and_a_key_of_a_page_are_served(walked: Page) -> None:
+def test_a_demo_server_answers_at_the_page_s_address_with_its_key(walked: Page) -> None:
     ask = "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'X-Api-Key': sys.argv[2]}); "
     assert not problems(
         walked,
@@ -121,19 +123,19 @@ def test_an_unknown_need_is_refused(walked: Page) -> None:
         ("a\nb\n...\nb\nc", False),
     ],
 )
-def test_an_elision_stands_for_any_lines_and_nothing_else(shown: str, same: bool) -> None:
+def test_an_elision_matches_any_lines(shown: str, same: bool) -> None:
     assert (difference(shown, "a\nb\nc\n") == "") is same
 
 
-def test_outputs_are_brought_up_to_date_between_their_elisions() -> None:
+def test_outputs_are_updated_between_their_elisions() -> None:
     printed = "head\nosmosis: sums\n  rows: 3\n  gate: none\nrootdir\n2 passed in 3 s\n"
 
-    assert brought_up_to_date("...\nosmosis: sums\n  gate: some\n...\n1 passed in 1 s\n", printed) == (
+    assert updated("...\nosmosis: sums\n  gate: some\n...\n1 passed in 1 s\n", printed) == (
         "...\nosmosis: sums\n  rows: 3\n  gate: none\n...\n2 passed in 3 s\n"
     )
 
 
-def test_tables_take_the_place_of_those_that_stand_there() -> None:
+def test_tables_replace_those_of_the_same_name() -> None:
     text = "a = 1\n[one]\nx = 1\n\n[two]\ny = 2\n"
 
     assert with_tables(text, "[one]\nz = 3\n") == "a = 1\n[two]\ny = 2\n\n[one]\nz = 3\n"

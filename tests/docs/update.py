@@ -1,6 +1,6 @@
 """`python -m tests.docs.update [PAGE ...]`: put what commands print now into the output blocks of pages.
 
-Lines that say `...` stay, and what stands between them is found again by its first and last line: look at the diff.
+Lines `...` stay. The text between them is matched by its most similar first and last line, so review the diff.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 
 from tests.docs.blocks import PAGES
-from tests.docs.printed import brought_up_to_date, difference
+from tests.docs.printed import difference, updated
 from tests.docs.walk import Page
 
 
 def update(path: Path) -> list[str]:
-    """Rewrite a page's outputs that are not so any more; gives what else is wrong with it."""
+    """Rewrite the outdated outputs of a page; return a line for each, and the page's other problems."""
     with tempfile.TemporaryDirectory() as folder:
         page = Page(path, Path(folder).resolve())
         page.walk()
@@ -23,16 +23,16 @@ def update(path: Path) -> list[str]:
     stale = [(block, printed) for block, printed in page.outputs if difference(block.text, printed)]
     for block, printed in reversed(stale):
         start, n = block.line - 1, len(block.text.splitlines())
-        lines[start : start + n] = brought_up_to_date(block.text, printed).splitlines(keepends=True)
+        lines[start : start + n] = updated(block.text, printed).splitlines(keepends=True)
     path.write_text("".join(lines), encoding="utf-8")
-    mended = tuple(f"{block.where}:" for block, _ in stale)
+    rewritten = tuple(f"{block.where}:" for block, _ in stale)
     return [f"{block.where}: rewritten" for block, _ in stale] + [
-        found for found in page.problems if not found.startswith(mended or ("\0",))
+        problem for problem in page.problems if not problem.startswith(rewritten or ("\0",))
     ]
 
 
 def main(names: list[str]) -> None:
-    """Update the named pages, or all."""
+    """Update these pages, or all."""
     for path in [Path(name).resolve() for name in names] or PAGES:
         for line in update(path):
             print(line)

@@ -1,4 +1,4 @@
-"""A page walked through as a reader would: its files written, its commands typed, in one workspace, in order."""
+"""Walk through a page like a reader: write its files and type its commands, in order, in one workspace."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from tests.docs.printed import difference
 
 DEADLINE_S = 120
 ONLY_OURS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_osmosis.plugin,xdist.plugin"}
-"""Starting the other plugins of this environment takes a second a command."""
+"""Variables that load only our plugin and xdist; starting the other plugins here takes a second per command."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
 
 OFFICIAL = {service.url_env: service.base_url for service in SERVICES.values() if service.url_env is not None}
-"""Variable that moves a provider -> where the provider is; pages show the latter."""
+"""The official address of each provider, by the variable that overrides it; pages show this address."""
 
 LEAST = {
     "experiment": 'model_path = "demo/arithmetic"\ndataset = "rows"',
     "scoring": 'eval_fns = ["rewards:score"]',
     "secrets": "required = []",
 }
-"""What a fragment must say to be a whole config; it gets from here the tables that it leaves out."""
+"""The tables that make a fragment a whole config."""
 
 TESTPATHS = ("tests", "pytest_osmosis")
-"""Folders that pyproject.toml sends pytest to; they are empty in a copy of the repository."""
+"""pytest's testpaths in pyproject.toml; a copy of the repository has them as empty folders."""
 
 LEFT_BEHIND = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
 
@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as cache:
 
 
 class Page:
-    """One page on its way; `problems` says what is not so. `printed` is what the last `console run` printed."""
+    """A page to walk through. `problems` collects what is wrong, `outputs` what its commands printed."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self.path = path
@@ -69,10 +69,10 @@ class Page:
         self._printed: str | None = None
         self._env = environment()
         self._addresses: dict[str, str] = {}
-        """Address on the page -> address of the demo server that stands for it."""
+        """The address of the demo server for each address on the page."""
 
     def walk(self) -> None:
-        """Do what the page says, block by block."""
+        """Test the page block by block."""
         self.needs = needs_of(self.path)
         self._env |= self.needs.env
         with ExitStack() as stack:
@@ -86,9 +86,8 @@ class Page:
                     self._addresses[provider] = self._env[server["server"]]
             self._begin()
             for block in blocks_of(self.path):
-                found = block.problem or self._checked(block)
-                if found:
-                    self.problems.append(f"{block.where}: {found}")
+                if wrong := block.problem or self._problem_of(block):
+                    self.problems.append(f"{block.where}: {wrong}")
 
     def _begin(self) -> None:
         match self.needs.workspace:
@@ -103,8 +102,7 @@ class Page:
             case name:
                 self._typed(f"python -m pytest_osmosis init {name}")
 
-    def _checked(self, block: Block) -> str | None:
-        """What is wrong with a block, None where nothing is."""
+    def _problem_of(self, block: Block) -> str | None:
         match (block.language, block.way):
             case (_, "file"):
                 return self._file(block)
@@ -123,8 +121,7 @@ class Page:
             case ("console", "list"):
                 return self._list(block)
             case ("console", "check"):
-                said = [f"{shlex.join(words)}: {found}" for words in commands(block.text) if (found := problem(words))]
-                return "; ".join(said) or None
+                return _problem_of_commands(commands(block.text)) or None
             case ("console", "foreign"):
                 return "it has a command of ours: run, list or check it" if OURS.search(block.text) else None
             case ("text", "output"):
@@ -168,7 +165,7 @@ class Page:
         return None
 
     def _python_problem(self, block: Block) -> str | None:
-        """Why the code does not run here, where it may import what the page wrote before."""
+        """Run the code, which may import the page's earlier files; return its error, or None."""
         loaded = set(sys.modules)
         sys.path.insert(0, str(self.folder))
         try:
@@ -190,7 +187,7 @@ class Page:
             self._env[name] = shlex.split(value)[0]
         status, printed = self._typed(block.text)
         self._printed = printed if status == wanted else None
-        return None if status == wanted else f"exit {status} and not {wanted}:\n{printed}"
+        return None if status == wanted else f"exit {status} instead of {wanted}:\n{printed}"
 
     def _list(self, block: Block) -> str | None:
         typed = [without_environment(words) for words in commands(self._as_served(block.text))]
@@ -235,7 +232,7 @@ class Page:
 
 
 def environment() -> dict[str, str]:
-    """What commands see: the tools of this interpreter, and no key, option or plugin from outside."""
+    """Return the commands' environment: the tools of this interpreter, and no key, option or plugin from outside."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
     return kept | {
@@ -246,7 +243,7 @@ def environment() -> dict[str, str]:
 
 
 def with_tables(text: str, fragment: str) -> str:
-    """A TOML with the tables of `fragment` in place of its own of those names."""
+    """Return a TOML in which the tables of `fragment` replace those of the same names."""
     replaced = set(re.findall(r"^\[+[^\]\n]+\]+", fragment, re.MULTILINE))
     parts = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
     kept = [part for part in parts if part.partition("]")[0] + "]" not in replaced]
@@ -254,14 +251,14 @@ def with_tables(text: str, fragment: str) -> str:
 
 
 def whole_config(text: str) -> str:
-    """A fragment, with the tables that every config needs where it leaves them out."""
-    given = tomllib.loads(text)
-    missing = [f"[{table}]\n{keys}" for table, keys in LEAST.items() if table not in given]
-    return "\n".join([text, *([] if "experiment" in given and "secrets" in given else missing)])
+    """Return a fragment with the tables that every config needs."""
+    tables = tomllib.loads(text)
+    missing = [f"[{table}]\n{keys}" for table, keys in LEAST.items() if table not in tables]
+    return "\n".join([text, *([] if "experiment" in tables and "secrets" in tables else missing)])
 
 
 def loading_problem(text: str, workspace: Path) -> str | None:
-    """Why a config does not load, None where it does."""
+    """Return why a config does not load, or None."""
     path = workspace / "configs/eval/shown.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -278,8 +275,8 @@ def loading_problem(text: str, workspace: Path) -> str | None:
 def _json_problem(text: str) -> str | None:
     if _parsing_problem(json.loads, text) is None:
         return None
-    said = [_parsing_problem(json.loads, line) for line in text.splitlines()]
-    return next(filter(None, said), None)
+    problems = [_parsing_problem(json.loads, line) for line in text.splitlines()]
+    return next(filter(None, problems), None)
 
 
 def _parsing_problem(parse: Any, text: str) -> str | None:
@@ -291,14 +288,15 @@ def _parsing_problem(parse: Any, text: str) -> str | None:
 
 
 def _ci_problem(text: str) -> str | None:
-    """What is wrong with the commands of a CI file: those of GitHub's `run` and of GitLab's `script`."""
+    """Return the problems of a CI file's commands (GitHub's `run`, GitLab's `script`), or None."""
     typed = [line for script in _scripts(yaml.safe_load(text)) for line in commands(script)]
-    said = [
-        f"{shlex.join(words)}: {found}" for words in typed if OURS.search(" ".join(words)) if (found := problem(words))
-    ]
     if not any("pytest" in words for words in typed):
-        said.append("no command runs pytest")
-    return "; ".join(said) or None
+        return "no command runs pytest"
+    return _problem_of_commands([words for words in typed if OURS.search(" ".join(words))]) or None
+
+
+def _problem_of_commands(many: Sequence[list[str]]) -> str:
+    return "; ".join(f"{shlex.join(words)}: {wrong}" for words in many if (wrong := problem(words)))
 
 
 def _scripts(node: object) -> Iterator[str]:
@@ -314,7 +312,7 @@ def _scripts(node: object) -> Iterator[str]:
 
 
 def _copy_repository(folder: Path) -> None:
-    """What `make` needs of the repository, its virtual environment made of this one."""
+    """Copy what `make` needs of the repository, and link its virtual environment to this one."""
     for name in ("configs", "examples"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=LEFT_BEHIND)
     for name in ("Makefile", "pyproject.toml", "README.md"):
@@ -327,11 +325,11 @@ def _copy_repository(folder: Path) -> None:
 
 
 @contextmanager
-def demo_server(asked: Mapping[str, str]) -> Iterator[str]:
-    """The demo server in a thread, under the names and with the key that a page asks for; gives its address."""
-    names = [name for name in asked.get("models", "").split(",") if name]
+def demo_server(requested: Mapping[str, str]) -> Iterator[str]:
+    """Serve the demo model in a thread, with the names and the key that a page requests; yield its address."""
+    names = [name for name in requested.get("models", "").split(",") if name]
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(application(0, asked.get("key"), names), access_log=None)
+    runner = web.AppRunner(application(0, requested.get("key"), names), access_log=None)
     loop.run_until_complete(runner.setup())
     loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
     thread = threading.Thread(target=loop.run_forever)
