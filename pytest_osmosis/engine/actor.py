@@ -18,7 +18,8 @@ from typing import NamedTuple
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
-from pytest_osmosis.engine.hosts import Host, Hosts, exit_text
+from pytest_osmosis.engine.host_starts import Host, start_failure
+from pytest_osmosis.engine.hosts import Hosts, exit_text
 from pytest_osmosis.engine.job import Job, Stop
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
@@ -142,8 +143,8 @@ class Actor:
         if not self.paused:
             self.hosts.look_after(lambda host: host is self._probing.host or self.table.busy(host))
             self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
-            if self.hosts.given_up is not None:
-                self._recovery.give_up_hosts(self.hosts.given_up)
+            if self.hosts.starts.given_up is not None:
+                self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
         self.hosts.gather(busy=bool(self.table.queue))
         self._log.bound()
@@ -292,7 +293,7 @@ class Actor:
 
     def _refuse(self, error: CodeError | HostError) -> None:
         """Start no further host: the code does not load. If it has loaded before, living hosts go on."""
-        self.hosts.give_up(str(error))
+        self.hosts.starts.give_up(str(error))
         if not self.loaded.is_set():
             self.refused = error
             self.runs.stop(Stop("systemic", str(error)))
@@ -300,7 +301,7 @@ class Actor:
 
     def _died(self, host: Host, how: str) -> None:
         if not self.loaded.is_set() and not self.hosts.closing:
-            self._refuse(HostError(self.hosts.start_failure(how)))
+            self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
         self.permits.died(host)
         self._recovery.died(host, how)

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, RescoreJob, undecided
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.limits import Limits, Rate, Taken
 from pytest_osmosis.engine.run_state import RunState
 from pytest_osmosis.host.protocol import AskEvent, Size

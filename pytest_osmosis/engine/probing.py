@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Stop
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.runs import Runs

@@ -7,7 +7,8 @@ the same rule holds for the function that was scoring it.
 
 from __future__ import annotations
 
-from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Stop
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder

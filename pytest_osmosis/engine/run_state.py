@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 

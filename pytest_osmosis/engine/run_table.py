@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.hosts import Host
+from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.record.run_id import RunId
 

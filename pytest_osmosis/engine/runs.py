@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from pytest_osmosis.engine.budget import Budget
-from pytest_osmosis.engine.hosts import Host, Hosts
+from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Stop, Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
@@ -123,7 +124,7 @@ class Runs:
         """Move a run on."""
         match event["ev"]:
             case "start":
-                self._hosts.has_begun(host)
+                self._hosts.starts.has_begun(host)
                 state.become(Stage.ROLLING)
                 self._recorder.enter(event, raw)
             case "retry":
@@ -131,7 +132,7 @@ class Runs:
             case "rollout":
                 self._rolled_out(state, event, raw)
             case "scoring":
-                self._hosts.has_begun(host)
+                self._hosts.starts.has_begun(host)
                 state.running[host] = event["name"]
             case "score":
                 host.score_ms += (event["ms"] - host.score_ms) / 8

@@ -218,7 +218,7 @@ def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Works
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server)) as live:
-            live.wait_for(lambda: live.hosts.given_up, "for the scorers to be given up")
+            live.wait_for(lambda: live.hosts.starts.given_up, "for the scorers to be given up")
             server.release()
             live.wait()
     assert live.kinds() == ["error"] * 4

@@ -19,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import actor, hosts, probing, run_table
+from pytest_osmosis.engine import actor, host_starts, hosts, probing, run_table
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
@@ -80,7 +80,7 @@ class History:
         self.climate = climate
         self.world = World(seed, climate, batch_size)
         clock = SimpleNamespace(monotonic=self.world.monotonic, sleep=self.world.sleep)
-        for module in (actor, hosts, probing, run_table):
+        for module in (actor, host_starts, hosts, probing, run_table):
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(actor, "queue", SimpleNamespace(SimpleQueue=lambda: self.world, Empty=queue.Empty))
         self.path = folder / f"{seed}.jsonl"

@@ -1,0 +1,89 @@
+"""The start of host processes, until it is clear that no further one can be had."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytest_osmosis.engine.host_connection import Line, Post
+from pytest_osmosis.engine.job import Job
+from pytest_osmosis.host.protocol import Request, Setup
+
+HostRole = Literal["host", "quarantine", "scorer"]
+
+MAX_BARREN = 3
+"""After this many hosts of a role in a row that died before they began anything, no further host is started."""
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One host process.
+
+    `limit` is how many runs it may have in flight now, `heard_at` the time of its last message or request, `begun`
+    whether it has begun a run or a function, `score_ms` a moving average of how long a function takes, `handed_at` the
+    time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`.
+    """
+
+    role: HostRole
+    line: Line
+    limit: int
+    heard_at: float
+    ready: bool = False
+    begun: bool = False
+    retired: bool = False
+    score_ms: float = 10.0
+    handed_at: float = 0.0
+    gather_s: float = 0.0
+
+    def hand(self, requests: list[Request]) -> None:
+        """Send requests. The time that the host may be silent begins anew."""
+        if requests:
+            self.heard_at = time.monotonic()
+            self.line.send(requests)
+
+
+class HostStarts:
+    """Starts hosts. `given_up` says why no further host can be had; hosts that live go on."""
+
+    def __init__(self, job: Job, post: Post) -> None:
+        self.given_up: str | None = None
+        self._job = job
+        self._post = post
+        self._n_barren = Counter[HostRole]()
+
+    def start(self, role: HostRole, limit: int) -> Host:
+        """Start a host. Raises `HostError` if no process can be had."""
+        job = self._job
+        setup = _scorer_setup(job.setup) if role == "scorer" else replace(job.setup, limit=limit)
+        line = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
+        return Host(role, line, limit, time.monotonic())
+
+    def has_begun(self, host: Host) -> None:
+        """Note that hosts of this role can work."""
+        host.begun = True
+        self._n_barren[host.role] = 0
+
+    def died_barren(self, host: Host, how: str) -> None:
+        """Note that a host died before it began anything, and give up after too many in a row."""
+        self._n_barren[host.role] += 1
+        if self._n_barren[host.role] >= MAX_BARREN:
+            log = self._job.host_log
+            see = f"; their log is {log}" if log.exists() and log.stat().st_size else ""  # an empty log is not kept
+            text = f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how})"
+            self.give_up(f"{text if host.ready else start_failure(how)}{see}")
+
+    def give_up(self, why: str) -> None:
+        """Start no further host."""
+        self.given_up = self.given_up or why
+
+
+def start_failure(how: str) -> str:
+    """Describe the death of a host that was not ready."""
+    return f"an engine host ended while it loaded the code ({how})"
+
+
+def _scorer_setup(setup: Setup) -> Setup:
+    """Return the setup of a scorer, which loads functions, but no agent and nothing that an agent imports."""
+    return replace(setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)
