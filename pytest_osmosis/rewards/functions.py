@@ -88,8 +88,8 @@ def _refuse_unoffered(name: str, function: Callable[..., Any], mode: Mode) -> No
         required = parameter.default is parameter.empty and parameter.kind in BY_KEYWORD
         if required and parameter.name not in OFFERED[mode]:
             raise CodeError(
-                f'{name}: requires "{parameter.name}", but is passed only {first}, {" and ".join(others)} (the whole '
-                "row); read it from the row, or give it a default"
+                f'{name}: requires "{parameter.name}", but only {first}, {" and ".join(others)} (the whole row) are '
+                "passed; read it from the row, or give it a default"
             )
 
 

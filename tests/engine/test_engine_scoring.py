@@ -154,7 +154,7 @@ def test_a_parameter_that_nothing_is_given_for_is_a_code_error(
     workspace: Workspace, server: ChatServer, takes: str, given: str
 ) -> None:
     workspace.write("rewards.py", f"def odd({takes}):\n    return 1\n")
-    with pytest.raises(CodeError, match=rf'rewards:odd: takes "level", which .* {given}'):
+    with pytest.raises(CodeError, match=rf'rewards:odd: requires "level", but only .* {given}'):
         evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
     assert not server.requests
 
