@@ -10,15 +10,15 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import runs_above, stored
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.text.numbers import count, money, score
-from pytest_osmosis.text.paths import shown as path_shown
-from pytest_osmosis.text.safe import shown
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
 
 
 def list_runs(folder: Path) -> list[str]:
     """A table of the workspace's runs, the newest first."""
     home, names = runs_above(folder)
     if not names:
-        return [f"no runs in {path_shown(home)}; pytest --osmosis-config=CONFIG makes one"]
+        return [f"no runs in {shown(home)}; pytest --osmosis-config=CONFIG makes one"]
     return aligned([_HEAD, *map(_line, names)])
 
 
@@ -31,13 +31,13 @@ def _line(folder: Path) -> list[str]:
     try:
         run = stored(folder)
     except OsmosisError:
-        return [shown(folder.name), "-", "unreadable", *_NOTHING]
+        return [escaped(folder.name), "-", "unreadable", *_NOTHING]
     try:
         if run.results is None:
-            return [shown(folder.name), _time(run.manifest["started_at"]), "no results", *_NOTHING]
-        return [shown(folder.name), *_numbers(run.results)]
+            return [escaped(folder.name), _time(run.manifest["started_at"]), "no results", *_NOTHING]
+        return [escaped(folder.name), *_numbers(run.results)]
     except (KeyError, TypeError, ValueError, AttributeError):
-        return [shown(folder.name), "-", "unreadable", *_NOTHING]
+        return [escaped(folder.name), "-", "unreadable", *_NOTHING]
 
 
 def _numbers(results: Mapping[str, Any]) -> list[str]:
@@ -45,7 +45,7 @@ def _numbers(results: Mapping[str, Any]) -> list[str]:
     status = f"{results['status']}, partial" if results["partial"] else results["status"]
     return [
         _time(results["provenance"]["started_at"]),
-        shown(status),
+        escaped(status),
         count(summary["total_rows"]),
         _runs(summary),
         score(summary["pass_rate"]),
@@ -55,7 +55,7 @@ def _numbers(results: Mapping[str, Any]) -> list[str]:
 
 
 def _time(iso: str) -> str:
-    return shown(iso[:19].replace("T", " "))
+    return escaped(iso[:19].replace("T", " "))
 
 
 def _runs(summary: Mapping[str, Any]) -> str:

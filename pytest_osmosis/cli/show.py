@@ -14,8 +14,8 @@ from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
 from pytest_osmosis.text.numbers import count, money, plural, seconds
-from pytest_osmosis.text.paths import shown as path_shown
-from pytest_osmosis.text.safe import shown
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.verdicts.pass_rule import PassRule, score_line
 from pytest_osmosis.verdicts.previous_run import is_own
 
@@ -67,7 +67,7 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     record = ledger.records.get(wanted)
     if record is None:
         rolled = f"it holds {plural(n_runs, 'rollout')}, the last run is {last}" if n_runs else "it holds no rollout"
-        raise OsmosisError(f"{wanted}: nothing happened to it in {path_shown(stored.folder)}; {rolled}")
+        raise OsmosisError(f"{wanted}: nothing happened to it in {shown(stored.folder)}; {rolled}")
     own = [event for event in events if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
     outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]
@@ -77,7 +77,7 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
 def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
     record = story.record
     judging = _judging(stored, story.scorers)
-    yield f"{shown(stored.folder.name)} {record.run}: {_became(record, judging)}"
+    yield f"{escaped(stored.folder.name)} {record.run}: {_became(record, judging)}"
     yield _INDENT + _circumstances(record, _cost(stored, record.run))
     yield from (_INDENT + line for line in _scores(story, judging))
     yield from _error(story)
@@ -85,7 +85,7 @@ def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
         yield ""
         yield from _message(message)
     for kind, text in (pair for output in story.outputs for pair in output.items()):
-        yield from ("", f"{shown(kind)}:", *_indented(text))
+        yield from ("", f"{escaped(kind)}:", *_indented(text))
 
 
 def _judging(stored: StoredEvalRun, scorers: Sequence[str]) -> PassRule | None:
@@ -96,12 +96,12 @@ def _judging(stored: StoredEvalRun, scorers: Sequence[str]) -> PassRule | None:
         config = stored.results["config"]
         return PassRule(tuple(scorers), config["pass_threshold"], config["thresholds"], config["decide"])
     except (KeyError, TypeError) as error:
-        raise OsmosisError(f"{path_shown(stored.folder)}/results.json: lacks {error} in config") from error
+        raise OsmosisError(f"{shown(stored.folder)}/results.json: lacks {error} in config") from error
 
 
 def _became(record: RunRecord, judging: PassRule | None) -> str:
     if record.status == "pending":
-        return f"never came to its end{f' ({shown(record.skip_reason)})' if record.skip_reason else ''}"
+        return f"never came to its end{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
     if record.status == "skipped":
         return "taken out by its grader"
     if record.status == "failed":
@@ -126,14 +126,14 @@ def _cost(stored: StoredEvalRun, run: RunId) -> float | None:
 def _circumstances(record: RunRecord, cost: float | None) -> str:
     usage = record.usage
     said = [
-        *([f"model {shown(record.model)}"] if record.model else []),
+        *([f"model {escaped(record.model)}"] if record.model else []),
         f"rollout {seconds(record.duration_ms / 1000)}",
         f"scoring {seconds(record.scoring_ms / 1000)}",
         "tokens unknown"
         if usage is None
         else f"{count(usage.get('input_tokens', 0))} + {count(usage.get('output_tokens', 0))} tokens",
         *([money(cost)] if cost is not None else []),
-        *([f"finish reason {shown(record.finish_reason)}"] if record.finish_reason else []),
+        *([f"finish reason {escaped(record.finish_reason)}"] if record.finish_reason else []),
         *([plural(record.retries, "repeated request")] if record.retries else []),
         *([f"attempt {record.attempt}"] if record.attempt > 1 else []),
     ]
@@ -149,19 +149,19 @@ def _scores(story: _Story, judging: PassRule | None) -> Iterator[str]:
             yield (f"{name} {value:g}" if judging is None else score_line(value, judging.threshold(name), name)) + aside
         elif name in record.scorer_errors:
             failed = record.scorer_errors[name]
-            yield f"{name}: {shown(failed.message)}{aside}"
+            yield f"{name}: {escaped(failed.message)}{aside}"
             yield from _indented(failed.details)
 
 
 def _error(story: _Story) -> Iterator[str]:
     if story.record.error is not None:
-        yield f"{_INDENT}error: {shown(story.record.error)}"
+        yield f"{_INDENT}error: {escaped(story.record.error)}"
         yield from _indented(story.details)
 
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
-    answered = f" ({shown(str(message['tool_call_id']))})" if message.get("tool_call_id") else ""
-    yield f"{shown(str(message.get('role')))}{answered}:"
+    answered = f" ({escaped(str(message['tool_call_id']))})" if message.get("tool_call_id") else ""
+    yield f"{escaped(str(message.get('role')))}{answered}:"
     yield from _indented(_content(message.get("content")))
     if message.get("refusal"):
         yield from _indented(f"(refused: {message['refusal']})")
@@ -190,4 +190,4 @@ def _call(call: object) -> str:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in shown(text).rstrip("\n").split("\n")] if text else []
+    return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in escaped(text).rstrip("\n").split("\n")] if text else []

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import Unscannable
+from pytest_osmosis.text.safe import one_line
 
 _INSTALL = 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"'
 
@@ -77,7 +78,9 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
             ends.append(rows)
         return ParquetFooter(parquet.schema_arrow, ends)
     except (ArrowException, OSError) as error:
-        raise Unscannable(None, f"cannot be read as Parquet: {_one_line(error)}; write the file again") from error
+        raise Unscannable(
+            None, f"cannot be read as Parquet: {one_line(str(error)).rstrip('.')}; write the file again"
+        ) from error
 
 
 class ParquetReader:
@@ -121,7 +124,7 @@ class ParquetReader:
             values: dict[str, Any] = rows.to_pylist()[0]
             return values
         except (ArrowException, OSError, ValueError) as error:
-            raise BadRow(f"cannot be read: {_one_line(error)}; write the file again") from error
+            raise BadRow(f"cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
 
     def _read(self, file: BinaryIO, group: int) -> Any:
         from pyarrow.parquet import ParquetFile
@@ -212,7 +215,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None or key == "content"}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

@@ -33,7 +33,7 @@ def parse_object(text: str) -> dict[str, Any]:
     """Return the record of a JSON row."""
     record = parse_json(text)
     if not isinstance(record, dict):
-        raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown(record)}')
+        raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown_json(record)}')
     return record
 
 
@@ -52,7 +52,7 @@ def parse_csv(text: str) -> list[str]:
         return next(csv.reader([text], strict=True))
 
 
-def shown(value: object) -> str:
+def shown_json(value: object) -> str:
     """Return a value for messages: as JSON, on one line, cut to 60 characters."""
     text = json.dumps(value, ensure_ascii=False)
     if not text.isprintable():
@@ -69,7 +69,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise BadRow(f"key {shown(repeated)} appears more than once in one object; keep one")
+        raise BadRow(f"key {shown_json(repeated)} appears more than once in one object; keep one")
     return record
 
 

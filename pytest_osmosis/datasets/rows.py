@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
-from pytest_osmosis.datasets.parsing import parse_json, shown
+from pytest_osmosis.datasets.parsing import parse_json, shown_json
 from pytest_osmosis.datasets.row_offsets import otherwise_separated
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -77,7 +77,7 @@ def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns
 
 def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
     """Return the fault of a row, or of a header, with neither a user prompt nor messages."""
-    present = ", ".join(shown(name) for name in names) or "none"
+    present = ", ".join(shown_json(name) for name in names) or "none"
     fix = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
     return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {present}; {fix}'
 
@@ -104,10 +104,10 @@ def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[s
     if "user_prompt" not in record:
         faults.append(missing_prompt(columns, record))
     elif not isinstance(user_prompt, str) or _is_blank(user_prompt):
-        text = f"must be a non-blank string, got {shown(user_prompt)}"
+        text = f"must be a non-blank string, got {shown_json(user_prompt)}"
         faults.append(f"{columns.titled('user_prompt')}: {text}; write the prompt there or remove the row")
     if not isinstance(system_prompt, str | None):
-        text = f"must be a string or null, got {shown(system_prompt)}"
+        text = f"must be a string or null, got {shown_json(system_prompt)}"
         faults.append(f"{columns.titled('system_prompt')}: {text}; put it in quotes or remove it")
     if faults:
         raise BadRow(*faults)
@@ -138,7 +138,7 @@ def _checked_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[
         ]
     else:
         valid = 'a non-empty list of {"role": ..., "content": ...}'
-        faults.append(f"{title}: must be {valid}, got {shown(messages)}; write the chat there or use user_prompt")
+        faults.append(f"{title}: must be {valid}, got {shown_json(messages)}; write the chat there or use user_prompt")
     if faults:
         raise BadRow(*faults)
     return [dict(message) for message in messages]
@@ -146,13 +146,13 @@ def _checked_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[
 
 def _message_fault(message: object) -> str | None:
     if not isinstance(message, dict):
-        return f'must be an object with "role" and "content", got {shown(message)}'
+        return f'must be an object with "role" and "content", got {shown_json(message)}'
     role, content = message.get("role"), message.get("content")
     if role not in ROLES:
-        return f'"role" must be one of {", ".join(ROLES)}, got {shown(role)}'
+        return f'"role" must be one of {", ".join(ROLES)}, got {shown_json(role)}'
     if isinstance(content, str | list) or (content is None and role == "assistant" and message.get("tool_calls")):
         return None
-    return f'"content" must be a string or a list of parts, got {shown(content)}'
+    return f'"content" must be a string or a list of parts, got {shown_json(content)}'
 
 
 def _is_blank(value: object) -> bool:

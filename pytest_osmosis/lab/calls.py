@@ -16,7 +16,7 @@ from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.functions import NotAScore, score_of
-from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
 
 PROMPT: Final = "What is asked?"
@@ -175,7 +175,7 @@ def outcome_of_exception(error: BaseException) -> CallOutcome:
 
 def quoted_text(text: str) -> str:
     """Return a message in one line, shortened."""
-    return shortened(shown(" ".join(text.split())), 200)
+    return shortened(escaped(" ".join(text.split())), 200)
 
 
 def _awaited(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.text.safe import escaped, shortened
 
 FindingLevel = Literal["failure", "note"]
 WIDEST = 160
@@ -61,15 +61,15 @@ def quoted(value: object) -> str:
     """
     if isinstance(value, str) and len(value) > WIDEST // 2:
         return _product(value)
-    return shortened(shown(repr(value)), WIDEST)
+    return shortened(escaped(repr(value)), WIDEST)
 
 
 def _product(text: str) -> str:
     match = RUN.fullmatch(text)
     if match is None:
-        return shortened(shown(repr(text)), WIDEST)
+        return shortened(escaped(repr(text)), WIDEST)
     head, unit, tail = match["head"], match["unit"], match["tail"]
     times = (len(text) - len(head) - len(tail)) // len(unit)
-    parts = [shown(repr(head))] if head else []
-    parts.append(f"{shown(repr(unit))} * {times}")
-    return " + ".join([*parts, shown(repr(tail))] if tail else parts)
+    parts = [escaped(repr(head))] if head else []
+    parts.append(f"{escaped(repr(unit))} * {times}")
+    return " + ".join([*parts, escaped(repr(tail))] if tail else parts)

@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.safe import shown
+from pytest_osmosis.text.safe import escaped
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
@@ -112,7 +112,7 @@ def one_line(text: str, limit: int) -> str:
     >>> print(one_line("a\n  b\x1b[31m", 300))
     a b\x1b[31m
     """
-    line = shown(" ".join(text.split())[: limit + 1])
+    line = escaped(" ".join(text.split())[: limit + 1])
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.paths import shown as path_shown
-from pytest_osmosis.text.safe import shown
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
 
 LATEST = "latest"
 _MOST_LISTED = 5
@@ -66,9 +66,9 @@ def find_run(folder: Path, name: str) -> StoredEvalRun:
     if found:
         raise OsmosisError(f'run "{name}": stands for {len(found)} runs, {_listed(found)}; give more of the name')
     close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
-    meant = f'did you mean "{shown(close[0])}"? ' if close else ""
+    meant = f'did you mean "{escaped(close[0])}"? ' if close else ""
     there = f"the newest are {_listed(runs)}" if runs else "there are none"
-    raise OsmosisError(f'run "{name}": not found in {path_shown(home)}; {meant}{there}')
+    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {meant}{there}')
 
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:
@@ -99,12 +99,12 @@ def _run_of_results(path: Path) -> StoredEvalRun:
     try:
         named = Path(results["provenance"]["run_dir"])
     except (KeyError, TypeError):
-        raise OsmosisError(f"{path_shown(path)}: names no run in provenance.run_dir; give the run itself") from None
+        raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; give the run itself") from None
     homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
     places = [place for home in homes for place in (home / named, home / ".osmosis" / "runs" / named.name)]
     folder = next((place for place in places if is_run(place)), None)
     if folder is None:
-        raise OsmosisError(f"{path_shown(path)}: its run, {shown(str(named))}, is not there any more")
+        raise OsmosisError(f"{shown(path)}: its run, {escaped(str(named))}, is not there any more")
     return stored(folder)
 
 
@@ -112,11 +112,11 @@ def _read(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise OsmosisError(f"{path_shown(path)}: cannot be read: {error}") from error
+        raise OsmosisError(f"{shown(path)}: cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise OsmosisError(f"{path_shown(path)}: cannot be read: must be a JSON object")
+        raise OsmosisError(f"{shown(path)}: cannot be read: must be a JSON object")
     return content
 
 
 def _listed(runs: list[Path]) -> str:
-    return listed((shown(run.name) for run in runs), _MOST_LISTED)
+    return listed((escaped(run.name) for run in runs), _MOST_LISTED)

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_osmosis.models.base import text_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.text.safe import one_line, shortened, shown
+from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
 
 LAST_MESSAGES = 4
@@ -38,7 +38,7 @@ def outcome_of(
         kind,
         reason,
         text,
-        tuple((title, shown(said)) for title, said in output),
+        tuple((title, escaped(said)) for title, said in output),
         (record.duration_ms + record.scoring_ms) / 1000,
     )
 
@@ -58,7 +58,7 @@ def _scores(record: RunRecord, judging: PassRule) -> list[str]:
 
 
 def _details(details: str) -> list[str]:
-    return [shown(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
+    return [escaped(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
 
 
 def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -83,7 +83,7 @@ def _message(message: object) -> str:
         said.append(f"(refused: {message['refusal']})")
     calls = message.get("tool_calls")
     said += [_call(call) for call in calls] if isinstance(calls, list) else []
-    text = shown(shortened(" ".join(part for part in said if part) or "(no text)", MESSAGE_CHARS))
+    text = escaped(shortened(" ".join(part for part in said if part) or "(no text)", MESSAGE_CHARS))
     return f"{one_line(str(message.get('role')))}: " + text.replace("\n", "\n    ")
 
 

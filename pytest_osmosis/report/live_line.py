@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.text.numbers import count, score, seconds
-from pytest_osmosis.text.safe import fitted, shown, width
+from pytest_osmosis.text.safe import escaped, fitted, width
 
 BAR = 10
 NAME_COLUMNS = 24
@@ -74,7 +74,7 @@ def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: 
     shares = _shares(counts, mean=mean)
     per_s, left_s = pace.tokens_per_s, pace.left_s(counts)
     head = [
-        _Part(fitted(shown(" ".join(name.split())), NAME_COLUMNS), 4),
+        _Part(fitted(escaped(" ".join(name.split())), NAME_COLUMNS), 4),
         *([_Part(_bar(counts), 5)] if columns is not None else []),
         _Part(f"{count(counts.done)}/{count(counts.submitted)}", 0),
     ]

@@ -9,7 +9,7 @@ from pytest_osmosis.report.statistics import statistics_rows
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
 MOST_LISTED = 50
@@ -70,7 +70,7 @@ def _text(text: str) -> str:
     >>> print(_text("a | b\n<img> `x` @team #1"))
     a \| b &lt;img&gt; \`x\` &#64;team &#35;1
     """
-    flat = html.escape(shown(" ".join(text.split())), quote=False)
+    flat = html.escape(escaped(" ".join(text.split())), quote=False)
     for sign in "\\`*_[]|~":
         flat = flat.replace(sign, f"\\{sign}")
     return flat.replace("#", "&#35;").replace("@", "&#64;")

@@ -11,10 +11,10 @@ CONTROL = re.compile(
 )
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     r"""Return `text` with control sequences, direction marks, line separators and lone surrogates as escapes.
 
-    >>> print(shown("a\x1b[31mb"))
+    >>> print(escaped("a\x1b[31mb"))
     a\x1b[31mb
     """
     return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text.replace("\r\n", "\n"))
@@ -30,7 +30,7 @@ def shortened(text: str, limit: int) -> str:
 
 def one_line(text: str, limit: int = LINE_CHARS) -> str:
     """Return `text` on one line, shortened to about `limit` characters."""
-    return shown(shortened(" ".join(text.split()), limit))
+    return escaped(shortened(" ".join(text.split()), limit))
 
 
 def width(text: str) -> int:

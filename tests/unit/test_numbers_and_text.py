@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.text.numbers import count, distinguishable, plural, score, seconds
-from pytest_osmosis.text.safe import shortened, shown
+from pytest_osmosis.text.safe import escaped, shortened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -59,7 +59,7 @@ def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: f
 
 @given(ANY_TEXT)
 def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
-    safe = shown(text)
+    safe = escaped(text)
 
     assert not [c for c in safe if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\t\n"]
     assert not [c for c in safe if unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI")]
@@ -83,7 +83,7 @@ def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
     ],
 )
 def test_control_characters_are_shown_as_escapes(text: str, safe: str) -> None:
-    assert shown(text) == safe
+    assert escaped(text) == safe
 
 
 @given(ANY_TEXT, st.integers(100, 400))
