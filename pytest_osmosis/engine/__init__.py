@@ -1,1 +1,1 @@
-"""The parent side of an eval run: dispatch, hosts' lives, journal, outcomes. It owns one thread and no event loop."""
+"""The parent's side of an eval run: hosts, runs, journal and outcomes. It owns one thread and no event loop."""

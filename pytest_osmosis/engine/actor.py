@@ -1,7 +1,7 @@
 """The engine's thread, which owns an eval run's state and turns runs into records, through hosts.
 
 All other threads (pytest's main thread, the hosts' readers) only post messages to it, so its state needs no lock.
-There is no event loop here either. `hosts` owns the processes, `table` the runs, `recorder` the records.
+`hosts` owns the processes, `table` the runs, `recorder` the records.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Actor:
             self.turn()
 
     def _fail(self, error: Exception) -> None:
-        """End the eval because of a bug in the engine: keep its records, and skip what is left so that nobody waits."""
+        """End the eval because of a bug in the engine: keep its records, and skip the rest."""
         self.notices.add("".join(traceback.format_exception(error)))
         text = f"the engine failed: {type(error).__name__}: {error}"
         self.refused = self.refused or HostError(text)

@@ -1,4 +1,4 @@
-"""What hosts are handed: runs to roll out, somewhat ahead of their turn, and conversations to score."""
+"""Feeds hosts with runs to roll out, somewhat ahead of their turn, and with conversations to score."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The line to one engine host: what the engine asks of any, and the one to a child process.
+"""The line to one engine host: the protocol that the engine uses, and the line to a child process.
 
-A `HostConnection` has a thread at each of the pipes of its process. Everything that arrives is posted to the engine,
-and nothing that is sent makes the engine wait: a host whose user code keeps it from reading must not stop the others.
-Nothing here keeps state of the eval.
+A `HostConnection` has a thread at each pipe of its process. Everything that arrives is posted to the engine, and
+sending never makes the engine wait: a host whose user code keeps it from reading must not stop the others. Nothing
+here keeps state of the eval.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
 LOOK_S = 0.02
-"""A reader that lets its host wait looks this often whether the pipe still has room."""
+"""A reader that lets messages gather checks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
 JOIN_S = 1.0
 
 
 class Heard(NamedTuple):
-    """Events that a line read, with their own bytes."""
+    """Events of a host, with the bytes of their lines."""
 
     line: Line
     events: Sequence[tuple[HostEvent, bytes]]
 
 
 class Died(NamedTuple):
-    """A line's process is gone. `status` is its exit status, negative for a signal."""
+    """The process of a line has ended. `status` is its exit status, negative for a signal."""
 
     line: Line
     status: int
@@ -52,20 +52,18 @@ Post = Callable[[Heard | Died], None]
 
 
 class Line(Protocol):
-    """The line to one host. `name` is what the host is for: "host", "scorer", "quarantine".
+    """The line to one host, whose role is `name`: "host", "scorer" or "quarantine".
 
-    What the host says may wait for `gather_s`, so as to come in fewer, larger pieces, if that costs the host nothing.
+    Messages of the host are gathered for up to `gather_s`, into fewer and larger reads, if that costs the host nothing.
     """
 
     gather_s: float
 
     @property
-    def name(self) -> str:
-        """As it was given."""
-        ...
+    def name(self) -> str: ...
 
     def send(self, messages: Iterable[Request]) -> None:
-        """Send messages, without waiting; what a dead host does not take is dropped."""
+        """Send messages, without waiting; those that a dead host does not take are dropped."""
         ...
 
     def kill(self) -> None:
@@ -73,24 +71,24 @@ class Line(Protocol):
         ...
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the host is gone; False where it is not by then."""
+        """Wait until the host has ended; return False if it has not by then."""
         ...
 
     def last_words(self) -> str:
-        """What is known of how the host broke down, else ""."""
+        """Return the report of a fatal error in the host, "" if there is none."""
         ...
 
 
 class Spawn(Protocol):
-    """Makes a host and gives the line to it; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
+    """Starts a host and returns the line to it; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
 
     def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Line:
-        """The line; `environ` is all that the host's environment holds, `log` takes what belongs to no run."""
+        """Start a host with the environment `environ`; output that belongs to no run goes to `log`."""
         ...
 
 
 class HostConnection:
-    """A host process; where one is `warm`, it is told to become this host. `HostError` where none can be had."""
+    """The line to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none can be had."""
 
     def __init__(
         self,
@@ -100,7 +98,7 @@ class HostConnection:
         environ: Mapping[str, str],
         log: Path,
         post: Post,
-        warm: Popen[bytes] | None = None,
+        prestarted: Popen[bytes] | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -111,7 +109,7 @@ class HostConnection:
         try:
             with log.open("ab") as stderr:
                 self._log_begun = stderr.tell()
-                self._process = warm or started(None, stderr, cwd=setup.workspace, environ=environ)
+                self._process = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
         except OSError as error:
             raise HostError(f"the engine host cannot be started: {error}") from error
         assert self._process.stdin is not None
@@ -119,7 +117,7 @@ class HostConnection:
         self._stdin = self._process.stdin.fileno()
         self._stdout = self._process.stdout.fileno()
         self._room = room_in(self._stdout)
-        if warm is not None:
+        if prestarted is not None:
             self.send([{"op": "become", "environ": dict(environ), "cwd": setup.workspace, "log": str(log.absolute())}])
         self.send([setup.to_json()])
         self._writer = threading.Thread(target=self._write, name=f"osmosis-{name}-writer", daemon=True)
@@ -129,30 +127,30 @@ class HostConnection:
 
     @property
     def pid(self) -> int:
-        """The host's process id, which is its group's too."""
+        """The id of the host's process and process group."""
         return self._process.pid
 
     def send(self, messages: Iterable[Request]) -> None:
-        """Send messages; what a dead host does not take is dropped, as `Died` follows."""
+        """Send messages; those that a dead host does not take are dropped, and `Died` follows."""
         self._outbox.put(encode(messages))
 
     def kill(self) -> None:
-        """End the host and all that it started, now. `Died` follows."""
+        """End the host and all processes that it started, now. `Died` follows."""
         if self._process.returncode is not None:
-            return  # its id may be another's by now
+            return  # its id may belong to another process by now
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the process and its reader are gone; False where they are not by then."""
+        """Wait until the process and its reader have ended; return False if they have not by then."""
         self._reader.join(timeout_s)
         return not self._reader.is_alive()
 
     def last_words(self) -> str:
-        """What the interpreter said last of a fatal error (a segmentation fault), with the user's stack; else ""."""
+        """Return the interpreter's report of a fatal error (a segmentation fault), without our frames; else ""."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
-            begun = self._log_begun if self._log_begun <= end else 0  # else its middle was taken out since
+            begun = self._log_begun if self._log_begun <= end else 0  # otherwise its middle was removed
             log.seek(max(begun, end - LOG_BYTES))
             said = log.read().decode("utf-8", errors="replace")
             begin = said.rfind("Fatal Python error")
@@ -161,7 +159,7 @@ class HostConnection:
         return ""
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # the process has ended
             while (message := self._outbox.get()) is not None:
                 data = memoryview(message)
                 while data:
@@ -175,21 +173,21 @@ class HostConnection:
                 self.kill()
                 break
             self._post(Heard(self, heard))
-            self._rest()
+            self._gather()
         self._post(Died(self, self._reaped()))
 
-    def _rest(self) -> None:
-        """Let more come, as long as it may wait and the pipe has room for it."""
-        rested_s = 0.0
-        while (left_s := self.gather_s - rested_s) > 0:
+    def _gather(self) -> None:
+        """Let messages gather, for as long as they may wait and the pipe has room."""
+        waited_s = 0.0
+        while (left_s := self.gather_s - waited_s) > 0:
             waiting = waiting_in(self._stdout)
             if waiting is None or waiting > self._room:
                 return
             time.sleep(min(LOOK_S, left_s))
-            rested_s += LOOK_S
+            waited_s += LOOK_S
 
     def _reaped(self) -> int:
-        """Exit status, after the whole group was ended: its id cannot be reused before the wait."""
+        """Return the exit status, after ending the whole group: its id cannot be reused before the wait."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.kill()
         status = self._process.wait()

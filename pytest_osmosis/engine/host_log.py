@@ -1,7 +1,7 @@
-"""The hosts' log: what belongs to no run, kept within bounds however much user code writes to its raw descriptors.
+"""The log of hosts: output that belongs to no run, of bounded size however much user code writes to descriptor 2.
 
-Hosts, and all that they start, append to the file on their own; nobody stands between, so that the last words of a
-process that dies are there. The engine looks at its size now and then, and takes the middle out.
+Hosts, and all processes that they start, append to the file directly, so that it has the last words of a process that
+dies. The engine checks its size every turn, and removes the middle of a log that is too large.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 HOST_LOG = "host.log"
 MOST_BYTES = 8 << 20
-"""A log larger than this is cut."""
+"""The largest log."""
 HEAD_BYTES = 2 << 20
 TAIL_BYTES = 2 << 20
-"""So much of its beginning and of its end is kept then."""
+"""The parts of a larger log that are kept."""
 
 
 class HostLog:
-    """A file that others append to. `left_out` counts the bytes that were taken out."""
+    """A file that others append to. `left_out` counts the bytes that were removed."""
 
     def __init__(self, path: Path) -> None:
         self.left_out = 0
@@ -27,13 +27,13 @@ class HostLog:
         self._marked = 0
 
     def bound(self) -> None:
-        """Take the middle out of a log that is too large; where there is none, or the disk will not, nothing."""
+        """Remove the middle of a log that is too large. Do nothing if there is no log, or the disk does not take it."""
         with contextlib.suppress(OSError):
             if self._path.stat().st_size > MOST_BYTES:
                 self._cut()
 
     def _cut(self) -> None:
-        """Whoever appends meanwhile goes on behind it; what comes in this very moment is lost."""
+        """Processes that append go on behind the new end. Bytes that they append during this call may be lost."""
         with self._path.open("r+b") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(end - TAIL_BYTES)

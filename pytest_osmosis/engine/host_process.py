@@ -1,4 +1,4 @@
-"""Starts the processes of hosts. It imports next to nothing, as the first of them starts before anything of ours."""
+"""Starts host processes. It imports almost nothing, because the first host starts before the rest of the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def started(
     cwd: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process that waits for its `setup`, and imports `module` first. `OSError` where none can be had."""
+    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if no process can be had."""
     return subprocess.Popen(
         [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
         stdin=subprocess.PIPE,

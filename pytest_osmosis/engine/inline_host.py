@@ -1,7 +1,7 @@
-"""A host in this process: user code runs in the thread that serves it, one request at a time, for debuggers.
+"""A host in this process, for debuggers: user code runs in the thread that calls `serve`, one request at a time.
 
-It is the program of the engine host, `HostCore`, without the process around it: no pipe, no deadlines, no watch, no
-routing of output. The engine cannot tell: it posts requests and hears of events, and the journal is the same.
+It uses the same `HostCore` as a host process, without pipe, deadlines, monitor and captured output. The engine cannot
+tell the difference: it sends requests and gets events, and the journal is the same.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ GivenRequest = ProbeRequest | RunRequest | ScoreRequest | PermitRequest
 
 IDLE_S = 0.1
 UNWIND_S = 1.0
-"""A task that was interrupted gets this long to end."""
+"""The time that an interrupted task has to end."""
 
 Around = Callable[[], AbstractContextManager[None]]
-"""Entered around user code."""
+"""Returns what is entered around user code."""
 
 
 class Loop:
-    """One event loop for all inline hosts, made when it is first needed, run by whoever has something to do on it."""
+    """One event loop for all inline hosts, made when it is first needed."""
 
     def __init__(self) -> None:
         self.interrupted = False
         self._made: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives or raises. What ends the loop itself, like Ctrl-C, ends `work` too, and is raised."""
+        """Return what `work` returns, or raise what it raises. Ctrl-C ends `work` too, and is raised."""
         self.interrupted = False
         loop = self._made = self._made or asyncio.new_event_loop()
         task = loop.create_task(work)
@@ -88,12 +88,12 @@ class Loop:
         return task.result()
 
     def soon(self, call: Callable[[], None]) -> None:
-        """From any thread: have `call` made by the loop, once it runs."""
+        """Have `call` called by the loop, once it runs. May be called from any thread."""
         if self._made is not None:
             self._made.call_soon_threadsafe(call)
 
     def close(self) -> None:
-        """Cancel what user code left behind, and close."""
+        """Cancel the tasks that user code left behind, and close the loop."""
         loop, self._made = self._made, None
         if loop is None:
             return
@@ -106,8 +106,8 @@ class Loop:
         loop.close()
 
 
-class Unwatched(LoopMonitor):
-    """Watches nothing: what runs in this process may take its time. `around` is entered around user code."""
+class Unmonitored(LoopMonitor):
+    """Monitors nothing: code in this process may take its time. `around` is entered around user code."""
 
     def __init__(self, around: Around) -> None:
         super().__init__(lambda key, stack: None)
@@ -115,13 +115,12 @@ class Unwatched(LoopMonitor):
 
     @contextmanager
     def running(self, code: MonitoredCode) -> Iterator[None]:
-        """User code runs inside."""
         with super().running(code), self._around():
             yield
 
 
 class InlineLine:
-    """A line to an `InlineHost`. What belongs to processes is nothing to it: limits, pauses, ends."""
+    """A line to an `InlineHost`, which has no use for limits, pauses and ends."""
 
     gather_s = 0.0
 
@@ -131,29 +130,29 @@ class InlineLine:
         self._give = give
 
     def send(self, messages: Iterable[Request]) -> None:
-        """Leave requests for the thread that serves."""
+        """Hand requests to the host; others are dropped."""
         for message in messages:
             match message["op"]:
                 case "run" | "score" | "probe" | "permit":
                     self._give(self, message)
 
     def kill(self) -> None:
-        """Its process is ours."""
+        """Do nothing: the process is ours."""
 
     def join(self, timeout_s: float) -> bool:
-        """There is nothing to wait for."""
+        """Return True, as there is nothing to wait for."""
         return True
 
     def last_words(self) -> str:
-        """Whoever could ask for them is dead too."""
+        """Return ""."""
         return ""
 
 
 class InlineHost:
-    """One eval's host; `spawn` and `wake` may be called from any thread, all else belongs to the thread that serves.
+    """The host of one eval. `spawn` and `wake` may be called from any thread, all else from the thread that serves.
 
-    `around` is entered around user code. Errors of type `through` are no failures of user code: they end what runs, and
-    are raised to who serves. `error` is what the last rollout raised, with its own traceback.
+    `around` is entered around user code. Errors of type `through` are not failures of user code: they end the request,
+    and `serve` raises them. `error` is the error that the last rollout raised, with its own traceback.
     """
 
     def __init__(self, loop: Loop, around: Around, through: tuple[type[BaseException], ...]) -> None:
@@ -170,7 +169,7 @@ class InlineHost:
         self._process_state: ProcessState | None = None
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineLine:
-        """A line to this host. The first one has its code loaded, once somebody serves."""
+        """Return a line to this host. For the first one, `load` or `serve` loads the user's code."""
         if self._setup is None:
             self._setup, self._environ = setup, environ
         line = InlineLine(name, post, self._given)
@@ -178,32 +177,32 @@ class InlineHost:
         return line
 
     def _given(self, line: InlineLine, request: GivenRequest) -> None:
-        """From any thread: requests wait for who serves; permits are waited for by what runs already."""
+        """Let a request wait for `serve`; pass permits on at once, as the request that runs waits for them."""
         if request["op"] == "permit":
             self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
         else:
             self._inbox.put((line, request))
 
     def load(self) -> None:
-        """Wait for the first line, and answer it: the code is loaded, or refused."""
-        asked = self._inbox.get()
-        assert asked is not None
-        self._perform(*asked)
+        """Wait for the first line, and load the user's code."""
+        item = self._inbox.get()
+        assert item is not None
+        self._perform(*item)
 
     def serve(self, until: Callable[[], bool]) -> None:
-        """Do what is asked for until the condition holds; `wake` has it looked at."""
+        """Perform requests until the condition holds; `wake` has it checked."""
         while not until():
             with contextlib.suppress(queue.Empty):
-                asked = self._inbox.get(timeout=IDLE_S)
-                if asked is not None:
-                    self._perform(*asked)
+                item = self._inbox.get(timeout=IDLE_S)
+                if item is not None:
+                    self._perform(*item)
 
     def wake(self) -> None:
-        """From any thread: what `serve` waits for may have come."""
+        """Let `serve` check its condition. May be called from any thread."""
         self._inbox.put(None)
 
     def borrow(self, setup: Setup, environ: Mapping[str, str]) -> UserCode:
-        """The eval's code, loaded here only to be replayed where it was not loaded before. Raises `CodeError`."""
+        """Return the user's code to be replayed, and load it if that was not done. Raises `CodeError`."""
         if self._setup is None:
             self._setup, self._environ = replace(setup, role="score"), environ
         if self._code is None:
@@ -213,7 +212,7 @@ class InlineHost:
         return self._code
 
     def replay(self, request: ScoringFields, name: str) -> float | None:
-        """The score that the function `name` gives a recorded conversation; raises what user code raises."""
+        """Return the score of a recorded conversation by the function `name`; raise what user code raises."""
         with self.inside():
             return self._loop.run(self._core.replay(request, name))
 
@@ -244,7 +243,7 @@ class InlineHost:
             self._limits.slots.end(holding=True)
 
     def _run(self, key: Key, work: Coroutine[Any, Any, None]) -> bool:
-        """Do it; False where code that a run left behind cancelled it before it began."""
+        """Do some work; return False if code that a run left behind cancelled it before it began."""
         try:
             with self.inside():
                 self._loop.run(work)
@@ -254,7 +253,7 @@ class InlineHost:
         return True
 
     def _loaded(self) -> ReadyEvent | RefusedEvent:
-        """The answer to `setup`."""
+        """Load the user's code, and return the answer to `setup`."""
         if self._code is None:
             try:
                 with self.inside():
@@ -271,12 +270,12 @@ class InlineHost:
         self._redaction = Redaction(secrets_of(setup, os.environ))
         self._clients = clients_of(setup, os.environ)
         self._code = load(setup)
-        watch = Unwatched(self._around)
+        monitor = Unmonitored(self._around)
         self._limits = HostLimits(setup.limit, lambda: None)
-        self._core = HostCore(setup, self._code, self._clients, self._limits, watch, self._emit, self._raised)
+        self._core = HostCore(setup, self._code, self._clients, self._limits, monitor, self._emit, self._raised)
 
     def inside(self) -> AbstractContextManager[None]:
-        """Folder, environment and modules of this process are the eval's inside."""
+        """Give this process the folder, environment and modules of the eval, for a while."""
         setup = self._setup
         assert setup is not None
         if self._process_state is None:

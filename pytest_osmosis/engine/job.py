@@ -75,7 +75,7 @@ class EarlyStop:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a run's test may show: the conversation, the user's traceback, printed output, the line in the dataset."""
+    """The parts of a run that its test may show: conversation, user's traceback, printed output, dataset line."""
 
     messages: Sequence[Mapping[str, Any]] = ()
     details: str = ""

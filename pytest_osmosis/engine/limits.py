@@ -1,7 +1,7 @@
-"""How much of something may be taken in a minute: evenly, and never more in any minute than the limit.
+"""Limits per minute: amounts are taken evenly, and never more than the limit in any minute.
 
-Providers count what arrives, by the minute, some by the second, and what is sent evenly may arrive less so. So a minute
-is taken for a second longer than it is, and what was not taken for a while is not made up for. Times are of one
+Providers count what arrives by the minute, some by the second, and requests that are sent evenly arrive less evenly.
+So a minute counts as 61 seconds, and capacity that was not used for a while is not made up for. Times are of one
 monotonic clock.
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 WINDOW_S = 61.0
-"""A provider's minute, and a second for what takes longer to arrive than what was sent after it."""
+"""A provider's minute, and a second for requests that are overtaken on their way."""
 BURST_S = 0.25
-"""What could have been taken so long ago may still be: the engine, too, is late now and then."""
+"""Capacity that was not used for up to this long can still be used, as the engine may be late."""
 
 
 class Limits(NamedTuple):
-    """What a provider allows; None: as much as one likes."""
+    """The limits of a provider; None: no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -26,7 +26,7 @@ class Limits(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """What was taken, and when. `counted` until its minute is over."""
+    """An amount, and when it was taken. It is `counted` until its minute is over."""
 
     at: float
     amount: float
@@ -35,7 +35,7 @@ class Taken:
 
 @dataclass(slots=True)
 class Rate:
-    """At most `per_minute` in any minute. What is more than that by itself is had alone."""
+    """At most `per_minute` in any minute. An amount larger than that is let through on its own."""
 
     per_minute: int
     _taken: deque[Taken] = field(default_factory=deque)
@@ -43,14 +43,14 @@ class Rate:
     _next_at: float = float("-inf")
 
     def free_at(self, now: float, amount: float) -> float:
-        """From when on `amount` may be taken, or looked for again."""
+        """Return when `amount` may be taken, or when to try again."""
         self._forget(now)
         if self._taken and self._sum + amount > self.per_minute:
             return max(self._next_at, self._taken[0].at + WINDOW_S)
         return self._next_at
 
     def take(self, now: float, amount: float) -> Taken:
-        """Take it, whether it is free or not."""
+        """Take an amount, whether it is free or not."""
         taken = Taken(now, amount)
         self._taken.append(taken)
         self._sum += amount
@@ -58,7 +58,7 @@ class Rate:
         return taken
 
     def correct(self, taken: Taken, amount: float) -> None:
-        """It was so much in truth."""
+        """Replace an estimated amount by the actual one."""
         more, taken.amount = amount - taken.amount, amount
         self._next_at += self._worth_s(more)
         if taken.counted:
@@ -75,7 +75,7 @@ class Rate:
 
 
 def least_s(total: float, per_minute: int) -> float:
-    """Seconds that taking `total` needs at the least, where each takes one.
+    """Return the fewest seconds in which `total` requests can be sent.
 
     >>> least_s(1, 60), least_s(61, 60)
     (0.0, 60.75)

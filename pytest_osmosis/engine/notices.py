@@ -1,4 +1,4 @@
-"""What an eval tells its user besides results."""
+"""Notices: what the user should know about an eval besides its results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Permits for requests: what `requests_per_minute` and `tokens_per_minute` allow, whichever host asks.
+"""Permits for requests under `requests_per_minute` and `tokens_per_minute`, which hold for all hosts together.
 
-A host asks before each request, retries too, and sends it once it has the permit; first come, first served. What a
-request takes in tokens is estimated from those before it, and put right once the server has said it.
+A host asks before each request, retries included, and sends it once it has the permit; first come, first served. The
+tokens of a request are estimated from earlier requests, and corrected once the server has reported them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pytest_osmosis.host.protocol import AskEvent, Size
 
 CHARS_A_TOKEN = 4.0
 FIRST_ANSWER_TOKENS = 500.0
-"""What is thought of texts and answers before any was counted; `max_tokens` says more of answers where it is given."""
+"""Initial estimates, used until the usage of a request is known; `max_tokens` of a request replaces that of answers."""
 LOOK_S = 0.01
-"""Waits are looked at this often at the most: what became free meanwhile is granted together."""
+"""The shortest wait: permits that become free meanwhile are granted together."""
 
 
 @dataclass(slots=True)
 class Estimate:
-    """How many tokens a request takes, as those before it did."""
+    """Estimates the tokens of a request from those of earlier requests."""
 
     _answers: int = 0
     _chars: int = 0
@@ -33,7 +33,7 @@ class Estimate:
     _output_tokens: int = 0
 
     def tokens(self, size: Size) -> int:
-        """Those of its text, and of an answer of the usual length."""
+        """Return the tokens of the text and of an answer of average length."""
         if not self._answers:
             answer = FIRST_ANSWER_TOKENS if size.max_tokens is None else float(size.max_tokens)
             return math.ceil(size.chars / CHARS_A_TOKEN + answer)
@@ -43,7 +43,7 @@ class Estimate:
         return math.ceil(size.chars * self._input_tokens / self._chars + answer)
 
     def saw(self, size: Size, usage: Mapping[str, int]) -> None:
-        """What one took in truth."""
+        """Take note of the usage of a request."""
         self._answers += 1
         self._chars += max(1, size.chars)
         self._input_tokens += usage["input_tokens"]
@@ -63,7 +63,7 @@ class PermitAsk:
 
 @dataclass(slots=True)
 class Permits:
-    """All asks of an eval. `held_s` says for how long each limit held what could have been sent."""
+    """All permits of an eval. `held_s` is how long each limit held back requests, `held_by` the limit that does now."""
 
     limits: Limits
     held_s: dict[str, float] = field(default_factory=dict)
@@ -80,17 +80,17 @@ class Permits:
         self.held_s = dict.fromkeys(self._rates, 0.0)
 
     def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
-        """A host wants to send a request."""
+        """Let a host wait for a permit."""
         if state is not None:
             state.held += 1
         self._waiting.append(PermitAsk(host, event["id"], Size(event["chars"], event["max_tokens"]), state))
 
     def probed(self, now: float) -> None:
-        """The probe is sent without a permit, as it is the first request; it counts."""
+        """Count a probe. It needs no permit, because it is the first request."""
         self._take(now, Size(2, 16))
 
     def grant(self, now: float, not_before: float) -> None:
-        """Send the permits that are due, none before `not_before`; a host that waits for one is not silent."""
+        """Send the permits that are due, none before `not_before`. A host that waits for one is not silent."""
         if self.held_by is not None:
             self.held_s[self.held_by] += now - self._looked_at
         self.held_by, self._looked_at = None, now
@@ -112,18 +112,18 @@ class Permits:
             ask.host.heard_at = now
 
     def wait_s(self, now: float, most_s: float) -> float:
-        """How long nothing can be granted, as far as that is known; `most_s` at the most."""
+        """Return for how long no permit can be granted, at most `most_s`."""
         return most_s if self.held_by is None else min(most_s, max(LOOK_S, self._next_at - now))
 
     def answered(self, host: Host, number: int, usage: Mapping[str, int] | None) -> None:
-        """A request is over; without `usage` it counts as estimated."""
+        """Correct the estimate for a request that is over, if its usage is known."""
         ask = self._granted.pop((host, number), None)
         if ask is not None and usage is not None:
             self._estimate.saw(ask.size, usage)
             self._correct(ask, tokens=usage["input_tokens"] + usage["output_tokens"])
 
     def unused(self, host: Host, number: int) -> None:
-        """A request was given up before it was sent."""
+        """Take back the permit of a request that will not be sent."""
         ask = self._granted.pop((host, number), None)
         if ask is not None:
             self._correct(ask, requests=0, tokens=0)
@@ -133,7 +133,7 @@ class Permits:
             self._let_go(waiting)
 
     def died(self, host: Host) -> None:
-        """Nobody waits there any more; what it had sent counts."""
+        """Forget the requests of a dead host; those that it had sent count."""
         for ask in [ask for ask in self._waiting if ask.host is host]:
             self._waiting.remove(ask)
             self._let_go(ask)
@@ -148,7 +148,7 @@ class Permits:
         return [(name, rate, amounts[name]) for name, rate in self._rates.items()]
 
     def _free_at(self, now: float, size: Size) -> tuple[str, float]:
-        """The limit that holds it longest, and until when."""
+        """Return the limit that holds a request longest, and until when."""
         return max(((name, rate.free_at(now, n)) for name, rate, n in self._amounts(size)), key=lambda each: each[1])
 
     def _take(self, now: float, size: Size) -> tuple[Taken, ...]:

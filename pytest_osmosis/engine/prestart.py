@@ -1,4 +1,4 @@
-"""A host process that starts while its eval is still being prepared: it imports what every host needs meanwhile."""
+"""A host process that is started while its eval is being prepared, and meanwhile imports what every host needs."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from pytest_osmosis.host.protocol import Setup
 
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
-"""How variables begin that a process reads as it starts."""
+"""Prefixes of environment variables that a process reads when it starts."""
 
 
 class PrestartedHost:
-    """One process for the first host that asks for one. `spawn` is that of `HostConnection` for every other."""
+    """One process, for the first host that is started. All others are started as usual."""
 
     def __init__(self) -> None:
         self._environ = dict(os.environ)
         self._process: subprocess.Popen[bytes] | None = None
-        with contextlib.suppress(OSError):  # whoever needs a host says so
+        with contextlib.suppress(OSError):  # the first host reports it, if it fails too
             self._process = started("pytest_osmosis.models.light", subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> HostConnection:
-        """The line to the process that is warm, or to a new one where none is left, or one must start otherwise."""
+        """Return the line to this process, or to a new one if it is in use or must start with another environment."""
         from pytest_osmosis.engine.host_connection import HostConnection
 
         process = self._process
         if process is None or process.poll() is not None or not self._may_become(environ):
             return HostConnection(name, setup, environ=environ, log=log, post=post)
         self._process = None
-        return HostConnection(name, setup, environ=environ, log=log, post=post, warm=process)
+        return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=process)
 
     def _may_become(self, environ: Mapping[str, str]) -> bool:
         changed = dict(self._environ.items() ^ environ.items())
         return not any(name.startswith(AT_START) for name in changed)
 
     def close(self) -> None:
-        """End the process if nobody wanted it. Idempotent."""
+        """End the process if no host uses it. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return

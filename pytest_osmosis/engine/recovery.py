@@ -1,4 +1,4 @@
-"""What becomes of runs whose host died, was stalled by user code, or failed by its own fault.
+"""Recovery of runs whose host died, was stalled by user code, or failed because of a bug.
 
 A run that had not begun is queued again. One that was rolling is rolled out once more, one at a time, in a quarantine
 host; if that host dies too, the run was the culprit. A run whose rollout is in the journal is only scored again, and

@@ -1,4 +1,4 @@
-"""What happens to the runs of an eval: they are submitted, rolled out, scored, done or skipped, until it stops."""
+"""The way of runs through an eval: they are submitted, rolled out, scored, done or skipped, until it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether failures are everyone's: a cause that every further run will meet, so that going on only costs."""
+"""Detects failures that every further run would meet, so that the eval should stop."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pytest_osmosis.record.events import RolloutEvent
 
 MIN_SAME = 10
-"""So many first failures for the same cause, and no success, stop an eval (or `batch_size`, if that is more)."""
+"""An eval stops if its first runs, this many or `batch_size` if that is more, all fail for the same cause."""
 
 VARIABLE = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}[0-9a-f-]{8,}|\d+")
 
 
 @dataclass(slots=True)
 class Systemic:
-    """Looks at each rollout as it ends."""
+    """Looks at each rollout of one model as it ends."""
 
     batch_size: int
     succeeded: bool = False
@@ -23,7 +23,7 @@ class Systemic:
     cause: str | None = None
 
     def saw(self, rollout: RolloutEvent) -> str | None:
-        """The cause that stops the eval, None to go on."""
+        """Return the cause that stops the eval, None to go on."""
         error = rollout.get("error")
         if error is None:
             self.succeeded = True

@@ -1,4 +1,4 @@
-"""How many runs may be in flight while a server refuses requests: half after each pause, more as runs finish."""
+"""The number of runs that may be in flight while a server has no room: half after each pause, more as runs finish."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Throttle:
         self.ceiling = self.least = self.limit
 
     def refused(self, now: float, wait_s: float) -> None:
-        """There was no room: everyone waits `wait_s`. What was sent before a pause and is refused in it is no news."""
+        """Pause for `wait_s`. Requests that were sent before a pause and are refused during it do not count again."""
         if now >= self.until:
             self.pauses += 1
             self.ceiling = max(self.floor, self.ceiling // 2)
@@ -32,7 +32,7 @@ class Throttle:
         self.until = max(self.until, now + wait_s)
 
     def finished(self) -> None:
-        """A run was rolled out: after each round of them a quarter more may be in flight."""
+        """Count a rollout. After each round of `ceiling` rollouts a quarter more may be in flight."""
         self._finished += 1
         if self._finished >= self.ceiling:
             self._finished = 0

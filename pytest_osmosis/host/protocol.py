@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What determines the tokens of a request before it is sent: characters of its text, the bound on its answer."""
+    """The size of a request before it is sent: the characters of its text, and the bound on its answer."""
 
     chars: int
     max_tokens: int | None

@@ -39,7 +39,7 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
     host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     setup = Setup("roll", str(tmp_path), (), {})
-    line = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, warm=host)
+    line = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, prestarted=host)
     try:
         yield line
     finally:
