@@ -1,4 +1,4 @@
-"""The shapes that user code may have: what rolls out, what is refused when it is loaded, and what it says then."""
+"""The forms that user code may have, and the errors for code that does not load or has another form."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, rows=2)
 
 
-def entered(workspace: Workspace, code: str, name: str = "main.py", **files: str) -> Live:
-    """An eval of the rollout `mine` with this entrypoint, on a server that answers 42."""
+def evaluate_entrypoint(workspace: Workspace, code: str, name: str = "main.py", **files: str) -> Live:
+    """Run an eval of the rollout `mine` with this entrypoint, on a server that answers 42."""
     workspace.write(f"rollouts/mine/{name}", code)
     for file, text in files.items():
         workspace.write(f"rollouts/mine/{file}.py", text)
@@ -42,15 +42,15 @@ def entered(workspace: Workspace, code: str, name: str = "main.py", **files: str
     return live
 
 
-def refused(workspace: Workspace, code: str, **files: str) -> str:
-    """What is said of an entrypoint that does not fit."""
+def entrypoint_error(workspace: Workspace, code: str, **files: str) -> str:
+    """Return the error for an invalid entrypoint."""
     with pytest.raises(CodeError) as caught:
-        entered(workspace, code, **files)
+        evaluate_entrypoint(workspace, code, **files)
     return str(caught.value)
 
 
-def refused_agent(workspace: Workspace, code: str) -> str:
-    """What is said of an agent "agent:rollout" that does not fit."""
+def agent_error(workspace: Workspace, code: str) -> str:
+    """Return the error for an invalid agent "agent:rollout"."""
     workspace.agent(code)
     with pytest.raises(CodeError) as caught:
         evaluated(workspace.config(None))
@@ -65,7 +65,7 @@ def test_an_async_function_returns_messages_or_none(workspace: Workspace, server
     assert [message["role"] for message in live.events("rollout")[0]["messages"]] == ["user", "assistant"]
 
 
-def test_a_context_says_which_run_it_is(workspace: Workspace) -> None:
+def test_the_context_identifies_its_run(workspace: Workspace) -> None:
     workspace.agent(
         """
         async def rollout(ctx):
@@ -82,7 +82,7 @@ def test_a_context_says_which_run_it_is(workspace: Workspace) -> None:
     assert live.run_files()["artifacts/row1-run1/note.txt"] == "kept"
 
 
-def test_a_workflow_and_a_grader_with_configs_and_a_sibling_module(workspace: Workspace) -> None:
+def test_a_workflow_and_a_grader_may_have_configs_and_sibling_modules(workspace: Workspace) -> None:
     code = """
 from helper import answer_of
 from pytest_osmosis import AgentWorkflow, Grader
@@ -105,7 +105,7 @@ class Judge(Grader):
         ctx.set_reward(float(answer_of(ctx.sample.messages) == self.config.right))
 """
     helper = "def answer_of(messages):\n    return messages[-1]['content']\n"
-    live = entered(workspace, code, helper=helper)
+    live = evaluate_entrypoint(workspace, code, helper=helper)
     assert live.kinds() == ["passed"] * 2
     assert dict(live.record(0).scores) == {"reward": 1.0}
 
@@ -126,14 +126,16 @@ def test_a_named_workflow_class_gets_its_module_s_config(workspace: Workspace, s
 
 
 @pytest.mark.parametrize("name", ["types.py", "json.py", "calendar.py"])
-def test_an_entrypoint_named_like_a_module_of_others_does_not_take_its_place(workspace: Workspace, name: str) -> None:
+def test_an_entrypoint_named_like_another_module_does_not_replace_it(workspace: Workspace, name: str) -> None:
     module = name.removesuffix(".py")
     check = f"import {module} as theirs\nassert 'rollouts' not in theirs.__file__, theirs\n"
-    live = entered(workspace, WORKFLOW.replace("        reply =", f"        exec({check!r})\n        reply ="), name)
+    live = evaluate_entrypoint(
+        workspace, WORKFLOW.replace("        reply =", f"        exec({check!r})\n        reply ="), name
+    )
     assert live.kinds() == ["passed"] * 2
 
 
-REFUSED = {
+INVALID_ENTRYPOINTS = {
     "two workflows": (
         WORKFLOW + "class Other(Flow.__mro__[1]):\n    async def run(self, ctx): pass\n",
         "main.py: must hold one concrete AgentWorkflow, found 2: Flow, Other",
@@ -146,20 +148,20 @@ REFUSED = {
         "class Grader: pass\nclass Mine(Grader):\n    async def grade(self, ctx): pass\n",
         "holds no AgentWorkflow",
     ),
-    "an import that is not there": ("import no_such_module  # Grader", "No module named 'no_such_module'"),
+    "a missing import": ("import no_such_module  # Grader", "No module named 'no_such_module'"),
     "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_an_entrypoint_that_does_not_fit_is_a_code_error(workspace: Workspace, what: str) -> None:
-    code, said = REFUSED[what]
-    assert said in refused(workspace, code)
+@pytest.mark.parametrize("case", INVALID_ENTRYPOINTS)
+def test_an_invalid_entrypoint_is_a_code_error(workspace: Workspace, case: str) -> None:
+    code, message = INVALID_ENTRYPOINTS[case]
+    assert message in entrypoint_error(workspace, code)
 
 
-def test_a_base_class_between_counts_as_one_workflow(workspace: Workspace) -> None:
+def test_a_workflow_class_with_a_subclass_does_not_count(workspace: Workspace) -> None:
     code = WORKFLOW + "class Special(Flow):\n    pass\n"
-    assert entered(workspace, code).kinds() == ["passed"] * 2
+    assert evaluate_entrypoint(workspace, code).kinds() == ["passed"] * 2
 
 
 SDK = """
@@ -169,7 +171,7 @@ class RolloutAgentLoop: pass
 """
 
 
-def test_classes_of_osmosis_ai_are_not_supported_yet(workspace: Workspace) -> None:
+def test_classes_of_osmosis_ai_are_refused(workspace: Workspace) -> None:
     workspace.write("osmosis_ai/__init__.py", "")
     workspace.write("osmosis_ai/rollout.py", SDK)
     code = """
@@ -177,13 +179,13 @@ from osmosis_ai.rollout import AgentWorkflow
 class Flow(AgentWorkflow):
     async def run(self, ctx): pass
 """
-    said = refused(workspace, code)
-    assert "derives from osmosis_ai.rollout.AgentWorkflow" in said
-    assert "not supported yet; derive from pytest_osmosis.AgentWorkflow" in said
+    message = entrypoint_error(workspace, code)
+    assert "derives from osmosis_ai.rollout.AgentWorkflow" in message
+    assert "not supported yet; derive from pytest_osmosis.AgentWorkflow" in message
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("def rollout(ctx):\n    return []\n", "must be `async def rollout(ctx)` or a class that derives"),
         ("rollout = 3\n", "got int"),
@@ -193,13 +195,13 @@ class Flow(AgentWorkflow):
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
     ],
 )
-def test_an_agent_that_does_not_fit_is_a_code_error(workspace: Workspace, code: str, said: str) -> None:
-    told = refused_agent(workspace, code)
-    assert told.startswith("agent:rollout: ")
-    assert said in told
+def test_an_invalid_agent_is_a_code_error(workspace: Workspace, code: str, message: str) -> None:
+    error = agent_error(workspace, code)
+    assert error.startswith("agent:rollout: ")
+    assert message in error
 
 
-def test_code_that_does_not_load_shows_the_user_s_traceback_alone(workspace: Workspace) -> None:
+def test_code_that_does_not_load_shows_only_the_user_s_traceback(workspace: Workspace) -> None:
     workspace.agent("def load():\n    raise RuntimeError('not today')\nload()\n")
     with pytest.raises(CodeError) as caught:
         evaluated(workspace.config(None))
@@ -209,7 +211,7 @@ def test_code_that_does_not_load_shows_the_user_s_traceback_alone(workspace: Wor
     assert "importlib" not in caught.value.details
 
 
-def test_a_workspace_named_like_this_package_is_the_user_s(tmp_path: Path) -> None:
+def test_code_in_a_workspace_named_like_this_package_is_user_code(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "pytest_osmosis-of-mine", rows=1)
     workspace.agent("async def rollout(ctx):\n    raise ValueError('here')\n")
     live = evaluated(workspace.config(None))

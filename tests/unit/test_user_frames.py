@@ -1,0 +1,59 @@
+"""Frames are told apart by their files: user code, installed packages, Python, this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytest_osmosis
+from pytest_osmosis.text.user_frames import is_ours, is_python, is_users_own, names_our_file, runs_user_code, user_stack
+
+PACKAGE = Path(pytest_osmosis.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("/home/me/rewards.py", True),
+        (f"{PACKAGE}-of-mine/agent.py", True),
+        (str(PACKAGE / "host/core.py"), False),
+        (os.__file__, False),
+        ("/home/me/.venv/lib/python3.12/site-packages/openai/client.py", False),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
+        ("<frozen importlib._bootstrap>", False),
+        ("<string>", False),
+    ],
+)
+def test_only_files_that_the_user_wrote_are_the_users_own(file: str, own: bool) -> None:
+    assert is_users_own(file) is own
+
+
+def test_our_files_are_recognised_in_tracebacks() -> None:
+    core = PACKAGE / "host/core.py"
+    assert is_ours(str(core))
+    assert names_our_file(f'  File "{core}", line 3 in perform')
+    assert names_our_file(f'  File "{core.resolve()}", line 3 in perform')
+    assert not names_our_file(f'  File "{PACKAGE}-of-mine/agent.py", line 3 in rollout')
+
+
+def test_the_standard_library_called_by_user_code_counts_as_user_code() -> None:
+    stacks = []
+
+    def default(_: object) -> str:
+        frame = sys._getframe(1)  # in json, which was called from here
+        assert is_python(frame.f_code.co_filename)
+        assert runs_user_code(frame)
+        stacks.append(user_stack(frame))
+        return ""
+
+    json.JSONEncoder(default=default, indent=1).encode(object())
+    assert "test_the_standard_library_called_by_user_code" in stacks[0]
+
+
+def test_without_a_frame_nothing_is_user_code() -> None:
+    assert not runs_user_code(None)
+    assert user_stack(None) == ""
