@@ -18,11 +18,11 @@ PACKAGE = Path(pytest_osmosis.__file__).parent
 @pytest.mark.parametrize(
     ("file", "own"),
     [
-        ("/home/me/rewards.py", True),
+        ("/evals/rewards.py", True),
         (f"{PACKAGE}-of-mine/agent.py", True),
         (str(PACKAGE / "host/core.py"), False),
         (os.__file__, False),
-        ("/home/me/.venv/lib/python3.12/site-packages/openai/client.py", False),
+        ("/evals/.venv/lib/python3.12/site-packages/openai/client.py", False),
         ("/usr/lib/python3/dist-packages/numpy/core.py", False),
         ("<frozen importlib._bootstrap>", False),
         ("<string>", False),
