@@ -1,4 +1,4 @@
-"""The examples run as they stand, and say the same plain, under xdist, and over HTTP."""
+"""The examples run unchanged, with the same results in one process, under xdist and over HTTP."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ DEADLINE_S = 120
 
 
 class Finished(NamedTuple):
-    """A command that ended: its exit status, what it printed, its results."""
+    """A finished command: its exit status, its output, its results."""
 
     status: int
     printed: str
     results: dict[str, Any]
 
     def gates(self) -> list[str]:
-        """What became of each gate."""
+        """Return the state of each gate."""
         return [gate["state"] for gate in self.results["gates"]]
 
     def numbers(self) -> dict[str, Any]:
-        """Everything in the summary that does not depend on the clock."""
+        """Return everything in the summary that does not depend on the clock."""
         return {key: value for key, value in self.results["summary"].items() if key != "total_duration_ms"}
 
     def scores(self) -> dict[tuple[int, int], dict[str, float]]:
-        """The scores of each run, by row and run."""
+        """Return the scores of each run, by row and run."""
         return {
             (row["row_index"], run["run_index"]): run["scores"] for row in self.results["rows"] for run in row["runs"]
         }
 
 
 def run(workspace: Path, *arguments: str) -> Finished:
-    """`pytest --osmosis-config=configs/eval/multiply.toml` in a workspace."""
+    """Run `pytest --osmosis-config=configs/eval/multiply.toml` in a workspace."""
     output = workspace / "results.json"
     words = [
         sys.executable,
@@ -70,16 +70,16 @@ def run(workspace: Path, *arguments: str) -> Finished:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of what the top-level config needs."""
-    left_behind = shutil.ignore_patterns(".osmosis", "__pycache__")
+    """A copy of the folders that the top-level config needs."""
+    ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
     for folder in ("configs", "examples"):
-        shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=left_behind)
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=ignored)
     return tmp_path
 
 
 @pytest.fixture
 def example(repository: Path) -> Path:
-    """A copy of examples/multiply alone: it needs nothing around it."""
+    """A copy of examples/multiply alone."""
     return (repository / "examples/multiply").rename(repository / "multiply")
 
 
@@ -92,39 +92,39 @@ class DemoServer(NamedTuple):
     base_url: str
 
     def stats(self) -> Mapping[str, int]:
-        """What it counted so far."""
+        """Return the server's counts so far."""
         with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/stats", timeout=10) as answer:
-            found: Mapping[str, int] = json.load(answer)
-        return found
+            counts: Mapping[str, int] = json.load(answer)
+        return counts
 
 
 @contextmanager
 def demo_server(*arguments: str) -> Iterator[DemoServer]:
-    """A demo server in a process of its own, on a free port."""
+    """Start a demo server in a child process, on a free port."""
     words = [sys.executable, "-m", "pytest_osmosis.demo", "--port", "0", *arguments]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.search(r"http://\S+/v1", said)
-        assert found, f"the demo server said {said!r}"
-        yield DemoServer(found[0])
+        line = process.stdout.readline()
+        address = re.search(r"http://\S+/v1", line)
+        assert address, f"the demo server printed {line!r}"
+        yield DemoServer(address[0])
     finally:
         process.terminate()
         process.communicate(timeout=DEADLINE_S)
 
 
 def point_at(workspace: Path, server: DemoServer) -> None:
-    """Let the config talk to a server."""
+    """Set the server's address in the config."""
     path = workspace / CONFIG
     text = path.read_text(encoding="utf-8")
     path.write_text(f'{text}\n[model]\nbase_url = "{server.base_url}"\n', encoding="utf-8")
 
 
-# -- what must be so --------------------------------------------------------------------------------------
+# -- the examples -----------------------------------------------------------------------------------------
 
 
-def test_the_top_level_config_says_the_same_plain_and_under_xdist(repository: Path) -> None:
+def test_the_top_level_config_has_the_same_results_under_xdist(repository: Path) -> None:
     plain = run(repository)
     distributed = run(repository, "-n2")
 
@@ -135,7 +135,7 @@ def test_the_top_level_config_says_the_same_plain_and_under_xdist(repository: Pa
     assert plain.scores() == distributed.scores()
 
 
-def test_the_example_workspace_says_the_same_plain_under_xdist_and_over_http(example: Path) -> None:
+def test_the_example_workspace_has_the_same_results_under_xdist_and_over_http(example: Path) -> None:
     plain = run(example)
     distributed = run(example, "-n2")
     with demo_server() as server:
@@ -153,19 +153,19 @@ def test_the_example_workspace_says_the_same_plain_under_xdist_and_over_http(exa
     }
 
 
-def test_over_http_the_scores_are_the_same_and_every_run_is_asked_once(repository: Path) -> None:
+def test_each_run_sends_one_request_and_gets_the_same_scores_over_http(repository: Path) -> None:
     embedded = run(repository, "--osmosis-n=2")
     with demo_server() as server:
         point_at(repository, server)
         over_http = run(repository, "--osmosis-n=2")
-        asked = server.stats()["requests"]
+        requests = server.stats()["requests"]
 
     assert over_http.status == 0, over_http.printed
     assert over_http.scores() == embedded.scores()
-    assert asked == 100 * 2 + 1  # and the probe
+    assert requests == 100 * 2 + 1  # and the probe
 
 
-def test_never_more_than_batch_size_requests_are_in_flight(repository: Path) -> None:
+def test_at_most_batch_size_requests_are_in_flight(repository: Path) -> None:
     with demo_server("--latency-ms", "100") as server:
         point_at(repository, server)
         finished = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32")
@@ -176,7 +176,7 @@ def test_never_more_than_batch_size_requests_are_in_flight(repository: Path) -> 
     assert 1 < stats["max_in_flight"] <= 32
 
 
-def test_the_reward_example_notices_when_a_function_breaks(tmp_path: Path) -> None:
+def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "examples/rewards", tmp_path / "rewards")
     path = tmp_path / "rewards/rewards.py"
     path.write_text(path.read_text(encoding="utf-8").replace("found[-1]", "found[0]"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A guest in every pytest run: without an eval the plugin imports nothing heavy, prints nothing and writes nothing."""
+"""Without an eval, the plugin imports nothing heavy, prints nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OURS = {
     "pytest_osmosis.plugin.reward_tests.reward_options",
 }
 MAX_MEDIAN_MS = 25.0
-"""Far above what is measured on a quiet machine (1 to 2 ms), as test machines are anything but quiet."""
+"""Far above the 1 to 2 ms on an idle machine, because test machines are busy."""
 
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 RECORD_MODULES = """
@@ -51,13 +51,13 @@ print((time.process_time() - begun) * 1000)
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process' variables without those that change how pytest or Python run."""
+    """Return this process's variables without those that change how pytest or Python run."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONDONT"))}
     return {**kept, **variables}
 
 
 def python(*arguments: str, cwd: Path, env: Mapping[str, str]) -> str:
-    """What a Python of its own prints. Fails where it does not end well."""
+    """Run a Python process and return its output; fail unless it exits with 0."""
     words = [sys.executable, *arguments]
     done = subprocess.run(words, cwd=cwd, env=dict(env), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,7 +66,7 @@ def python(*arguments: str, cwd: Path, env: Mapping[str, str]) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project that knows nothing of evals: one test, which passes."""
+    """A project without evals: a single test, which passes."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "test_one.py").write_text("def test_one():\n    pass\n", encoding="utf-8")
@@ -74,19 +74,19 @@ def project(tmp_path: Path) -> Path:
 
 
 def modules_after_a_run(project: Path, *arguments: str) -> set[str]:
-    """What is imported when a run of `project` ends."""
+    """Return the modules that are imported when pytest ends in `project`."""
     (project / "conftest.py").write_text(RECORD_MODULES, encoding="utf-8")
     python("-mpytest", *arguments, cwd=project, env=environment(PYTHONDONTWRITEBYTECODE="1", **ALONE))
     return set(json.loads((project / "modules.json").read_text(encoding="utf-8")))
 
 
-def test_an_unrelated_run_gets_four_small_modules_and_nothing_else(project: Path) -> None:
+def test_an_unrelated_run_imports_only_the_modules_that_declare_options(project: Path) -> None:
     without = modules_after_a_run(project)
 
-    found = modules_after_a_run(project, "-ppytest_osmosis.plugin")
+    with_plugin = modules_after_a_run(project, "-ppytest_osmosis.plugin")
 
-    assert found - without == OURS
-    assert not found & HEAVY
+    assert with_plugin - without == OURS
+    assert not with_plugin & HEAVY
 
 
 def test_importing_the_plugin_is_cheap(tmp_path: Path) -> None:
@@ -104,17 +104,19 @@ def test_importing_the_plugin_is_cheap(tmp_path: Path) -> None:
     ("variables", "arguments"),
     [
         pytest.param(ALONE, ["-ppytest_osmosis.plugin"], id="alone"),
-        pytest.param({}, ["-pno:asyncio"], id="autoload"),  # pytest-asyncio warns of a setting of its own
+        pytest.param({}, ["-pno:asyncio"], id="autoload"),  # pytest-asyncio warns about one of its settings
     ],
 )
-def test_an_unrelated_run_is_left_as_it_was(project: Path, variables: dict[str, str], arguments: list[str]) -> None:
+def test_an_unrelated_run_shows_no_trace_of_the_plugin(
+    project: Path, variables: dict[str, str], arguments: list[str]
+) -> None:
     env = environment(PYTHONDONTWRITEBYTECODE="1", **variables)
 
     printed = python("-mpytest", "-Werror", "-pno:cacheprovider", *arguments, cwd=project, env=env)
 
     assert "1 passed" in printed
-    said = [line for line in printed.splitlines() if "osmosis" in line and not line.startswith("plugins: ")]
-    assert said == []
+    ours = [line for line in printed.splitlines() if "osmosis" in line and not line.startswith("plugins: ")]
+    assert ours == []
     assert [path.name for path in project.rglob("*")] == ["test_one.py"]
 
 
@@ -124,7 +126,7 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 
 def pytest_unconfigure():
     loaders = {name: getattr(module, "__loader__", None) for name, module in list(sys.modules.items())}
-    ours = {name: isinstance(found, AssertionRewritingHook) for name, found in loaders.items() if "osmosis" in name}
+    ours = {name: isinstance(loader, AssertionRewritingHook) for name, loader in loaders.items() if "osmosis" in name}
     pathlib.Path("modules.json").write_text(json.dumps(ours))
 """
 
@@ -133,7 +135,7 @@ def pytest_unconfigure():
     ("workers", "later"),
     [("-n0", set()), ("-n1", {"xdist", "xdist.controller_ticks", "xdist.crashed_workers", "xdist.server"})],
 )
-def test_pytest_rewrites_assertions_of_ours_in_few_modules_alone(project: Path, workers: str, later: set[str]) -> None:
+def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Path, workers: str, later: set[str]) -> None:
     python("-mpytest_osmosis", "init", "x", cwd=project, env=environment())
     (project / "conftest.py").write_text(RECORD_REWRITTEN, encoding="utf-8")
 

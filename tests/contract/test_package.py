@@ -1,4 +1,4 @@
-"""What the package promises to those who install it: public names, metadata, and files that fit any machine."""
+"""The package's promises to its users: public names, metadata, the wheel, and files without traces of a machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PUBLIC = [
 # -- public names -----------------------------------------------------------------------------------------
 
 
-def test_the_public_names_are_these() -> None:
+def test_the_public_names_are_pinned() -> None:
     assert pytest_osmosis.__all__ == PUBLIC
 
 
@@ -59,7 +59,7 @@ def test_importing_the_package_imports_none_of_its_modules() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'pytest_osmosis' has no attribute 'AgentWorkflov'"):
         _ = pytest_osmosis.AgentWorkflov
 
@@ -69,21 +69,21 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
-    """[project] of pyproject.toml."""
+    """The table [project] of pyproject.toml."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        found: dict[str, Any] = tomllib.load(file)["project"]
-    return found
+        table: dict[str, Any] = tomllib.load(file)["project"]
+    return table
 
 
 def required(requirements: list[str]) -> set[str]:
-    """The names in requirements, without extras and versions."""
+    """Return the names in requirements, without extras and versions."""
     return {re.split(r"[\[<>=~! ;]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point(project: dict[str, Any]) -> None:
     assert project["entry-points"] == {"pytest11": {"osmosis": "pytest_osmosis.plugin"}}
     assert "Framework :: Pytest" in project["classifiers"]
-    assert [found.value for found in entry_points(group="pytest11", name="osmosis")] == ["pytest_osmosis.plugin"]
+    assert [each.value for each in entry_points(group="pytest11", name="osmosis")] == ["pytest_osmosis.plugin"]
 
 
 def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
     assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab"}
 
 
-def test_the_version_is_said_once_and_the_same(project: dict[str, Any]) -> None:
+def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
     assert project["version"] == pytest_osmosis.__version__
 
 
@@ -120,7 +120,7 @@ MACHINE = re.compile(
 
 
 def published_files() -> list[Path]:
-    """All text that is part of the repository, but what runs leave behind."""
+    """Return all files of the repository, without the output of runs."""
     files = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
     files += [
         *REPOSITORY.glob("*.md"),
@@ -129,19 +129,19 @@ def published_files() -> list[Path]:
     return [path for path in files if not {".osmosis", "__pycache__"} & {*path.parts} and path != Path(__file__)]
 
 
-def test_no_file_knows_the_machine_that_it_was_written_on() -> None:
-    found = [
+def test_no_file_holds_a_machine_s_path_or_package_index() -> None:
+    traces = [
         f"{path.relative_to(REPOSITORY)}:{number}: {match[0]}"
         for path in published_files()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if (match := MACHINE.search(line))
     ]
 
-    assert found == []
+    assert traces == []
 
 
 @pytest.mark.parametrize("line", ['path = "/root/x"', "index-url = https://pypi.org/simple", "see /tmp/brief.md"])
-def test_machine_paths_and_registries_are_recognised(line: str) -> None:
+def test_machine_paths_and_package_indexes_are_recognised(line: str) -> None:
     assert MACHINE.search(line)
 
 
@@ -149,16 +149,16 @@ def test_machine_paths_and_registries_are_recognised(line: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path: Path) -> None:
+def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
 
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    package = {str(path.relative_to(REPOSITORY)) for path in published_files()}
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    published = {str(path.relative_to(REPOSITORY)) for path in published_files()}
 
-    assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= held
-    assert held == {path for path in package if path.startswith("pytest_osmosis/")}
+    assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= packed
+    assert packed == {path for path in published if path.startswith("pytest_osmosis/")}
 
 
 # -- continuous integration ---------------------------------------------------------------------------------

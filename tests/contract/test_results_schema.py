@@ -1,4 +1,4 @@
-"""The JSON Schema of results.json, held to what real evals write: neither knows a key that the other lacks."""
+"""The JSON Schema of results.json and the results of real evals have the same keys."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture
 def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
-    """The results.json of an eval that ran; `interrupt` ends it before it begins, `again` decides the last one anew."""
+    """A function that runs an eval, or with `again` rescores the last one, and returns its results.
+
+    `interrupt` ends the eval before a rollout starts.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "answering.py").write_text(CODE)
     (tmp_path / "data").mkdir()
@@ -105,14 +108,14 @@ def faults(results: object) -> list[str]:
 
 
 def unreachable(config: str) -> str:
-    """The config with a server that nobody runs (port 9, discard)."""
+    """Return the config with a server that does not exist (port 9, discard)."""
     return (
         config.replace("demo/arithmetic", "served") + '[model]\nbase_url = "http://127.0.0.1:9/v1"\nmax_retries = 0\n'
     )
 
 
 def removing(config: str) -> str:
-    """The config with a Grader that takes every run out."""
+    """Return the config with a Grader that removes every run."""
     Path("taking.py").write_text(
         "from pytest_osmosis import Grader\n\n\nclass Out(Grader):\n"
         "    async def grade(self, ctx):\n        ctx.sample.remove_sample = True\n        ctx.set_reward(0.0)\n"
@@ -120,23 +123,23 @@ def removing(config: str) -> str:
     return config.replace('eval_fns = ["answering:exact"]', 'grader = "taking:Out"')
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evaluate: Evaluate) -> None:
+def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:
     whole = evaluate()
     again = evaluate()
-    redecided = evaluate(again=True)
+    rescored = evaluate(again=True)
     partial = evaluate(runs=[RunId(0, 0)])
     interrupted = evaluate(interrupt=True)
     stopped = evaluate(unreachable(CONFIG))
     removed = evaluate(removing(CONFIG))
     Path("base.json").write_text(json.dumps(whole))
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
-    beside = evaluate(f'{CONFIG}[baseline]\nmodel_path = "demo/arithmetic"\n')
+    two_models = evaluate(f'{CONFIG}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
-    kinds = [whole, again, redecided, partial, interrupted, stopped, removed, compared, beside]
+    kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
     assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False, False]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
@@ -175,35 +178,35 @@ def test_results_of_every_kind_are_valid_and_no_key_of_the_schema_is_idle(evalua
 def keys_of(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         yield from value
-        for one in value.values():
-            yield from keys_of(one)
+        for member in value.values():
+            yield from keys_of(member)
     elif isinstance(value, list):
-        for one in value:
-            yield from keys_of(one)
+        for item in value:
+            yield from keys_of(item)
 
 
 def declared_keys(schema: Any) -> set[str]:
-    """The names of all properties that the schema declares, at any depth."""
+    """Return the names of all properties that the schema declares, at any depth."""
     objects = [schema, *schema["$defs"].values()]
-    return {name for one in objects for name in one.get("properties", {})}
+    return {name for declared in objects for name in declared.get("properties", {})}
 
 
 def test_every_key_is_described() -> None:
     objects = {"results": SCHEMA, **SCHEMA["$defs"]}
-    nameless = [
+    undescribed = [
         f"{title}.{name}"
-        for title, one in objects.items()
-        for name, declared in {**one.get("properties", {}), **one.get("patternProperties", {})}.items()
+        for title, schema in objects.items()
+        for name, declared in {**schema.get("properties", {}), **schema.get("patternProperties", {})}.items()
         if not (declared.get("description") or SCHEMA["$defs"][declared["$ref"].rpartition("/")[2]].get("description"))
     ]
-    assert nameless == []
+    assert undescribed == []
 
 
 OPEN = {"sampling", "thresholds", "scores", "eval_fns", "usage", "boundaries"}
-"""Objects whose keys are names: of functions, of sampling parameters, of counts, of boundaries."""
+"""Objects whose keys are names of functions, sampling parameters, counts or boundaries."""
 
 
-def test_a_key_that_the_schema_does_not_know_is_refused_wherever_it_stands(evaluate: Evaluate) -> None:
+def test_an_unknown_key_is_invalid_in_every_object(evaluate: Evaluate) -> None:
     results = {**evaluate(), "pending": [{"row_index": 0, "run_index": 0, "reason": None}]}
     places = list(objects_in(results, ()))
     assert len(places) > 10
@@ -213,19 +216,19 @@ def test_a_key_that_the_schema_does_not_know_is_refused_wherever_it_stands(evalu
         for step in place:
             target = target[step]
         target["unheard_of"] = 1
-        assert faults(changed) != [], f"an unknown key in {place} is let through"
+        assert faults(changed) != [], f"an unknown key in {place} is valid"
 
 
 def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """The places of all objects whose keys are fixed."""
+    """Yield the places of all objects with fixed keys."""
     if isinstance(value, dict):
         if not place or place[-1] not in OPEN:
             yield place
-        for name, one in value.items():
-            yield from objects_in(one, (*place, name))
+        for name, member in value.items():
+            yield from objects_in(member, (*place, name))
     elif isinstance(value, list):
-        for number, one in enumerate(value[:2]):
-            yield from objects_in(one, (*place, number))
+        for index, item in enumerate(value[:2]):
+            yield from objects_in(item, (*place, index))
 
 
 @pytest.mark.parametrize(
@@ -236,9 +239,11 @@ def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...
         (lambda results: results["summary"].update(pass_rate=1.5), "pass_rate"),
         (lambda results: results.update(status="stopped"), "stop_reason"),
     ],
-    ids=["a table lacks", "a key lacks", "a rate above 1", "stopped without a reason"],
+    ids=["a missing table", "a missing key", "a rate above 1", "stopped without a reason"],
 )
-def test_what_breaks_the_format_is_refused(evaluate: Evaluate, change: Callable[[Any], None], place: str) -> None:
+def test_results_that_break_the_format_are_invalid(
+    evaluate: Evaluate, change: Callable[[Any], None], place: str
+) -> None:
     results = evaluate(runs=[RunId(0, 0)])
     change(results)
     assert place in "".join(faults(results))
