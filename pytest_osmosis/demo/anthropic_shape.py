@@ -75,7 +75,6 @@ def _tool_call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(reply: ChatReply, number: int) -> dict[str, Any]:
-    """Return the body of an answer."""
     usage = reply.usage or Usage(0, 0)
     texts = [{"type": "text", "text": reply.content}] if reply.content else []
     return {
@@ -101,5 +100,4 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error(status: int, message: str) -> dict[str, Any]:
-    """Return the body of an error."""
     return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "invalid_request_error"), "message": message}}

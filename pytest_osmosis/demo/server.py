@@ -53,7 +53,6 @@ class Stats:
             self.in_flight -= 1
 
     def to_json(self) -> dict[str, int]:
-        """Return the body of `GET /stats`."""
         return {
             "requests": self.requests,
             "in_flight": self.in_flight,
@@ -228,7 +227,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def argument_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m pytest_osmosis.demo",
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",

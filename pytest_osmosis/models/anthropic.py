@@ -53,7 +53,6 @@ class AnthropicModel:
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
 

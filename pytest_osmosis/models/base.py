@@ -30,7 +30,6 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
-        """Input and output together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:

@@ -74,5 +74,4 @@ def _usage(data: object) -> Usage | None:
 
 
 def _is_list_of_objects(value: object) -> bool:
-    """Return True for a list of objects, and for None."""
     return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))

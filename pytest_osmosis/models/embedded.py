@@ -90,8 +90,6 @@ def answer(
 
 
 class Negation(NamedTuple):
-    """A minus sign before a term."""
-
     term: Expression
 
 
@@ -355,7 +353,6 @@ def _operator_of(text: str) -> str | None:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of prose, snake_case or camelCase, in lower case."""
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)}
 
 

@@ -43,7 +43,7 @@ HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """The failures of requests to the server at `base_url`; `secret` is the key that no text may hold."""
+    """Makes the errors of requests to the server at `base_url`. No message holds the key, `secret`."""
 
     base_url: str
     secret: str | None = None
@@ -151,8 +151,6 @@ def _until(date: str, now: datetime) -> float | None:
 
 
 class _ErrorBody(NamedTuple):
-    """The message in the body of an error."""
-
     message: str
     quota_exhausted: bool
 
@@ -187,13 +185,13 @@ def _status_text(status: int) -> str:
 
 
 def _http(*names: str) -> tuple[type[BaseException], ...]:
-    """The exceptions of these names, of httpx2 and of httpx, where loaded."""
+    """Return the exceptions of these names in httpx2 and httpx, as far as those are imported."""
     modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
     return tuple(getattr(module, name) for module in modules for name in names)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what caused it, outermost first: the client wraps twice, the innermost says what was."""
+    """Return the error and its causes, outermost first. Clients wrap twice; the innermost says what happened."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)

@@ -48,7 +48,6 @@ _read = json.JSONDecoder(parse_constant=_not_a_number, parse_float=_finite).deco
 
 
 def count(value: object) -> int | None:
-    """Return a number of tokens, None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -58,7 +57,6 @@ def count_in(details: object, name: str) -> int | None:
 
 
 def string(value: object) -> str | None:
-    """Return a string, None for any other value."""
     return value if isinstance(value, str) else None
 
 

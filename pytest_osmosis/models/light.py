@@ -45,7 +45,6 @@ class LightModel:
         return read_reply(status, content, self._failures)
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 

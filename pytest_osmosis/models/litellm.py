@@ -38,7 +38,6 @@ class LiteLLMModel:
         self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request and return the reply."""
         try:
             response = await self._litellm.acompletion(
                 model=self._target.model,
@@ -88,7 +87,6 @@ def _takes_seed(litellm: Any, model: str) -> bool:
 
 
 def _optional(request: ChatRequest, takes_seed: bool) -> dict[str, Any]:
-    """Return tools, seed and sampling, as far as the request has them."""
     tools = {"tools": list(request.tools)} if request.tools else {}
     seed = {"seed": request.seed} if request.seed is not None and takes_seed else {}
     return {**tools, **seed, **request.sampling}

@@ -135,7 +135,6 @@ def _turns(messages: Sequence[Message]) -> list[Message]:
 
 
 def _role(message: Message) -> Any:
-    """Return the role that this API has for a message."""
     role = message.get("role")
     return {"developer": "system", "tool": "user"}.get(role, role) if isinstance(role, str) else role
 

@@ -43,7 +43,6 @@ class OpenAIModel:
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.close()
 
 

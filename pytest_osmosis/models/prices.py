@@ -59,7 +59,6 @@ class Price:
         return round(cost / PER, 12)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the source and the rates in effect."""
         return {
             "source": self.source,
             "input": self.rates.input,

@@ -40,8 +40,6 @@ class RetryPolicy:
 
 
 class Answered(NamedTuple):
-    """A reply, and the number of retries that it took."""
-
     reply: ChatReply
     retries: int
 

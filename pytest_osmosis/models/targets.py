@@ -65,7 +65,6 @@ class ModelTarget:
         return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return every field as plain JSON."""
         return {
             "provider": self.provider,
             "model": self.model,
@@ -81,7 +80,6 @@ class ModelTarget:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelTarget:
-        """Return the target that `to_json` wrote."""
         return cls(**data)
 
 
