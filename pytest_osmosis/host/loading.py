@@ -26,6 +26,7 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
+from pytest_osmosis.text.suggest import closest, did_you_mean
 from pytest_osmosis.text.user_frames import user_traceback
 
 T = TypeVar("T")
@@ -81,7 +82,8 @@ def load(setup: Setup) -> UserCode:
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
     if not functions and grader is None and not errors:
         raise CodeError(
-            f"{setup.entrypoint}: nothing scores: the module holds no Grader, [scoring] names no eval_fns and no grader"
+            f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names neither "
+            "eval_fns nor a grader"
         )
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
@@ -133,7 +135,9 @@ class _Imports:
             try:
                 value = getattr(value, part)
             except AttributeError:
-                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{_suggestion(part, value)}') from None
+                similar = closest(part, [name for name in dir(value) if not name.startswith("_")])
+                suggestion = did_you_mean(f'"{similar}"' if similar else None)
+                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{suggestion}') from None
         return value
 
 
@@ -162,7 +166,7 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
         return None
     workflow = _only(entrypoint, "AgentWorkflow")
     if workflow is None:
-        raise CodeError(f"{entrypoint.__file__}: holds no AgentWorkflow: define one class that derives from it")
+        raise CodeError(f"{entrypoint.__file__}: has no AgentWorkflow: define one class that derives from it")
     return WorkflowAgent(workflow, _config(entrypoint, "AgentWorkflowConfig"))
 
 
@@ -249,13 +253,6 @@ def _module(name: str, module_name: str) -> ModuleType:
         raise CodeError(
             f'{name}: no module "{error.name}" in the rollout\'s folder, the workspace or pythonpath'
         ) from None
-
-
-def _suggestion(name: str, holder: object) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, [n for n in dir(holder) if not n.startswith("_")], n=1)
-    return f', did you mean "{close[0]}"?' if close else ""
 
 
 def _entrypoint(path: Path) -> ModuleType:

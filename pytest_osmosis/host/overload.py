@@ -1,4 +1,4 @@
-"""Detects a server that refuses so many requests that all of them should wait, and not only the refused ones."""
+"""Detects a server that refuses most requests, in which case all requests should wait and not only the refused."""
 
 from __future__ import annotations
 

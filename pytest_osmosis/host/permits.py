@@ -1,4 +1,4 @@
-"""A permit for each request, from the engine, where limits of the provider hold for all hosts together.
+"""Permits for requests, requested from the engine because a provider's limits hold for all hosts together.
 
 Used from one event loop only.
 """

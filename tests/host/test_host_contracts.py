@@ -146,7 +146,7 @@ INVALID_ENTRYPOINTS = {
     ),
     "no workflow": (
         "class Grader: pass\nclass Mine(Grader):\n    async def grade(self, ctx): pass\n",
-        "holds no AgentWorkflow",
+        "has no AgentWorkflow",
     ),
     "a missing import": ("import no_such_module  # Grader", "No module named 'no_such_module'"),
     "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),

@@ -59,7 +59,7 @@ class FakeRollout:
 
     @property
     def states(self) -> list[State]:
-        """What each of its open requests is doing."""
+        """The state of each open request."""
         return [request.state for request in self.requests if not request.task.done()]
 
     async def _perform(self) -> None:
