@@ -53,7 +53,7 @@ class _Story:
 def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     events: list[Event] = []
     n_runs, last = 0, RunId(0, 0)
-    for event in settled(replay(stored.journal)):
+    for event in settled(replay(stored.directory.journal)):
         if event["ev"] == "loaded":
             events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
         elif event["ev"] == "rescored":
@@ -67,7 +67,7 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     record = ledger.records.get(wanted)
     if record is None:
         rolled = f"it holds {plural(n_runs, 'rollout')}, the last run is {last}" if n_runs else "it holds no rollout"
-        raise OsmosisError(f"{wanted}: nothing happened to it in {shown(stored.folder)}; {rolled}")
+        raise OsmosisError(f"{wanted}: nothing happened to it in {shown(stored.directory.path)}; {rolled}")
     own = [event for event in events if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
     outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]
@@ -77,7 +77,7 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
 def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
     record = story.record
     judging = _judging(stored, story.scorers)
-    yield f"{escaped(stored.folder.name)} {record.run}: {_became(record, judging)}"
+    yield f"{escaped(stored.directory.name)} {record.run}: {_became(record, judging)}"
     yield _INDENT + _circumstances(record, _cost(stored, record.run))
     yield from (_INDENT + line for line in _scores(story, judging))
     yield from _error(story)
@@ -96,7 +96,7 @@ def _judging(stored: StoredEvalRun, scorers: Sequence[str]) -> PassRule | None:
         config = stored.results["config"]
         return PassRule(tuple(scorers), config["pass_threshold"], config["thresholds"], config["decide"])
     except (KeyError, TypeError) as error:
-        raise OsmosisError(f"{shown(stored.folder)}/results.json: lacks {error} in config") from error
+        raise OsmosisError(f"{shown(stored.directory.results)}: lacks {error} in config") from error
 
 
 def _became(record: RunRecord, judging: PassRule | None) -> str:

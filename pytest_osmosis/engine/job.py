@@ -98,12 +98,12 @@ class ScoreInputs:
 class RescoreJob:
     """Stored rollouts to score again; nothing is rolled out.
 
-    A score is reused if its code and row are unchanged, unless `calls_all` functions. `gone` says why a run has no
-    stored rollout. With `whole` every planned run is selected.
+    A score is reused if its code and row are unchanged, unless `calls_all` functions. `without_rollout` says why a run
+    has no stored rollout. With `whole` every planned run is selected.
     """
 
     rollouts: StoredRollouts
-    gone: Mapping[RunId, str]
+    without_rollout: Mapping[RunId, str]
     calls_all: bool
     whole: bool
 

@@ -1,39 +1,39 @@
-"""One eval from its TOML to its results, without pytest: `prepare` checks everything, `EvalRun` runs it.
+"""One eval from its TOML to its results, without pytest.
 
-`prepare` raises every problem of config, dataset, model and secrets at once, and asks nothing of a model. An `EvalRun`
-owns a run directory: `manifest.json` (what was asked for), `journal.jsonl` (what happened), `host.log` (what user code
-put out beside a run), `results.json` and `artifacts/`.
+`prepare` checks everything and reports every problem of config, dataset, model and secrets at once. `EvalRun.start`
+opens a run directory (see `record.run_directory`) and performs the selected runs; `finish` makes and writes results.
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.engine.job import StopReason
 from pytest_osmosis.evals.engine_job import host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
-from pytest_osmosis.evals.prepare import SecretsFile, output_problems, prepare, stored_baseline, update_problems
-from pytest_osmosis.evals.prepared import Prepared, Source, baseline_path, differs, identity, limits_said, sampling_text
+from pytest_osmosis.evals.prepare import SecretsFile, prepare
+from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.rate_limits import rate_limit_texts
+from pytest_osmosis.evals.result_paths import baseline_path, baseline_problems, output_problems
+from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_settings import RunSettings
+from pytest_osmosis.evals.sampling import sampling_text
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 
 __all__ = [
     "EvalRun",
     "FinishedEval",
     "Prepared",
+    "RescoreSource",
     "RunSettings",
     "SecretsFile",
     "SelectedRuns",
-    "Source",
     "Spawn",
     "StopReason",
     "baseline_path",
-    "differs",
+    "baseline_problems",
     "finish",
     "host_setup",
-    "identity",
-    "limits_said",
     "output_problems",
     "prepare",
+    "rate_limit_texts",
     "sampling_text",
-    "stored_baseline",
-    "update_problems",
 ]

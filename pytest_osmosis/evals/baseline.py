@@ -42,7 +42,7 @@ class BaselineModel:
     price: Price | None = None
 
 
-def beside(config: EvalConfig, environ: Mapping[str, str], where: str) -> ModelTarget | None:
+def baseline_target(config: EvalConfig, environ: Mapping[str, str], where: str) -> ModelTarget | None:
     """The target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
 
     It is asked as `[model]` says: as often, and for as long. Client and headers are those of `[model]` only where it is

@@ -7,17 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.evals.prepared import Source, subject_of
 from pytest_osmosis.evals.run import EvalRun
+from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results import files, results
+from pytest_osmosis.results import results
 from pytest_osmosis.results.results import Results, Side, Throttling
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates
 from pytest_osmosis.verdicts.comparison import Comparison
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.previous_run import Rescored, flips, turned
+from pytest_osmosis.verdicts.previous_run import flips
 
 
 class Conclusion:
@@ -36,13 +36,13 @@ class Conclusion:
 
     def results(self, compared: Comparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
-        measured, last, source = self._measured, self._prepared.last, self._prepared.source
+        measured, last = self._measured, self._prepared.last
         return replace(
             measured,
             comparison=compared,
             verdicts=[self._verdict(rule, compared) for rule in self._prepared.config.gates],
             flips=flips(last, measured.shares()) if last is not None and measured.whole else None,
-            redecided=None if source is None else self._rescored(source),
+            redecided=self._prepared.source.rescored(measured, self._run.directory, self._run.rescore_counts),
         )
 
     def _measure(self) -> Results:
@@ -53,17 +53,16 @@ class Conclusion:
         stop, ran = engine.stopped, all(record.status != "pending" for record in records)
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
-        source = prepared.source
         return Results(
-            subject=subject_of(prepared),
+            subject=prepared.subject,
             judging=engine.pass_rule,
             records=records,
             partial=selected.partial,
             stopped=None if stop is None else stop.text,
-            duration_ms=self._run.duration_ms if source is None else source.rollouts.took_ms,
+            duration_ms=prepared.source.rollouts_took_ms(self._run.duration_ms),
             by_function=by_function,
             overall=overall,
-            provenance={**self._run.provenance, "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds")},
+            provenance={**self._run.provenance, "finished_at": utc_text(datetime.now(UTC))},
             price=prepared.price,
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
@@ -81,7 +80,7 @@ class Conclusion:
 
     def _side(self) -> Side | None:
         """Return what the baseline's model made of its runs, None if none of them was selected."""
-        other = self._prepared.beside
+        other = self._prepared.baseline_model
         if other is None or not self._selected.of_baseline:
             return None
         records = self._records(self._selected.of_baseline)
@@ -94,7 +93,7 @@ class Conclusion:
         None without a baseline, for a part of the plan, and after an early stop: the rows that it measured are a biased
         sample.
         """
-        measured, stored, side = self._measured, self._prepared.baseline, self._measured.side
+        measured, stored, side = self._measured, self._prepared.baseline_results, self._measured.side
         allowed = next((-rule.minimum for rule in self._prepared.config.gates if _is_regression_gate(rule)), 0.0)
         if self._selected.partial or measured.decided:
             return None
@@ -124,15 +123,6 @@ class Conclusion:
         if compared is None:  # stored rollouts of an eval that had no baseline
             return gates.not_measured(rule, "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
-
-    def _rescored(self, source: Source) -> Rescored:
-        """Compare the results with those that were made of the same rollouts before."""
-        before, directory = source.run.results, self._run.directory
-        if before is None:
-            return Rescored(source.rolled_out_at, self._run.duration_ms, self._engine.kept)
-        kept = files.kept_path(directory.results) if self._engine.rescored else directory.results
-        changes = turned(before, self._measured.to_json())
-        return Rescored(source.rolled_out_at, self._run.duration_ms, self._engine.kept, kept.name, *changes)
 
 
 def _is_regression_gate(rule: GateRule) -> bool:

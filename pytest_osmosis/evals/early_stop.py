@@ -1,7 +1,7 @@
-"""Exact curtailment: an eval may end once no run that is missing can change a verdict of its gates.
+"""Exact curtailment: an eval may end once no missing run can change a verdict of its gates.
 
-No statistics are made of it: the bounds are those of `gates` over unmeasured runs, so that the verdicts are those of
-the whole eval, in whatever order its runs are done. What is estimated from the runs that are there is biased.
+This is no estimate: the bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole
+eval in whatever order its runs are done. Statistics of the runs that were done are biased, and results say so.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pytest_osmosis.verdicts.gates import Short, State, needs_all, short_of, tit
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
-def obstacle(rules: Sequence[GateRule], *, removable: bool) -> str | None:
-    """Why gates cannot be decided before the last run, None where they can.
+def why_impossible(rules: Sequence[GateRule], *, removable: bool) -> str | None:
+    """Return why gates cannot be decided before the last run, None if they can.
 
-    >>> obstacle([GateRule("pass_rate", 0.7), GateRule("mean", 0.5)], removable=False)
+    `removable` says that a Grader may remove runs.
+
+    >>> why_impossible([GateRule("pass_rate", 0.7), GateRule("mean", 0.5)], removable=False)
     'gate mean >= 0.5 needs every run: nothing says between which bounds its scores lie'
     """
     for rule in rules:
@@ -29,26 +31,30 @@ def obstacle(rules: Sequence[GateRule], *, removable: bool) -> str | None:
     return None
 
 
-class Curtailment:
-    """Hears of each run of a complete plan, once, when it is done. Only of gates without an `obstacle`."""
+class GateTracker:
+    """Follows the runs of a whole plan until its gates are decided. `why_impossible` must be None for the gates."""
 
     def __init__(self, rules: Sequence[GateRule], runs: Iterable[RunId]) -> None:
         planned = list(runs)
         self._gates = [_Gate(rule, planned) for rule in rules]
 
-    def done(self, record: RunRecord, judging: PassRule) -> str | None:
-        """Why no further run is needed, None while one is."""
+    def done(self, record: RunRecord, pass_rule: PassRule) -> str | None:
+        """Take a run that is done, once. Return why no further run is needed, None if one is."""
         for gate in self._gates:
-            gate.done(record, judging)
+            gate.done(record, pass_rule)
         states = [(title_of(gate.rule), gate.state) for gate in self._gates]
         if any(state is None for _, state in states):
             return None
-        said = " and ".join(f"gate {title} {state}" for title, state in states)
-        return f"decided: {said} whatever the other runs give"
+        verdicts = " and ".join(f"gate {title} {state}" for title, state in states)
+        return f"decided: {verdicts} whatever the other runs give"
 
 
 class _Gate:
-    """A gate and what its runs are to it so far. Its bounds are looked at only when they may have met the minimum."""
+    """A gate and the values of the runs so far.
+
+    `_short` counts the passes and the fails that are missing at least; computing it takes all rows, so it is counted
+    down by one for each run and computed again only when it reaches 0.
+    """
 
     def __init__(self, rule: GateRule, planned: Iterable[RunId]) -> None:
         self.rule = rule
@@ -58,20 +64,20 @@ class _Gate:
             self._rows.setdefault(run.row, {})[run.index] = None
         self._short = Short(1, 1)
 
-    def done(self, record: RunRecord, judging: PassRule) -> None:
+    def done(self, record: RunRecord, pass_rule: PassRule) -> None:
         row = self._rows[record.run.row]
         if record.status == "skipped":
             del row[record.run.index]
             self._short = Short(self._short.passes - 1, self._short.fails - 1)
         else:
-            value = row[record.run.index] = gate_value(self.rule, record, judging)
+            value = row[record.run.index] = gate_value(self.rule, record, pass_rule)
             if value is None:
                 return
             self._short = Short(self._short.passes - (value == 1.0), self._short.fails - (value == 0.0))
         if self.state is None and min(self._short) <= 0:
-            self._look()
+            self._decide()
 
-    def _look(self) -> None:
+    def _decide(self) -> None:
         self._short = short_of(self.rule, [list(row.values()) for row in self._rows.values()])
         if self._short.passes == 0:
             self.state = "holds"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.config.tables import LimitsTable
-from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, RescoreJob, ScoreInputs, undecided
-from pytest_osmosis.evals.early_stop import Curtailment
-from pytest_osmosis.evals.prepared import Prepared, judging_of, rates_of, request_sampling
+from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
+from pytest_osmosis.evals.early_stop import GateTracker
+from pytest_osmosis.evals.prepared import Prepared, pass_rule
+from pytest_osmosis.evals.rate_limits import rate_limits
 from pytest_osmosis.evals.run_settings import RunSettings
+from pytest_osmosis.evals.sampling import request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -32,19 +33,19 @@ def host_setup(
 
     `inline` is for code that somebody steps through: one run at a time, without deadlines.
     """
-    config = prepared.config
+    config, other = prepared.config, prepared.baseline_model
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
         folder = config.workspace / "rollouts" / config.experiment.rollout
         entrypoint = str(folder / config.experiment.entrypoint)
     return Setup(
-        role="roll" if prepared.source is None else "score",
+        role=prepared.source.role,
         workspace=str(config.workspace),
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),
-        baseline=prepared.beside.target.to_json() if prepared.beside is not None and with_baseline else None,
+        baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
-        permits=any(rates_of(config)),
+        permits=any(rate_limits(config)),
         agent=config.agent.agent,
         entrypoint=entrypoint,
         grader=config.scoring.grader,
@@ -77,64 +78,58 @@ def engine_job(
     return Job(
         setup=setup,
         dataset=prepared.dataset,
-        pass_rule=judging_of(config),
+        pass_rule=pass_rule(config),
         describe=describe,
         environ={**settings.environ, **config.env, **prepared.secrets},
         run_dir=directory.path,
         batch_size=batch_size,
-        limits=rates_of(config),
+        limits=rate_limits(config),
         n_runs=len(selected.runs),
         bounds=bounds,
         early_stop=EarlyStop(
-            decided=Curtailment(config.gates, selected.own).done if ends_early else undecided,
+            decided=GateTracker(config.gates, selected.own).done if ends_early else undecided,
             low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
         ),
         seed=config.sampling.seed,
-        probes=_probes(prepared, selected) if settings.probe and prepared.source is None else (),
+        probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models else (),
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         score_inputs=ScoreInputs(rows=prepared.contents, environment=json.dumps(sorted(config.env.items()))),
-        rescore=_rescore_job(prepared, selected),
+        rescore=prepared.source.rescore_job(whole=not selected.partial),
     )
 
 
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
     """Return the bounds of the eval. Stored rollouts cost nothing more."""
-    limits, n_runs = prepared.config.limits, len(selected.own)
-    bounds = Bounds(
+    limits, n_runs, spends = prepared.config.limits, len(selected.own), prepared.source.asks_models
+    return Bounds(
         max_errors=n_runs if selected.smoke else _max_errors(limits, n_runs),
         max_errors_text=_max_errors_text(limits, n_runs),
+        max_tokens=limits.max_tokens if spends else None,
+        max_cost_usd=limits.max_cost_usd if spends else None,
         max_duration_s=limits.max_duration_s,
         cost_usd=prepared.cost_usd,
     )
-    if prepared.source is not None:
-        return bounds
-    return replace(bounds, max_tokens=limits.max_tokens, max_cost_usd=limits.max_cost_usd)
-
-
-def _rescore_job(prepared: Prepared, selected: SelectedRuns) -> RescoreJob | None:
-    source = prepared.source
-    return None if source is None else RescoreJob(source.rollouts, source.gone, source.rescore, not selected.partial)
 
 
 def _probes(prepared: Prepared, selected: SelectedRuns) -> list[ModelTag]:
-    """The models to ask one question first, those that any run asks."""
-    other = prepared.beside
-    asked = {ModelTag.PRIMARY: (prepared.target, selected.own)}
+    """Return the models that selected runs ask, except the embedded one."""
+    other = prepared.baseline_model
+    models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
-        asked[ModelTag.BASELINE] = (other.target, selected.of_baseline)
-    return [tag for tag, (target, runs) in asked.items() if runs and target.provider != "demo"]
+        models[ModelTag.BASELINE] = (other.target, selected.of_baseline)
+    return [tag for tag, (target, runs) in models.items() if runs and target.provider != "demo"]
 
 
 def _max_errors(limits: LimitsTable, n_runs: int) -> int:
-    """How many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
+    """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
     bound = limits.max_errors
     return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
 
 
 def _max_errors_text(limits: LimitsTable, n_runs: int) -> str:
-    """The bound as a user knows it: "10% of 40 runs"."""
+    """Return the bound as a user knows it: "10% of 40 runs"."""
     if limits.max_errors_is_share:
         return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"
     return plural(int(limits.max_errors), "run")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.evals.conclude import Conclusion
-from pytest_osmosis.evals.prepared import baseline_path, results_path
 from pytest_osmosis.evals.regressions import corrected
+from pytest_osmosis.evals.result_paths import baseline_path, results_path
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.results import files
 from pytest_osmosis.results.publish import published_text
@@ -67,23 +67,18 @@ class FinishedEval:
         if self.is_written:
             return
         config = self.run.prepared.config
-        own, output, baseline = self._own_path(), results_path(config), baseline_path(config)
-        self._write(own, set_aside=self.run.engine.rescored)
+        counts, output, baseline = self.run.rescore_counts, results_path(config), baseline_path(config)
+        own = self.run.prepared.source.results_path(self.run.directory, counts)
+        self._write(own, keep_earlier=counts.is_complete)
         if output is not None:
             path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
             self._write(path)
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
 
-    def _own_path(self) -> Path:
-        """Return the path in the run directory. Only a whole rescoring replaces earlier results."""
-        directory = self.run.directory
-        replaces = self.run.prepared.source is None or self.run.engine.rescored
-        return directory.results if replaces else directory.partial_results
-
-    def _write(self, path: Path, *, set_aside: bool = False) -> None:
+    def _write(self, path: Path, *, keep_earlier: bool = False) -> None:
         try:
-            if set_aside:
+            if keep_earlier:
                 files.keep_earlier(path)
             self.written.append(files.write(path, self._text()))
         except OSError as error:
@@ -98,7 +93,7 @@ class FinishedEval:
             yield from pieces
 
     def _write_baseline(self, path: Path) -> None:
-        before = self.run.prepared.baseline
+        before = self.run.prepared.baseline_results
         was = "" if before is None else f"; it was {score(before.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:

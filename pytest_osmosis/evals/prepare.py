@@ -1,4 +1,4 @@
-"""`prepare` checks and plans an eval. Every problem is told at once, and nothing is asked of a model."""
+"""`prepare` checks and plans an eval. It reports every problem at once and asks no model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals.baseline import BaselineModel, StoredResults, beside, read_results
-from pytest_osmosis.evals.prepared import Prepared, baseline_path, differs, identity, results_path
+from pytest_osmosis.evals.baseline import BaselineModel, StoredResults, baseline_target, read_results
+from pytest_osmosis.evals.prepared import Prepared, differences, identity
+from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.results.files import why_not_writable
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.previous_run import last_run, plan_digest
 
@@ -47,15 +47,15 @@ def prepare(
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
-    `listing` leaves secrets and keys alone, as nothing will run. `updating` lets the baseline's file be missing; an
-    eval that is not `compared` has no baseline. `read_stdin` gives what the secrets file "-" holds; `named_rows` are
-    rows that a node id asks for. Raises `ProblemsError` with every problem.
+    With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
+    missing. An eval that is not `compared` has no baseline. `read_stdin` returns the text of the secrets file "-".
+    `named_rows` are planned in addition to the selected rows, because a node id names them. Raises `ProblemsError` with
+    every problem.
     """
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     config = config if compared else replace(config, baseline=Baseline())
+    model_origin, baseline_origin = (_origin(config, overrides, table) for table in ("experiment", "baseline"))
     problems: list[Problem] = []
-    where = _named_at(config, overrides, "experiment")
-    beside_where = _named_at(config, overrides, "baseline")
 
     def checked(step: Callable[[], Any]) -> Any:
         try:
@@ -63,60 +63,114 @@ def prepare(
         except (ConfigError, DatasetError) as error:
             problems.extend(error.problems)
 
-    dataset_plan = checked(lambda: _plan(config, named_rows))
-    target = checked(lambda: resolve(config.experiment.model_path, config.model, environ, where=where))
-    other = checked(lambda: beside(config, environ, beside_where))
-    values = {}
+    data = checked(lambda: _data(config, named_rows))
+    target = checked(lambda: resolve(config.experiment.model_path, config.model, environ, where=model_origin))
+    other = checked(lambda: baseline_target(config, environ, baseline_origin))
+    secrets = {}
     if not listing:
-        asked = [(one, at) for one, at in ((target, where), (other, beside_where)) if one is not None]
-        names = dict.fromkeys([*config.secrets, *filter(None, (one.api_key_env for one, _ in asked))])
-        values = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
-        problems.extend(filter(None, (missing_extra(one, where=at) for one, at in asked)))
-    baseline = checked(lambda: stored_baseline(config, updating))
+        targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
+        names = dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each, _ in targets))])
+        secrets = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
+        problems.extend(filter(None, (missing_extra(each, where=at) for each, at in targets)))
+    baseline_results = checked(lambda: stored_baseline(config, updating))
     if problems:
         raise ProblemsError(problems)
-    dataset, plan, notes, digests, contents = dataset_plan
     prepared = Prepared(
-        config,
-        dataset,
-        plan,
-        target,
-        values,
-        notes,
-        row_digests=digests,
-        beside=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
-        baseline=baseline,
-        contents=contents,
-        typed=tuple(one for one in overrides if one.level == "command"),
+        config=config,
+        dataset=data.dataset,
+        plan=data.plan,
+        target=target,
+        secrets=secrets,
+        notes=data.notes,
+        row_digests=data.row_digests,
+        contents=data.contents,
+        baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
+        baseline_results=baseline_results,
+        typed=tuple(override for override in overrides if override.level == "command"),
     )
     if not listing:
-        prepared = _priced(prepared, datetime.now(UTC))
-    digest = plan_digest(identity(prepared))
-    last = last_run(runs_folder(config), digest)
-    return replace(prepared, plan_digest=digest, last=last, differs=differs(prepared))
+        prepared = with_prices(prepared, datetime.now(UTC))
+        _check_prices(prepared)
+    prepared = with_digest(prepared)
+    return replace(prepared, last=last_run(runs_folder(config), prepared.plan_digest))
 
 
-def _priced(prepared: Prepared, now: datetime) -> Prepared:
-    """With the prices of its models. Raises `ProblemsError` where the cost is limited and one is not known."""
-    config, other = prepared.config, prepared.beside
-    model = config.experiment.model_path
-    prepared = replace(prepared, price=price_of(model, prepared.target, config.prices, now))
-    if other is not None:
-        price = price_of(other.name, other.target, config.prices, now)
-        prepared = replace(prepared, beside=replace(other, price=price))
-    names = {ModelTag.PRIMARY: model, ModelTag.BASELINE: other.name if other is not None else ""}
-    unknown = [names[baseline] for baseline, price in prepared.prices.items() if price is None]
-    if config.limits.max_cost_usd is not None and unknown:
-        raise ProblemsError([_unknown_price(config, name) for name in unknown])
-    return prepared
+# -- steps that rescoring shares ------------------------------------------------------------------------------
+
+
+def configured_dataset(config: EvalConfig) -> Dataset:
+    """Open the dataset that the config names. Raises `DatasetError`."""
+    path = locate(config.workspace, config.experiment.dataset, config.data.path)
+    return open_dataset(path, config.data.columns, shown(path))
 
 
 def stored_baseline(config: EvalConfig, updating: bool) -> StoredResults | None:
-    """The results that an eval is compared with, None where it has none or is to make them."""
+    """Return the results that an eval is compared with, None if it has none or is to write them."""
     path = baseline_path(config)
     if path is None or (updating and not path.exists()):
         return None
     return read_results(path, shown(config.path))
+
+
+def with_prices(prepared: Prepared, at: datetime) -> Prepared:
+    """Return `prepared` with the prices that its models had `at` a time."""
+    config, other = prepared.config, prepared.baseline_model
+    prepared = replace(prepared, price=price_of(config.experiment.model_path, prepared.target, config.prices, at))
+    if other is None:
+        return prepared
+    price = price_of(other.name, other.target, config.prices, at)
+    return replace(prepared, baseline_model=replace(other, price=price))
+
+
+def with_digest(prepared: Prepared) -> Prepared:
+    """Return `prepared` with the digest of its plan, and how it differs from its baseline."""
+    return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
+
+
+# -- steps of new rollouts ------------------------------------------------------------------------------------
+
+
+def _origin(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
+    """Return what names the model of a table: the option or variable that takes precedence, else the config."""
+    named = [each for each in overrides if (each.table, each.key) == (table, "model_path") and each.level != "ini"]
+    return named[-1].origin if named else shown(config.path)
+
+
+class _Data(NamedTuple):
+    """The dataset, the plan, and what checking the planned rows found."""
+
+    dataset: Dataset
+    plan: Plan
+    notes: tuple[str, ...]
+    row_digests: Mapping[int, str]
+    contents: Mapping[int, Content]
+
+
+def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
+    dataset = configured_dataset(config)
+    selected = select(len(dataset), config.selection, config.data.seed)
+    named = [row for row in named_rows if row < len(dataset)]
+    notes, digests, contents = check_rows(dataset, sorted({*selected, *named}))
+    plan = Plan(
+        name=config.name,
+        path=str(config.path),
+        dataset=str(dataset.path),
+        spans=spans_of(selected, dataset.line),
+        n=config.evaluation.n,
+        selection=selected.text,
+        baseline=config.baseline.model_path is not None,
+        granularity=config.execution.granularity,
+    )
+    return _Data(dataset, plan.with_named(named, dataset.line), notes, digests, contents)
+
+
+def _check_prices(prepared: Prepared) -> None:
+    """Raise `ProblemsError` if the cost is limited, but the price of a model is unknown."""
+    config, other = prepared.config, prepared.baseline_model
+    names = {ModelTag.PRIMARY: config.experiment.model_path, ModelTag.BASELINE: "" if other is None else other.name}
+    unknown = [names[tag] for tag, price in prepared.prices.items() if price is None]
+    if config.limits.max_cost_usd is not None and unknown:
+        raise ProblemsError([_unknown_price(config, name) for name in unknown])
 
 
 def _unknown_price(config: EvalConfig, name: str) -> Problem:
@@ -126,52 +180,3 @@ def _unknown_price(config: EvalConfig, name: str) -> Problem:
         shown(config.path),
         f"[limits] max_cost_usd: {text}; add [prices] {model} = {{input = ..., output = ...}}, or limit max_tokens",
     )
-
-
-def _named_at(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
-    """Where the model of a table is named: the option or variable that holds, else the config."""
-    named = [one for one in overrides if (one.table, one.key) == (table, "model_path") and one.level != "ini"]
-    return named[-1].origin if named else shown(config.path)
-
-
-def output_problems(prepared: Prepared) -> list[Problem]:
-    """What is known, before anything is paid for, to keep the results from being written where they are asked for."""
-    path, baseline = results_path(prepared.config), baseline_path(prepared.config)
-    if path is not None and path == baseline:
-        return [Problem(f"results file {path}", "is the baseline's, which only --osmosis-update-baseline writes")]
-    found = why_not_writable(path) if path is not None else None
-    return [Problem(f"results file {path}", f"cannot be written: {found}")] if found else []
-
-
-def update_problems(prepared: Prepared) -> list[Problem]:
-    """The same of the baseline's file, where it is to be written."""
-    path = baseline_path(prepared.config)
-    found = why_not_writable(path) if path is not None else None
-    return [Problem(f"baseline {path}", f"cannot be written: {found}")] if found else []
-
-
-class _Planned(NamedTuple):
-    dataset: Dataset
-    plan: Plan
-    notes: tuple[str, ...]
-    digests: Mapping[int, str]
-    contents: Mapping[int, Content]
-
-
-def _plan(config: EvalConfig, named_rows: Sequence[int]) -> _Planned:
-    path = locate(config.workspace, config.experiment.dataset, config.data.path)
-    dataset = open_dataset(path, config.data.columns, shown(path))
-    selected = select(len(dataset), config.selection, config.data.seed)
-    rows = [row for row in named_rows if row < len(dataset)]
-    notes, digests, contents = check_rows(dataset, sorted({*selected, *rows}))
-    plan = Plan(
-        name=config.name,
-        path=str(config.path),
-        dataset=str(path),
-        spans=spans_of(selected, dataset.line),
-        n=config.evaluation.n,
-        selection=selected.text,
-        baseline=config.baseline.model_path is not None,
-        granularity=config.execution.granularity,
-    )
-    return _Planned(dataset, plan.with_named(rows, dataset.line), notes, digests, contents)

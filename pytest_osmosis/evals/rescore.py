@@ -1,24 +1,31 @@
-"""An eval on rollouts that are stored: what `evals.prepare` is for one that rolls out. No model is resolved or asked.
+"""Prepare to score and judge stored rollouts again. It is to `--osmosis-from` what `prepare` is to new rollouts.
 
-What was rolled out stays as it was: rows, runs, model, sampling. What scores and decides is that of today: functions,
-thresholds, gates, limits. A row that asks another thing now has no rollout any more; one that is answered by another
-ground truth, or holds other columns, is scored by what it holds now.
+The rollouts stay as they were: rows, runs, models, sampling. What scores and judges them is today's: functions,
+thresholds, gates, limits. A row whose prompt has changed has no rollout; a row that changed otherwise, for example in
+its ground truth, is scored by its present content. No model is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
-from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset
+from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, SecretsFile, Source, differs, identity, stored_baseline
 from pytest_osmosis.evals.baseline import BaselineModel
-from pytest_osmosis.models.prices import price_of
+from pytest_osmosis.evals.prepare import (
+    SecretsFile,
+    configured_dataset,
+    stored_baseline,
+    with_digest,
+    with_prices,
+)
+from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import IN_USE, in_use
@@ -29,15 +36,16 @@ from pytest_osmosis.results.results import Subject
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.previous_run import plan_digest
 
-NOT_STORED = "no rollout of it is stored"
-ASKS_OTHERWISE = "its prompt is not the one that was rolled out"
-NOT_THERE = "its row is not in the dataset any more"
+_NOT_STORED = "no rollout is stored"
+_PROMPT_CHANGED = "its prompt has changed since it was rolled out"
+_ROW_MISSING = "its row is no longer in the dataset"
 _PINNED = "the run"
+"""The origin of values that the rollouts fix."""
 _MOST_LISTED = 3
 
-_ROLLED_OUT = frozenset(
+_ROLLOUT_TABLES = ("agent", "model", "sampling")
+_ROLLOUT_KEYS = frozenset(
     {
         ("experiment", "model_path"),
         ("evaluation", "n"),
@@ -54,11 +62,11 @@ _ROLLED_OUT = frozenset(
 
 
 def concerns_rollouts(override: Override) -> bool:
-    """True for a key that says how to roll out, which is over."""
-    return (override.table, override.key) in _ROLLED_OUT or override.table in ("agent", "model", "sampling")
+    """Return True for a key that says how to roll out, which rescoring cannot change."""
+    return override.table in _ROLLOUT_TABLES or (override.table, override.key) in _ROLLOUT_KEYS
 
 
-def prepare_again(
+def prepare_rescore(
     run: StoredEvalRun,
     path: Path | None,
     overrides: Sequence[Override],
@@ -66,156 +74,167 @@ def prepare_again(
     environ: Mapping[str, str],
     secrets_file: SecretsFile = None,
     read_stdin: Callable[[], str],
-    rescore: bool = False,
+    rescore_all: bool = False,
     listing: bool = False,
     updating: bool = False,
 ) -> Prepared:
-    """The eval in `path` on the rollouts of `run`; without one, the run's own as it is now, with what was typed then.
+    """Prepare to score the rollouts of `run` again, with the config in `path`.
 
-    Secrets that are not there are left out: what asks for them is the model, most of the time. Raises `ProblemsError`
-    with every problem.
+    Without a path the config is the run's own as it is now, with the options that were typed then. Missing secrets are
+    left out, because most of them only serve to ask a model. Raises `ProblemsError`.
     """
-    rollouts = _rollouts(run)
-    manifest, planned = run.manifest, Plan.from_json(run.manifest["plan"])
+    rollouts = _stored_rollouts(run)
+    planned = Plan.from_json(run.manifest["plan"])
     config = _config(run, path, overrides)
-    dataset_path = locate(config.workspace, config.experiment.dataset, config.data.path)
-    dataset = open_dataset(dataset_path, config.data.columns, shown(dataset_path))
-    there = [row for row, _ in planned.rows() if row < len(dataset)]
-    notes, digests, contents = check_rows(dataset, there)
-    moved = {row: content.prompt for row, content in contents.items()}
+    dataset = configured_dataset(config)
+    notes, digests, contents = check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
+    secrets = {}
+    if not listing:
+        secrets = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
+    missing_secrets = [] if listing else [name for name in config.secrets if name not in secrets]
+    source = RescoreSource(
+        run=run,
+        rollouts=rollouts,
+        subject_then=_subject(run),
+        without_rollout=_without_rollout(run, planned, rollouts, contents, dataset),
+        rescore_all=rescore_all,
+    )
+    prepared = Prepared(
+        config=config,
+        dataset=dataset,
+        plan=_plan(planned, config, dataset),
+        target=_target(run.manifest["target"]),
+        secrets=secrets,
+        notes=(*_change_notes(rollouts.contents, contents), *_secret_notes(missing_secrets), *notes),
+        row_digests=digests,
+        contents=contents,
+        baseline_model=_baseline_model(run),
+        baseline_results=stored_baseline(config, updating),
+        source=source,
+    )
+    return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
+
+
+# -- what was rolled out --------------------------------------------------------------------------------------
+
+
+def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
+    where, journal = f"run {run.directory.name}", run.directory.journal
+    try:
+        if in_use(journal):
+            raise ProblemsError([Problem(where, IN_USE)])
+        rollouts = StoredRollouts(journal)
+    except JournalError as error:
+        raise ProblemsError([Problem(where, str(error))]) from None
+    if not rollouts.n_rolled:
+        raise ProblemsError([Problem(where, "holds no rollout, so there is nothing to score")])
+    return rollouts
+
+
+def _subject(run: StoredEvalRun) -> Subject:
+    then = run.manifest["subject"]
+    return Subject(name=run.manifest["eval"], model=then["model"], n=then["n"], extra=then["extra"])
+
+
+def _target(manifest: Mapping[str, Any]) -> ModelTarget:
+    return ModelTarget.from_json({**manifest, "headers": {}})  # the manifest holds the names of headers only
+
+
+def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:
+    """Return the model of the baseline that was rolled out, None if there was none."""
+    then = run.manifest.get("baseline")
+    return None if then is None else BaselineModel(then["model"], _target(then["target"]))
+
+
+def _without_rollout(
+    run: StoredEvalRun,
+    planned: Plan,
+    rollouts: StoredRollouts,
+    contents: Mapping[int, Content],
+    dataset: Dataset,
+) -> dict[RunId, str]:
+    """Return why planned runs cannot be scored. Raises `ProblemsError` if none of them can."""
     runs = list(planned.every_run())
-    gone = {run: why for run in runs if (why := _gone(run, rollouts, moved)) is not None}
-    if len(gone) == len(runs):
-        raise ProblemsError([Problem(f"run {run.folder.name}", _nothing_left(gone.values(), dataset.display))])
-    plan = replace(
+    reasons = {each: reason for each in runs if (reason := _why_not_scored(each, rollouts, contents)) is not None}
+    if len(reasons) == len(runs):
+        listed_reasons = ", ".join(sorted(set(reasons.values())))
+        text = f"none of its rollouts can be scored ({listed_reasons}); were they made from {dataset.display}?"
+        raise ProblemsError([Problem(f"run {run.directory.name}", text)])
+    return reasons
+
+
+def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int, Content]) -> str | None:
+    if run not in rollouts:
+        record = rollouts.records.get(run)
+        return f"{_NOT_STORED} ({record.skip_reason})" if record is not None and record.skip_reason else _NOT_STORED
+    if run.row not in contents:
+        return _ROW_MISSING
+    return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
+
+
+# -- what scores and judges now -------------------------------------------------------------------------------
+
+
+def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
+    """Return today's config, with what the rollouts fix: n and the model."""
+    manifest = run.manifest
+    typed = [_typed_override(each) for each in manifest["typed"]] if path is None else []
+    pinned = [
+        Override("evaluation", "n", manifest["subject"]["n"], _PINNED),
+        Override("experiment", "model_path", manifest["subject"]["model"], _PINNED),
+    ]
+    path = path or run.config
+    if path is None:
+        config = typed_eval_config(run.workspace, [*typed, *overrides, *pinned])
+    elif path.is_file():
+        config = load_eval_config(path, [*typed, *overrides, *pinned])
+    else:
+        fix = "name one with --osmosis-config=PATH"
+        text = f"the config of run {run.directory.name} no longer exists; {fix}"
+        raise ProblemsError([Problem(shown(path), f"{text} (config_text in {shown(run.directory.manifest)} holds it)")])
+    return replace(config, overridden=tuple(text for text in config.overridden if not text.endswith(f"({_PINNED})")))
+
+
+def _typed_override(typed: Mapping[str, Any]) -> Override:
+    table, key, value, below = (typed[name] for name in ("table", "key", "value", "below"))
+    return Override(table, key, value, "typed then", tuple(below), as_toml=typed["as_toml"])
+
+
+def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
+    """Return the plan of the rollouts, for the config and the dataset as they are now."""
+    return replace(
         planned,
         name=config.name,
         path=str(config.path),
-        dataset=str(dataset_path),
+        dataset=str(dataset.path),
         granularity=config.execution.granularity,
-        spans=_spans_now(planned, dataset),
+        spans=_spans(planned, dataset),
     )
-    target = ModelTarget.from_json({**manifest["target"], "headers": {}})
-    subject = manifest["subject"]
-    values: dict[str, str] = {}
-    if not listing:
-        values = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
-    source = Source(
-        run, rollouts, Subject(subject["model"], subject["model"], subject["n"], subject["extra"]), gone, rescore
-    )
-    prepared = Prepared(
-        config,
-        dataset,
-        plan,
-        target,
-        values,
-        (*_notes(rollouts, contents, config, values, listing=listing), *notes),
-        price_of(subject["model"], target, config.prices, datetime.fromisoformat(source.rolled_out_at)),
-        digests,
-        contents=contents,
-        source=source,
-        beside=_beside(manifest, config, source),
-        baseline=stored_baseline(config, updating),
-    )
-    return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differs(prepared))
 
 
-def _spans_now(planned: Plan, dataset: Dataset) -> tuple[Span, ...]:
-    """The planned rows where the dataset has them now; as they were where it lacks one."""
+def _spans(planned: Plan, dataset: Dataset) -> tuple[Span, ...]:
+    """Return the planned rows with their lines in the dataset now; unchanged if the dataset lacks one of them."""
     if any(row >= len(dataset) for row, _ in planned.rows()):
         return planned.spans
     rows = (row for span in planned.spans for row in range(span.first, span.first + span.n_rows))
     return spans_of(rows, dataset.line)
 
 
-def _beside(manifest: Mapping[str, Any], config: EvalConfig, source: Source) -> BaselineModel | None:
-    """The model that was asked beside, None where none was."""
-    was = manifest.get("baseline")
-    if was is None:
-        return None
-    target = ModelTarget.from_json({**was["target"], "headers": {}})
-    price = price_of(was["model"], target, config.prices, datetime.fromisoformat(source.rolled_out_at))
-    return BaselineModel(was["model"], target, price)
-
-
-def _rollouts(run: StoredEvalRun) -> StoredRollouts:
-    where = f"run {run.folder.name}"
-    try:
-        if in_use(run.journal):
-            raise ProblemsError([Problem(where, IN_USE)])
-        rollouts = StoredRollouts(run.journal)
-    except JournalError as error:
-        raise ProblemsError([Problem(where, str(error))]) from None
-    if not rollouts.n_rolled:
-        raise ProblemsError([Problem(where, "holds no rollout, so there is nothing to decide")])
-    return rollouts
-
-
-def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
-    """The config of today, for what was rolled out then."""
-    manifest = run.manifest
-    typed = [_typed(one) for one in manifest["typed"]] if path is None else []
-    pinned = [
-        Override("evaluation", "n", manifest["subject"]["n"], _PINNED),
-        Override("experiment", "model_path", manifest["subject"]["model"], _PINNED),
-    ]
-    given = [*typed, *overrides, *pinned]
-    home = path or run.config
-    if home is not None and not home.is_file():
-        fix = (
-            f"name one with --osmosis-config=PATH; what it held is config_text in {shown(run.folder / 'manifest.json')}"
-        )
-        raise ProblemsError([Problem(shown(home), f"the config of run {run.folder.name} is not there any more; {fix}")])
-    config = load_eval_config(home, given) if home is not None else typed_eval_config(run.workspace, given)
-    said = tuple(text for text in config.overridden if not text.endswith(f"({_PINNED})"))
-    return replace(config, overridden=said)
-
-
-def _typed(one: Mapping[str, Any]) -> Override:
-    return Override(one["table"], one["key"], one["value"], "typed then", tuple(one["below"]), as_toml=one["as_toml"])
-
-
-def _gone(run: RunId, rollouts: StoredRollouts, prompts: Mapping[int, str]) -> str | None:
-    """Why a run has no rollout that could be scored, None where it has one."""
-    if run not in rollouts:
-        record = rollouts.records.get(run)
-        said = f" ({record.skip_reason})" if record is not None and record.skip_reason else ""
-        return NOT_STORED + said
-    if run.row not in prompts:
-        return NOT_THERE
-    return None if prompts[run.row] == rollouts.contents[run.row].prompt else ASKS_OTHERWISE
-
-
-def _nothing_left(reasons: Iterable[str], dataset: str) -> str:
-    counts = ", ".join(sorted(set(reasons)))
-    return f"none of its rollouts can be scored ({counts}): is {dataset} the dataset that it was made of?"
-
-
-def _notes(
-    rollouts: StoredRollouts,
-    contents: Mapping[int, Any],
-    config: EvalConfig,
-    secrets: Mapping[str, str],
-    *,
-    listing: bool,
-) -> list[str]:
-    """What the header says of what changed since, and of what is missing."""
-    then = rollouts.contents
-    other = [row for row, content in contents.items() if row in then and then[row].prompt != content.prompt]
-    changed = [
-        row
-        for row, content in contents.items()
-        if row in then and row not in other and then[row].whole != content.whole
-    ]
-    missing = [] if listing else [name for name in config.secrets if name not in secrets]
+def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> list[str]:
+    """Return notes about rows that changed since they were rolled out."""
+    known = [row for row in now if row in then]
+    prompts = [row for row in known if then[row].prompt != now[row].prompt]
+    others = [row for row in known if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]
     notes = []
-    if other:
-        notes.append(f"{_rows(other)} asked something else when rolled out: not decided")
-    if changed:
-        notes.append(f"{_rows(changed)} changed since, but for the prompt: scored by what is there now")
-    if missing:
-        notes.append(f"{', '.join(missing)}: not set, which only matters to a function that asks for it")
+    if prompts:
+        notes.append(f"{_rows(prompts)}: the prompt has changed since the rollout; not scored")
+    if others:
+        notes.append(f"{_rows(others)}: changed since the rollout, but not in the prompt; scored as of now")
     return notes
+
+
+def _secret_notes(missing: Sequence[str]) -> list[str]:
+    return [f"{', '.join(missing)}: not set, which only matters to a reward that reads it"] if missing else []
 
 
 def _rows(rows: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,12 +11,13 @@ from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Stop, StopReason
 from pytest_osmosis.evals.engine_job import engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.run_directory import new_run_directory, provenance_of, redact_log, redacted_log
+from pytest_osmosis.evals.rollout_source import RescoreCounts
+from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.run_outcomes import RunOutcomes
 from pytest_osmosis.evals.run_settings import RunSettings
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
-from pytest_osmosis.record.journal import Journal, replay
+from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -73,14 +73,11 @@ class EvalRun:
         thread. Raises `JournalError` if the directory cannot be written, or another process writes to its journal.
         """
         began_at = datetime.now(UTC)
-        if prepared.source is None:
-            directory = new_run_directory(prepared, began_at)
-        else:
-            directory = RunDirectory(prepared.source.run.folder)
+        directory, journal = prepared.source.open_run(prepared, began_at)
         provenance = provenance_of(prepared, directory, began_at)
         outcomes = RunOutcomes(prepared, rerun, keep_conversations=settings.keep_conversations)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe)
-        engine = Engine(job, Journal(directory.journal, further=prepared.source is not None), on_done)
+        engine = Engine(job, journal, on_done)
         engine.start()
         return cls(prepared, selected, settings, directory, engine, outcomes.conversations, provenance)
 
@@ -97,8 +94,7 @@ class EvalRun:
     def discard(self) -> None:
         """Close the engine and leave nothing behind. The directory of stored rollouts stays."""
         self.engine.close()
-        if self.prepared.source is None:
-            shutil.rmtree(self.directory.path, ignore_errors=True)
+        self.prepared.source.discard(self.directory)
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
         """Probe the models, then perform the selected runs; with `first` only those, until more are submitted."""
@@ -133,6 +129,11 @@ class EvalRun:
     def release(self) -> None:
         """Let the hosts end: every run is done."""
         self.engine.release()
+
+    @property
+    def rescore_counts(self) -> RescoreCounts:
+        """How it scored stored rollouts."""
+        return RescoreCounts(self.duration_ms, self.engine.kept, self.engine.rescored)
 
     @property
     def updates_baseline(self) -> bool:

@@ -1,4 +1,4 @@
-"""The run directory: its name, its manifest (what was asked for), its hosts' log, and where its results come from."""
+"""The contents of a run directory: its manifest, the log of its hosts, and the origin that results state."""
 
 from __future__ import annotations
 
@@ -7,107 +7,105 @@ import os
 import platform
 import secrets as randomness
 import shutil
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest_osmosis
-from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.evals.baseline import BaselineModel
-from pytest_osmosis.evals.prepared import Prepared, subject_of
 from pytest_osmosis.host.secret_values import secret_headers
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.redaction import Redaction
 
+if TYPE_CHECKING:
+    from pytest_osmosis.evals.prepared import Prepared
+
 
 def runs_folder(config: EvalConfig) -> Path:
-    return config.workspace / config.output.dir if config.output.dir else config.workspace / ".osmosis" / "runs"
+    """Return the folder of run directories."""
+    return config.workspace / (config.output.dir or RUNS)
 
 
 def new_run_directory(prepared: Prepared, began_at: datetime) -> RunDirectory:
     """Make a run directory with its manifest. Raises `JournalError` if it cannot be written."""
-    directory = None
+    config = prepared.config
+    directory = RunDirectory(runs_folder(config) / f"{config.name}-{began_at:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}")
     try:
-        directory = _make_directory(prepared.config, began_at)
-        _write_manifest(directory, prepared, began_at)
+        directory.path.mkdir(parents=True)
+        with ExitStack() as on_error:
+            on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
+            if not config.output.dir:
+                _ignore_in_git(config.workspace / RUNS.parent)
+            text = json.dumps(_manifest(directory, prepared, began_at), indent=2, default=str)
+            directory.manifest.write_text(text + "\n", encoding="utf-8")
+            on_error.pop_all()
     except OSError as error:
-        if directory is not None:
-            shutil.rmtree(directory.path, ignore_errors=True)
-        folder = shown(runs_folder(prepared.config))
+        folder = shown(runs_folder(config))
         fix = "make it writable, or name another folder in [output] dir"
         raise JournalError(f"{folder}: no run can be kept there: {error.strerror}; {fix}") from error
     return directory
 
 
-def _make_directory(config: EvalConfig, now: datetime) -> RunDirectory:
-    """Make a run directory in a folder that git ignores."""
-    runs = runs_folder(config)
-    runs.mkdir(parents=True, exist_ok=True)
-    if not config.output.dir:
-        ignore = config.workspace / ".osmosis" / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-    directory = RunDirectory(runs / f"{config.name}-{now:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}")
-    directory.path.mkdir()
-    return directory
+def _ignore_in_git(folder: Path) -> None:
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
 
 
-def _write_manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> None:
-    """What was asked for. Names of secrets, never values."""
-    config, subject = prepared.config, subject_of(prepared)
-    manifest = {
+def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
+    """Return what the config and the command asked for, with the names of secrets, never their values."""
+    config, subject, other = prepared.config, prepared.subject, prepared.baseline_model
+    redaction = redaction_of(prepared)
+    typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
+    return {
         "schema_version": SCHEMA_VERSION,
         "eval": config.name,
-        "started_at": began_at.isoformat(timespec="milliseconds"),
+        "started_at": utc_text(began_at),
         "folder": str(absolute(directory.path)),
         "config": shown(config.path),
-        "config_text": None if config.text is None else redaction_of(prepared).text(config.text),
+        "config_text": None if config.text is None else redaction.text(config.text),
         "overridden": list(config.overridden),
         "preset": list(config.preset),
-        "typed": json.loads(redaction_of(prepared).text(json.dumps(_typed(prepared)))),
+        "typed": json.loads(redaction.text(json.dumps(typed))),
         "plan": prepared.plan.to_json(),
         "subject": {"model": subject.model, "n": subject.n, "extra": dict(subject.extra)},
-        "target": {**prepared.target.to_json(), "headers": sorted(prepared.target.headers)},
-        "baseline": None if prepared.beside is None else _beside(prepared.beside),
+        "target": _target(prepared.target),
+        "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),
         "pid": os.getpid(),
     }
-    text = json.dumps(manifest, indent=2, default=str)
-    directory.manifest.write_text(text + "\n", encoding="utf-8")
 
 
-def _typed(prepared: Prepared) -> list[dict[str, Any]]:
-    """What was typed of the eval, to be read back from any folder."""
-    return [
-        {
-            "table": one.table,
-            "key": one.key,
-            "value": prepared.config.data.path if (one.table, one.key) == OPTIONS["dataset"] else one.value,
-            "below": one.below,
-            "as_toml": one.as_toml,
-        }
-        for one in prepared.typed
-        if one.table != "output"
-    ]
+def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
+    """Return an override of the command line, to be read back from any folder."""
+    is_dataset = (override.table, override.key) == OPTIONS["dataset"]
+    return {
+        "table": override.table,
+        "key": override.key,
+        "value": config.data.path if is_dataset else override.value,
+        "below": override.below,
+        "as_toml": override.as_toml,
+    }
 
 
-def _beside(other: BaselineModel) -> dict[str, Any]:
-    return {"model": other.name, "target": {**other.target.to_json(), "headers": sorted(other.target.headers)}}
+def _target(target: ModelTarget) -> dict[str, Any]:
+    return {**target.to_json(), "headers": sorted(target.headers)}
 
 
 def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetime) -> dict[str, Any]:
-    """Return what the results say of their origin, apart from when they are finished."""
-    began = began_at.isoformat(timespec="milliseconds")
+    """Return what results say of their origin, except when they were finished."""
     return {
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,
-        "started_at": began if prepared.source is None else prepared.source.rolled_out_at,
+        "started_at": prepared.source.started_at(began_at),
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -115,7 +113,13 @@ def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetim
     }
 
 
+def utc_text(moment: datetime) -> str:
+    """Return a moment as ISO 8601, in milliseconds."""
+    return moment.isoformat(timespec="milliseconds")
+
+
 def redaction_of(prepared: Prepared) -> Redaction:
+    """Return what keeps the secrets of an eval out of texts."""
     return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pytest_osmosis.engine.job import Transcript
@@ -39,6 +38,5 @@ class RunOutcomes:
             where=f"{self._prepared.dataset.display}:{transcript.line}",
             rerun=self._rerun,
         )
-        if self._prepared.source is not None:  # the rollout took its time in an earlier session
-            outcome = replace(outcome, duration_s=record.scoring_ms / 1000)
+        outcome = self._prepared.source.outcome(outcome, record)
         return judged_by_no_score(outcome) if self._prepared.smoke is not None else outcome

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun, Prepared
+from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import node_id
@@ -79,7 +79,7 @@ class NamedEval(SessionEval):
         """Return the command that repeats the test of `run`, for the folder in which pytest was called."""
         plan, source = self.prepared.plan, self.prepared.source
         path = os.path.relpath(plan.path, self._config.invocation_params.dir)
-        stored = [f"--osmosis-from={shown(source.run.folder)}"] if source else []
+        stored = [f"--osmosis-from={shown(source.run.directory.path)}"] if isinstance(source, RescoreSource) else []
         test = node_id(f"{path}::{plan.name}", plan.unit_of(run))
         return shlex.join(["pytest", test, *session_options.typed(self._config), *stored])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
@@ -23,14 +24,9 @@ _MOST_LISTED = 5
 class StoredEvalRun:
     """The folder of one eval run. `manifest` is what was asked for, `results` what came out (None: not written)."""
 
-    folder: Path
+    directory: RunDirectory
     manifest: Mapping[str, Any]
     results: Mapping[str, Any] | None
-
-    @property
-    def journal(self) -> Path:
-        """What happened."""
-        return self.folder / "journal.jsonl"
 
     @property
     def workspace(self) -> Path:
@@ -44,7 +40,7 @@ class StoredEvalRun:
 
     def _here(self, path: Path) -> Path:
         from_folder = os.path.relpath(path, self.manifest["folder"])
-        moved = Path(os.path.normpath(self.folder.absolute() / from_folder))
+        moved = Path(os.path.normpath(self.directory.path.absolute() / from_folder))
         return moved if moved.exists() else path
 
 
@@ -73,22 +69,22 @@ def find_run(folder: Path, name: str) -> StoredEvalRun:
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:
     """The nearest `.osmosis/runs`, from `folder` upwards, and the runs in it, the newest first."""
-    homes = [above / ".osmosis" / "runs" for above in (folder, *folder.absolute().parents)]
+    homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
     home = next((home for home in homes if home.is_dir()), homes[0])
     runs = [run for run in home.glob("*") if is_run(run)]
-    return home, sorted(runs, key=lambda run: (run / "manifest.json").stat().st_mtime_ns, reverse=True)
+    return home, sorted(runs, key=lambda run: RunDirectory(run).manifest.stat().st_mtime_ns, reverse=True)
 
 
 def is_run(folder: Path) -> bool:
     """True for the folder of a run."""
-    return (folder / "manifest.json").is_file()
+    return RunDirectory(folder).manifest.is_file()
 
 
 def stored(folder: Path) -> StoredEvalRun:
     """The run in a folder. `OsmosisError` where it cannot be read."""
-    manifest = _read(folder / "manifest.json")
-    results = folder / "results.json"
-    return StoredEvalRun(folder, manifest, _read(results) if results.exists() else None)
+    directory = RunDirectory(folder)
+    manifest = _read(directory.manifest)
+    return StoredEvalRun(directory, manifest, _read(directory.results) if directory.results.exists() else None)
 
 
 def _run_of_results(path: Path) -> StoredEvalRun:
@@ -101,7 +97,7 @@ def _run_of_results(path: Path) -> StoredEvalRun:
     except (KeyError, TypeError):
         raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; give the run itself") from None
     homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
-    places = [place for home in homes for place in (home / named, home / ".osmosis" / "runs" / named.name)]
+    places = [place for home in homes for place in (home / named, home / RUNS / named.name)]
     folder = next((place for place in places if is_run(place)), None)
     if folder is None:
         raise OsmosisError(f"{shown(path)}: its run, {escaped(str(named))}, is not there any more")

@@ -12,8 +12,9 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_record import Event
@@ -23,26 +24,27 @@ READ_BYTES = 1 << 16
 
 
 class Journal:
-    """Appends lines to `path`, which must not exist yet, or with `further` holds a journal that nobody writes to.
+    """A journal that this process writes, locked until it is closed."""
 
-    `JournalError` where it cannot be written, or another process does.
-    """
-
-    def __init__(self, path: Path, *, further: bool = False) -> None:
+    def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
-        try:
-            self._file = path.open("r+b" if further else "xb", buffering=0)
-        except OSError as error:
-            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
-        if not _locked(self._file):
-            self._file.close()
-            raise JournalError(f"{path}: {IN_USE}")
-        if further:
-            self._file.truncate(self._file.seek(_end_of_lines(self._file)))
+        self._file = file
         self._synced = time.monotonic()
 
+    @classmethod
+    def create(cls, path: Path) -> Journal:
+        """Create the journal at `path`. Raises `JournalError` if it exists already, or cannot be written."""
+        return cls(path, _opened_to_write(path, "xb"))
+
+    @classmethod
+    def reopen(cls, path: Path) -> Journal:
+        """Open a journal to append to it, after its last whole line. Raises `JournalError` if it is in use."""
+        file = _opened_to_write(path, "r+b")
+        file.truncate(file.seek(_end_of_lines(file)))
+        return cls(path, file)
+
     def append(self, lines: bytes) -> None:
-        """Append whole lines, each ending in a newline. `JournalError` where the disk takes no more."""
+        """Append whole lines, each ending in a newline. Raises `JournalError` if the disk takes no more."""
         try:
             view = memoryview(lines)
             while view:
@@ -67,6 +69,17 @@ class Journal:
                 self.sync()
             finally:
                 self._file.close()
+
+
+def _opened_to_write(path: Path, mode: Literal["xb", "r+b"]) -> FileIO:
+    try:
+        file = path.open(mode, buffering=0)
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
+    if not _locked(file):
+        file.close()
+        raise JournalError(f"{path}: {IN_USE}")
+    return file
 
 
 def encode(event: Event) -> bytes:

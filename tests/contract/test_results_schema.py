@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 import pytest_osmosis
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish, prepare
-from pytest_osmosis.evals.rescore import prepare_again
+from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import find_run
 from pytest_osmosis.record.run_id import RunId
 
@@ -79,7 +79,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
         (tmp_path / "x.toml").write_text(config)
         if again:
             run = find_run(tmp_path, "latest")
-            prepared = prepare_again(run, None, (), environ=os.environ, read_stdin=lambda: "")
+            prepared = prepare_rescore(run, None, (), environ=os.environ, read_stdin=lambda: "")
         else:
             prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()

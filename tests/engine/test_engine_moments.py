@@ -106,7 +106,7 @@ class Stage:
             probes=(),
             spawn=self._spawn,
         )
-        self.engine = Engine(replace(made, **job), Journal(self.path), lambda *told: self.told.append(told))
+        self.engine = Engine(replace(made, **job), Journal.create(self.path), lambda *told: self.told.append(told))
 
     @property
     def actor(self) -> Actor:

@@ -103,7 +103,7 @@ class History:
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
             job = replace(job, early_stop=EarlyStop(decided_after(enough)))
-        self.engine = self.world.engine = Engine(job, Journal(self.path), self._told)
+        self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._told)
         self.disturbed = self._plan(chance)
 
     def _told(self, run: RunId, outcome: Outcome) -> None:

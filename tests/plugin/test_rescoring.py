@@ -176,7 +176,7 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     result.stdout.fnmatch_lines(["  from run * of *: 3 rollouts stored (1 run without one), no model is asked"])
     results = workspace.results()
     assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
-    assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout of it is stored"}]
+    assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout is stored"}]
     assert results["gates"][0]["state"] == "not measured"
 
 
@@ -235,11 +235,11 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
     result.stdout.fnmatch_lines(
         [
             "  from run *: 2 rollouts stored (2 runs without one), no model is asked",
-            "  note: 1 row (1) asked something else when rolled out: not decided",
-            "  note: 1 row (0) changed since, but for the prompt: scored by what is there now",
+            "  note: 1 row (1): the prompt has changed since the rollout; not scored",
+            "  note: 1 row (0): changed since the rollout, but not in the prompt; scored as of now",
             "against the verdicts before (results.1.json): +1 -0 of 2 rows",
-            "SKIPPED ?1? configs/eval/x.toml:1: its prompt is not the one that was rolled out",
-            "SKIPPED ?1? configs/eval/x.toml:1: its row is not in the dataset any more",
+            "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
+            "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
         ]
     )
 
@@ -257,7 +257,7 @@ def test_rescoring_needs_neither_key_nor_server(plain_workspace: Workspace, monk
     result = workspace.run(FROM)
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters to a function that asks for it"])
+    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters to a reward that reads it"])
 
 
 GRADER = """
@@ -351,9 +351,9 @@ def test_runs_that_cannot_be_rescored_are_refused(plain_workspace: Workspace) ->
         ]
     )
     alone.stderr.fnmatch_lines(["ERROR: --osmosis-rescore: needs --osmosis-from: it scores stored rollouts"])
-    another.stderr.fnmatch_lines(["*none of its rollouts can be scored*is data/x.jsonl the dataset*"])
+    another.stderr.fnmatch_lines(["*none of its rollouts can be scored*were they made from data/x.jsonl*"])
     broken.stderr.fnmatch_lines(["*SyntaxError*"])
-    gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} is not there any more; name one with *"])
+    gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} no longer exists; name one with *"])
     assert (run_dir / "journal.jsonl").read_bytes() == journal
     assert workspace.results()["redecided"] is None
 

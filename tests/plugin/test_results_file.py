@@ -143,7 +143,7 @@ def test_results_only_ever_replace_an_ordinary_file(plain_workspace: Workspace) 
     result = plain_workspace.run(CONFIG, "--osmosis-output=pipe")
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*results file *pipe: cannot be written: it is no ordinary file"])
+    result.stderr.fnmatch_lines(["*results file *pipe: cannot be written: it is not a regular file"])
     assert not plain_workspace.run_dirs()
 
 

@@ -15,8 +15,8 @@ import pytest
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, baseline_path, output_problems, prepare, update_problems
-from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_again
+from pytest_osmosis.evals import Prepared, baseline_path, baseline_problems, output_problems, prepare
+from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE
@@ -67,14 +67,14 @@ class EvalPreparer:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
             evals.prepared[eval_id(self._config, prepared.plan)] = prepared
-            problems += output_problems(prepared)
-            problems += update_problems(prepared) if self._options.update_baseline else []
+            problems += output_problems(prepared.config)
+            problems += baseline_problems(prepared.config) if self._options.update_baseline else []
             if not listed:
                 problems += self._early_stop_problems(prepared.config)
                 units = units_in_arguments(self._config, path)
                 problems += wrong_granularity(units, prepared.collected.granularity)
                 evals.files.append(prepared.config.path)
-        problems += self._update_problems(list(evals.prepared.values())) if not problems else []
+        problems += self._baseline_problems(list(evals.prepared.values())) if not problems else []
         if problems:
             raise pytest.UsageError(*map(str, problems))
         return evals
@@ -115,14 +115,14 @@ class EvalPreparer:
 
     def _rescored(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
         """Prepare rescoring; an eval that only its run names keeps the options of that run."""
-        prepared = prepare_again(
+        prepared = prepare_rescore(
             stored,
             path if self._named.by_itself else None,
             self._overrides(path),
             environ=os.environ,
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
-            rescore=self._options.rescore,
+            rescore_all=self._options.rescore,
             listing=self._config.option.collectonly or self._options.dry_run,
             updating=self._options.update_baseline,
         )
@@ -162,7 +162,7 @@ class EvalPreparer:
         fix = 'pass --osmosis-gate="pass_rate >= 0.7", add [gate], or leave the option out'
         return [Problem(origin, f"the eval {config.name} has no gate, so nothing can be decided; {fix}")]
 
-    def _update_problems(self, evals: Sequence[Prepared]) -> list[Problem]:
+    def _baseline_problems(self, evals: Sequence[Prepared]) -> list[Problem]:
         """Return an error unless every baseline to update has a file of its own."""
         if not self._options.update_baseline:
             return []

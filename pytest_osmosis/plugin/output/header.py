@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.evals import Prepared, baseline_path, limits_said, sampling_text
+from pytest_osmosis.evals import Prepared, RescoreSource, baseline_path, rate_limit_texts, sampling_text
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
@@ -54,10 +54,14 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     """Yield the lines of one eval; `size` replaces "rows x runs"."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
-    sampling = f"; sampling: {sampling_text(prepared)}" if prepared.source is None else ""
+    source = prepared.source
+    sampling = f"; sampling: {sampling_text(config, prepared.target)}" if source.asks_models else ""
     yield f"  model: {prepared.target.describe}{sampling}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
-    yield from _rescore_lines(prepared) if prepared.source is not None else _rollout_lines(prepared, evals, size)
+    if isinstance(source, RescoreSource):
+        yield from _rescore_lines(plan, source)
+    else:
+        yield from _rollout_lines(prepared, evals, size)
     if config.baseline.results is not None:
         yield f"  {_baseline(prepared)}"
     if config.gates:
@@ -88,14 +92,14 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
     yield f"  {size or whole}, {in_flight}"
     yield from number_of_tests(plan)
-    for limit in limits_said(prepared):
+    for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last):
         yield f"  limit: {limit}"
     if prepared.smoke is not None:
         yield f"  smoke: first {plural(plan.n_rows, 'row')}, one run each, scores do not decide"
     if prepared.last is not None:
         yield f"  {last_run_line(prepared.last)}"
-    if prepared.beside is not None:
-        yield f"  baseline: {prepared.beside.target.describe}, on the same rows side by side; its tests never fail"
+    if (other := prepared.baseline_model) is not None:
+        yield f"  baseline: {other.target.describe}, on the same rows side by side; its tests never fail"
 
 
 def _rows_and_runs(plan: Plan) -> str:
@@ -103,18 +107,17 @@ def _rows_and_runs(plan: Plan) -> str:
     return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
 
 
-def _rescore_lines(prepared: Prepared) -> Iterator[str]:
+def _rescore_lines(plan: Plan, source: RescoreSource) -> Iterator[str]:
     """Yield how much of the plan is stored."""
-    plan, source = prepared.plan, prepared.source
-    assert source is not None
     yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
     yield from number_of_tests(plan)
-    n_gone = sum(run in source.gone for run in plan.runs())
-    yield f"  {stored_line(source.run.folder.name, source.rolled_out_at, plan.n_rollouts - n_gone, n_gone)}"
+    n_missing = sum(run in source.without_rollout for run in plan.runs())
+    name, n_stored = source.run.directory.name, plan.n_rollouts - n_missing
+    yield f"  {stored_line(name, source.rolled_out_at, n_stored, n_missing)}"
 
 
 def _baseline(prepared: Prepared) -> str:
-    stored = prepared.baseline
+    stored = prepared.baseline_results
     if stored is None:
         path = baseline_path(prepared.config)
         assert path is not None, "only an eval with a baseline path can lack a stored baseline"

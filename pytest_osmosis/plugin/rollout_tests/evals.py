@@ -165,7 +165,7 @@ class TestEvals:
                 continue
             key = eval_id(self._config, prepared.plan)
             self.by_id[key] = TestEval(key, prepared, self._config, self._tests[path], plans)
-            problems += output_problems(prepared)
+            problems += output_problems(prepared.config)
         if problems:
             raise pytest.UsageError(*map(str, problems))
 

@@ -46,7 +46,7 @@ def score(name: str, value: float, row: int = 0, attempt: int = 1) -> dict[str, 
 
 
 def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
-    journal = Journal(folder / "journal.jsonl")
+    journal = Journal.create(folder / "journal.jsonl")
     journal.append(b"".join(map(encode, events)))
     journal.close()
     return StoredRollouts(journal.path)

@@ -25,7 +25,7 @@ EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4), max_size=5)
 
 
 def written(path: Path, *lines: bytes) -> Path:
-    journal = Journal(path)
+    journal = Journal.create(path)
     for line in lines:
         journal.append(line)
     journal.close()
@@ -51,7 +51,7 @@ def test_what_is_not_strict_json_is_refused(value: float) -> None:
 
 
 def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
+    journal = Journal.create(tmp_path / "journal.jsonl")
     journal.append(encode({"n": 1}))
 
     assert list(replay(journal.path)) == [{"n": 1}]
@@ -83,7 +83,7 @@ def test_a_journal_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     path = written(tmp_path / "journal.jsonl", encode({"n": 1}))
 
     with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: File exists"):
-        Journal(path)
+        Journal.create(path)
     assert list(replay(path)) == [{"n": 1}]
 
 
@@ -94,7 +94,7 @@ def test_a_journal_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
+    journal = Journal.create(tmp_path / "journal.jsonl")
     with FULL.open("wb", buffering=0) as full, monkeypatch.context() as patch:
         patch.setattr(journal, "_file", full)
         with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: No space left"):
@@ -103,7 +103,7 @@ def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path: Path, monkeypa
 
 
 def test_closing_twice_is_fine(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
+    journal = Journal.create(tmp_path / "journal.jsonl")
 
     journal.close()
     journal.close()
@@ -114,7 +114,7 @@ def test_a_journal_is_gone_on_with_after_its_last_whole_line(tmp_path: Path) -> 
     path = tmp_path / "journal.jsonl"
     path.write_bytes(encode({"n": 1}) + torn)
 
-    journal = Journal(path, further=True)
+    journal = Journal.reopen(path)
     journal.append(encode({"n": 3}))
     journal.close()
 
@@ -130,11 +130,11 @@ def test_an_event_is_found_again_at_its_place(tmp_path: Path) -> None:
 
 
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
+    journal = Journal.create(tmp_path / "journal.jsonl")
 
     assert in_use(journal.path)
     with pytest.raises(JournalError, match=r"journal\.jsonl: another process writes to it"):
-        Journal(journal.path, further=True)
+        Journal.reopen(journal.path)
     journal.close()
     assert not in_use(journal.path)
-    Journal(journal.path, further=True).close()
+    Journal.reopen(journal.path).close()

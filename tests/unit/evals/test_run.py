@@ -178,10 +178,14 @@ def test_a_named_row_is_planned_beside_the_selection_and_one_beyond_the_end_is_n
     assert list(plan.runs()) == [RunId(0, 0)]
 
 
+def sampling(prepared: Prepared) -> str:
+    return sampling_text(prepared.config, prepared.target)
+
+
 def test_sampling_in_words(workspace: Workspace) -> None:
-    assert sampling_text(workspace.prepare()) == "the model's defaults"
+    assert sampling(workspace.prepare()) == "the model's defaults"
     workspace.configure(("[secrets]", "[sampling]\ntemperature = 0.5\nseed = 0\n[secrets]"))
-    assert sampling_text(workspace.prepare()) == "temperature 0.5, seed 0"
+    assert sampling(workspace.prepare()) == "temperature 0.5, seed 0"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_sampling_in_words(workspace: Workspace) -> None:
 def test_a_seed_that_is_not_sent_is_told(workspace: Workspace, model: str, said: str) -> None:
     workspace.configure(("[secrets]", "[sampling]\nseed = 7\n[secrets]"), ("demo/arithmetic", model))
 
-    assert sampling_text(workspace.prepare(listing=True)) == said
+    assert sampling(workspace.prepare(listing=True)) == said
 
 
 # -- the run directory ------------------------------------------------------------------------------------
@@ -298,11 +302,11 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
 def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
-    [problem] = output_problems(workspace.prepare())
+    [problem] = output_problems(workspace.prepare().config)
 
     assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
     workspace.configure()
-    assert output_problems(workspace.prepare()) == []
+    assert output_problems(workspace.prepare().config) == []
 
 
 def test_a_disk_that_takes_no_results_leaves_those_of_the_run_directory(workspace: Workspace, ran: Ran) -> None:

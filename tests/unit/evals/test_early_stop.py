@@ -1,4 +1,4 @@
-"""Exact curtailment: what is decided early is what every way to complete the eval would give."""
+"""Early stops: a verdict reached early is the one that every way to complete the eval would give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.evals import early_stop
-from pytest_osmosis.evals.early_stop import Curtailment, obstacle
+from pytest_osmosis.evals.early_stop import GateTracker, why_impossible
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.results import runs_for
@@ -26,7 +26,7 @@ PASS_RATE = GateRule("pass_rate", 0.7)
 
 
 def record(run: RunId, ending: str) -> RunRecord:
-    """A run that came to this; B gives the opposite of A."""
+    """Return the record of a run with this ending; B scores the opposite of A."""
     match ending:
         case "passes" | "fails":
             return finished({A: float(ending == "passes"), B: float(ending == "fails")}, run.row, run.index)
@@ -65,75 +65,75 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
     endings = (*ENDINGS, *possible[3:])
     n_rows, n = data.draw(st.sampled_from([(1, 1), (4, 1), (1, 4), (2, 2)] if shares else [(1, 2), (2, 2), (1, 4)]))
     order = data.draw(st.permutations([RunId(row, run) for row in range(n_rows) for run in range(n)]))
-    curtailed = Curtailment(rules, order)
+    stop = GateTracker(rules, order)
     done: list[RunRecord] = []
 
     for n_done, run in enumerate(order, 1):
         done.append(record(run, data.draw(st.sampled_from(endings))))
-        said = curtailed.done(done[-1], JUDGING)
+        reason = stop.done(done[-1], JUDGING)
 
-        assert (said is not None) == certain(rules, done, order[n_done:], possible)
+        assert (reason is not None) == certain(rules, done, order[n_done:], possible)
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.5, 0.6, 2 / 3, 1.0])
 @pytest.mark.parametrize("endings", list(itertools.product(["passes", "fails", "removed"], repeat=3)), ids="-".join)
-def test_runs_that_are_taken_out_bring_a_share_nearer_to_its_verdict(minimum: float, endings: Sequence[str]) -> None:
+def test_removed_runs_bring_a_pass_rate_closer_to_its_verdict(minimum: float, endings: Sequence[str]) -> None:
     rules, order = [GateRule("pass_rate", minimum)], [RunId(row, 0) for row in range(3)]
-    curtailed = Curtailment(rules, order)
+    stop = GateTracker(rules, order)
     done = list(map(record, order, endings))
 
     for n_done in (1, 2, 3):
-        said = curtailed.done(done[n_done - 1], JUDGING)
+        reason = stop.done(done[n_done - 1], JUDGING)
 
         possible = ("passes", "fails", "outage", "removed")
-        assert (said is not None) == certain(rules, done[:n_done], order[n_done:], possible)
+        assert (reason is not None) == certain(rules, done[:n_done], order[n_done:], possible)
 
 
 def certain(
     rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Sequence[str]
 ) -> bool:
-    """True where the gates' verdicts are the same, however the runs that are left end."""
+    """Return True if the gates have the same verdicts however the remaining runs end."""
     ways = itertools.product(endings, repeat=len(left))
     states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}
     return len(states) == 1 and "not measured" not in next(iter(states))
 
 
-def test_it_says_what_is_decided_and_how_many_runs_are_not_done() -> None:
+def test_the_reason_names_every_gate_with_its_verdict() -> None:
     rules = [GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)]
     order = [RunId(row, 0) for row in range(10)]
-    curtailed = Curtailment(rules, order)
+    stop = GateTracker(rules, order)
 
-    said = [curtailed.done(record(run, "passes"), JUDGING) for run in order[:5]]
+    reasons = [stop.done(record(run, "passes"), JUDGING) for run in order[:5]]
 
-    assert said[:4] == [None] * 4
-    assert said[4] == (
+    assert reasons[:4] == [None] * 4
+    assert reasons[4] == (
         "decided: gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
     )
 
 
 @pytest.mark.parametrize("ending", ["outage", "unscored"])
-def test_runs_that_were_not_measured_decide_nothing(ending: str) -> None:
+def test_unmeasured_runs_decide_nothing(ending: str) -> None:
     order = [RunId(row, 0) for row in range(10)]
-    curtailed = Curtailment([PASS_RATE], order)
+    stop = GateTracker([PASS_RATE], order)
 
-    assert [curtailed.done(record(run, ending), JUDGING) for run in order] == [None] * 10
+    assert [stop.done(record(run, ending), JUDGING) for run in order] == [None] * 10
 
 
-def test_the_bounds_of_a_large_eval_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[GateRule] = []
+def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[GateRule] = []
 
-    def look(rule: GateRule, runs: Runs) -> Short:
-        looks.append(rule)
+    def counted(rule: GateRule, runs: Runs) -> Short:
+        calls.append(rule)
         return short_of(rule, runs)
 
-    monkeypatch.setattr(early_stop, "short_of", look)
+    monkeypatch.setattr(early_stop, "short_of", counted)
     order = [RunId(row, run) for row in range(1000) for run in range(2)]
-    curtailed = Curtailment([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
+    stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
 
     for index, run in enumerate(order):
-        curtailed.done(record(run, "passes" if index % 7 < 4 else "fails"), JUDGING)
+        stop.done(record(run, "passes" if index % 7 < 4 else "fails"), JUDGING)
 
-    assert 2 <= len(looks) < 60
+    assert 2 <= len(calls) < 60
 
 
 @pytest.mark.parametrize(
@@ -150,16 +150,16 @@ def test_the_bounds_of_a_large_eval_are_looked_at_a_few_times(monkeypatch: pytes
 )
 def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | None) -> None:
     assert needs_all(rule, removable=removable) == why
-    assert (obstacle([PASS_RATE, rule], removable=removable) is None) == (why is None)
+    assert (why_impossible([PASS_RATE, rule], removable=removable) is None) == (why is None)
 
 
 def test_a_regression_needs_every_run() -> None:
-    assert obstacle([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
+    assert why_impossible([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
         "gate max_regression <= 0.02 needs every run: its p hangs on all runs"
     )
 
 
-def test_a_run_that_is_taken_out_can_turn_a_pass_at_k_that_seemed_decided() -> None:
+def test_a_removed_run_can_change_a_pass_at_k_that_seemed_decided() -> None:
     rule = GateRule("pass_at", 0.5, k=2)
     done = [record(RunId(0, 0), "passes"), record(RunId(1, 0), "fails"), record(RunId(1, 1), "fails")]
 

@@ -1,0 +1,179 @@
+"""The two sources of an eval run's rollouts: the run makes them, or it scores stored ones again.
+
+All that differs between the two is a method here, so that the rest of the eval run does not ask which it has.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from pytest_osmosis.engine.job import RescoreJob
+from pytest_osmosis.evals.run_directory import new_run_directory, utc_text
+from pytest_osmosis.evals.sampling import request_sampling
+from pytest_osmosis.host.protocol import Role
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.results import files
+from pytest_osmosis.results.results import Results, Subject
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.pass_rule import Outcome
+from pytest_osmosis.verdicts.previous_run import Rescored, turned
+
+if TYPE_CHECKING:
+    from pytest_osmosis.evals.prepared import Prepared
+
+
+class OpenRun(NamedTuple):
+    """A run directory and its journal, open for writing."""
+
+    directory: RunDirectory
+    journal: Journal
+
+
+class RescoreCounts(NamedTuple):
+    """How an engine scored stored rollouts.
+
+    `reused` says how many stored scores of each function were used again; `is_complete` that all of the plan was scored
+    and the journal holds it.
+    """
+
+    duration_ms: float
+    reused: Mapping[str, int]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewRollouts:
+    """The rollouts that an eval run makes itself, in a run directory of its own."""
+
+    role: ClassVar[Role] = "roll"
+    asks_models: ClassVar[bool] = True
+
+    def open_run(self, prepared: Prepared, began_at: datetime) -> OpenRun:
+        """Make the run directory. Raises `JournalError` if it cannot be written."""
+        directory = new_run_directory(prepared, began_at)
+        return OpenRun(directory, Journal.create(directory.journal))
+
+    def discard(self, directory: RunDirectory) -> None:
+        """Remove the run directory."""
+        shutil.rmtree(directory.path, ignore_errors=True)
+
+    def started_at(self, began_at: datetime) -> str:
+        """Return when the first rollout could begin, UTC, ISO 8601."""
+        return utc_text(began_at)
+
+    def subject(self, prepared: Prepared) -> Subject:
+        """Return what is evaluated."""
+        config = prepared.config
+        seed = config.sampling.seed if prepared.target.seed_key is not None else None
+        return Subject(
+            name=config.name,
+            model=config.experiment.model_path,
+            n=config.evaluation.n,
+            extra={
+                "path": shown(config.path),
+                "dataset": prepared.dataset.display,
+                "selection": prepared.plan.selection,
+                "batch_size": config.evaluation.batch_size,
+                "sampling": {**request_sampling(config), "seed": seed},
+                "overridden": [*config.overridden, *config.preset],
+            },
+        )
+
+    def rescore_job(self, *, whole: bool) -> RescoreJob | None:
+        """Return None: there are no stored rollouts."""
+        return None
+
+    def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
+        """Return the outcome of a run's test, with its duration in this session."""
+        return outcome
+
+    def rollouts_took_ms(self, eval_run_ms: float) -> float:
+        """Return the time from the first rollout to the end of the last."""
+        return eval_run_ms
+
+    def results_path(self, directory: RunDirectory, counts: RescoreCounts) -> Path:
+        """Return the path of the results in the run directory."""
+        return directory.results
+
+    def rescored(self, results: Results, directory: RunDirectory, counts: RescoreCounts) -> Rescored | None:
+        """Return None: there are no earlier verdicts on these rollouts."""
+        return None
+
+
+NEW_ROLLOUTS = NewRollouts()
+
+
+@dataclass(frozen=True, slots=True)
+class RescoreSource:
+    """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
+
+    `subject_then` is what was evaluated. `without_rollout` says for each planned run that cannot be scored why. With
+    `rescore_all` no stored score is used again, not even if code and row are unchanged.
+    """
+
+    role: ClassVar[Role] = "score"
+    asks_models: ClassVar[bool] = False
+
+    run: StoredEvalRun
+    rollouts: StoredRollouts
+    subject_then: Subject
+    without_rollout: Mapping[RunId, str]
+    rescore_all: bool = False
+
+    @property
+    def rolled_out_at(self) -> str:
+        """When the earlier eval run began, UTC, ISO 8601."""
+        at: str = self.run.manifest["started_at"]
+        return at
+
+    def open_run(self, prepared: Prepared, began_at: datetime) -> OpenRun:
+        """Open the journal of the rollouts. Raises `JournalError` if another process writes to it."""
+        return OpenRun(self.run.directory, Journal.reopen(self.run.directory.journal))
+
+    def discard(self, directory: RunDirectory) -> None:
+        """Leave the run directory as it is."""
+
+    def started_at(self, began_at: datetime) -> str:
+        """Return when the first rollout began, UTC, ISO 8601."""
+        return self.rolled_out_at
+
+    def subject(self, prepared: Prepared) -> Subject:
+        """Return what was evaluated, under the name and with the overrides of today's config."""
+        config = prepared.config
+        now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
+        return replace(self.subject_then, name=config.name, extra={**self.subject_then.extra, **now})
+
+    def rescore_job(self, *, whole: bool) -> RescoreJob | None:
+        """Return what the engine has to score; `whole` if that is all of the plan."""
+        return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)
+
+    def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
+        """Return the outcome of a run's test; its duration in this session is that of scoring alone."""
+        return replace(outcome, duration_s=record.scoring_ms / 1000)
+
+    def rollouts_took_ms(self, eval_run_ms: float) -> float:
+        """Return the time from the first rollout to the end of the last."""
+        return self.rollouts.took_ms
+
+    def results_path(self, directory: RunDirectory, counts: RescoreCounts) -> Path:
+        """Return the path of the results in the run directory. Only a complete rescoring replaces earlier results."""
+        return directory.results if counts.is_complete else directory.partial_results
+
+    def rescored(self, results: Results, directory: RunDirectory, counts: RescoreCounts) -> Rescored | None:
+        """Compare the results with those that were made of the same rollouts before."""
+        before = self.run.results
+        if before is None:
+            return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused)
+        previous = files.kept_path(directory.results) if counts.is_complete else directory.results
+        changes = turned(before, results.to_json())
+        return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused, previous.name, *changes)
