@@ -12,9 +12,10 @@ from pytest_osmosis.config.kinds import (
     Fault,
     Unfit,
     ValueKind,
+    choice,
     faults_of,
     number,
-    quoted_list,
+    record_of,
     refuse,
     toml,
     typed_integer,
@@ -23,7 +24,6 @@ from pytest_osmosis.config.kinds import (
 from pytest_osmosis.config.named_keys import Setting
 from pytest_osmosis.config.tables import GateRule, Metric, Rule
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.suggest import closest, did_you_mean
 
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
@@ -55,20 +55,15 @@ def condition(metric: str) -> ValueKind:
     """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), kept as a `GateRule`."""
     bound = _ANY_SCORE if metric == "mean" else _SHARE
 
+    table = record_of(bound.expects, {"min": bound.kind, "rule": choice(*RULES)}, required=("min",))
+
     def read(value: Any) -> GateRule:
-        if isinstance(value, dict):
-            return _rule(metric, *_from_table(bound, value))
         if isinstance(value, str):
             return _rule(metric, _minimum(bound, value))
-        raise refuse(f"must be {bound.expects}")
+        fields = table.read(value)
+        return _rule(metric, fields["min"], fields.get("rule", "point"))
 
-    table = {
-        "type": "object",
-        "properties": {"min": bound.kind.schema, "rule": {"enum": list(RULES)}},
-        "required": ["min"],
-        "additionalProperties": False,
-    }
-    return ValueKind(bound.expects, read, typed_condition, {"anyOf": [{"type": "string"}, table]})
+    return ValueKind(bound.expects, read, typed_condition, {"anyOf": [{"type": "string"}, table.schema]})
 
 
 def conditions_of_function() -> ValueKind:
@@ -142,24 +137,6 @@ def _minimum(bound: _Bound, text: str) -> float:
     except (ValueError, Unfit):
         hint = "; write a share as 0.7, not 70%" if number_text.endswith("%") else ""
         raise refuse(f"must be {bound.expects}{hint}") from None
-
-
-def _from_table(bound: _Bound, value: dict[str, Any]) -> tuple[float, str]:
-    faults = [fault for key, entry in value.items() for fault in _entry_faults(bound, key, entry)]
-    if "min" not in value:
-        faults.append(Fault(f"min is missing; must be {bound.kind.expects}"))
-    if faults:
-        raise Unfit(faults)
-    return bound.kind.read(value["min"]), value.get("rule", "point")
-
-
-def _entry_faults(bound: _Bound, key: str, value: object) -> list[Fault]:
-    if key == "min":
-        return [Fault(fault.text, ("min",), fault.got) for fault in faults_of(bound.kind, value)]
-    if key == "rule":
-        return [] if value in RULES else [Fault(f"must be one of {quoted_list(RULES)}", ("rule",), toml(value))]
-    close = closest(key, ("min", "rule"))
-    return [Fault(f"unknown key{did_you_mean(close and toml(close))} (valid: min, rule)", (key,), "")]
 
 
 def loss() -> ValueKind:

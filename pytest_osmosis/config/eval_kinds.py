@@ -12,9 +12,9 @@ from pytest_osmosis.config.kinds import (
     Fault,
     Unfit,
     ValueKind,
-    faults_of,
     name,
     number,
+    record_of,
     refuse,
     string,
     table_of,
@@ -142,32 +142,12 @@ def at_least_0() -> ValueKind:
 
 def token_prices() -> ValueKind:
     """The prices of a model, kept as `TokenPrices`."""
-    price = at_least_0()
+    price, required = at_least_0(), ("input", "output")
     names = tuple(field.name for field in fields(TokenPrices))
-    required = ("input", "output")
-    expects = (
-        f"a table of {', '.join(required)} and optionally {', '.join(names[len(required) :])}, each {price.expects}"
-    )
-
-    def read(value: Any) -> TokenPrices:
-        if not isinstance(value, dict):
-            raise refuse(f"must be {expects}")
-        faults = [Fault(f"unknown key (valid: {', '.join(names)})", (key,), "") for key in value if key not in names]
-        faults += [Fault(f"missing; must be {price.expects}", (key,), "") for key in required if key not in value]
-        faults += [
-            replace(fault, below=(key,)) for key in names if key in value for fault in faults_of(price, value[key])
-        ]
-        if faults:
-            raise Unfit(faults)
-        return TokenPrices(**{key: price.read(item) for key, item in value.items()})
-
-    schema = {
-        "type": "object",
-        "properties": dict.fromkeys(names, price.schema),
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return ValueKind(expects, read, typed_toml, schema)
+    optional = ", ".join(names[len(required) :])
+    expects = f"a table of {', '.join(required)} and optionally {optional}, each {price.expects}"
+    table = record_of(expects, dict.fromkeys(names, price), required)
+    return replace(table, read=lambda value: TokenPrices(**table.read(value)))
 
 
 def _is_json(value: object) -> bool:

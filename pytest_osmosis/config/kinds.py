@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from pytest_osmosis.text.suggest import closest, did_you_mean
+
 LONGEST_SHOWN = 100
 
 
@@ -211,7 +213,7 @@ def text() -> ValueKind:
     return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
 
 
-def name_shown(value: object) -> str:
+def _name_shown(value: object) -> str:
     """Return a name for messages. A text that looks like an API key (long, with digits) is not shown."""
     if isinstance(value, str) and len(value) >= 20 and re.search("[0-9]", value):
         return f"a string of {len(value)} characters"
@@ -223,7 +225,7 @@ def name(pattern: str, expects: str) -> ValueKind:
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise refuse(f"must be {expects}", got=name_shown(value))
+            raise refuse(f"must be {expects}", got=_name_shown(value))
         return value
 
     return ValueKind(expects, read, schema={"type": "string"})
@@ -271,6 +273,33 @@ def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
         return MappingProxyType({name: item.read(entry) for name, entry in value.items()})
 
     schema = {"type": "object", "propertyNames": key.schema, "additionalProperties": item.schema}
+    return ValueKind(expects, read, typed_toml, schema)
+
+
+def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str, ...]) -> ValueKind:
+    """A table with fixed keys, each with a kind of its own, kept as a dict."""
+
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise refuse(f"must be {expects}")
+        faults = [Fault(f"missing; must be {kinds[key].expects}", (key,), "") for key in required if key not in value]
+        for key, entry in value.items():
+            if key in kinds:
+                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(kinds[key], entry)]
+            else:
+                close = closest(key, kinds)
+                unknown = f"unknown key{did_you_mean(close and toml(close))} (valid: {', '.join(kinds)})"
+                faults.append(Fault(unknown, (key,), ""))
+        if faults:
+            raise Unfit(faults)
+        return {key: kinds[key].read(entry) for key, entry in value.items()}
+
+    schema = {
+        "type": "object",
+        "properties": {key: kind.schema for key, kind in kinds.items()},
+        "required": list(required),
+        "additionalProperties": False,
+    }
     return ValueKind(expects, read, typed_toml, schema)
 
 

@@ -19,14 +19,8 @@ marker of a test; environment variables; the command line."""
 PROJECT_LEVELS: tuple[ConfigLevel, ...] = ("project", "own")
 LEVELS_ABOVE_FILE: tuple[ConfigLevel, ...] = ("test", "environment", "command")
 _REPORT_ORDER: Mapping[ConfigLevel, int] = {
-    "file": 0,
-    "own": 1,
-    "project": 1,
-    "ini": 2,
-    "test": 3,
-    "environment": 4,
-    "command": 5,
-}
+    "file": 0, "own": 1, "project": 1, "ini": 2, "test": 3, "environment": 4, "command": 5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

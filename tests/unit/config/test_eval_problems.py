@@ -372,9 +372,9 @@ BROKEN: dict[str, list[Case]] = {
         (
             'm = {input = -1, output = "2", cached_input = 0, cached = 1}',
             [
-                "2: [prices] m.cached: unknown key (valid: input, output, cached_input, cache_write)",
                 f"2: [prices] m.input: must be {PRICE}, got -1",
                 f'2: [prices] m.output: must be {PRICE}, got "2"',
+                '2: [prices] m.cached: unknown key, did you mean "cached_input"? (valid: input, output, cached_input, cache_write)',
             ],
         ),
         *got(
@@ -423,7 +423,7 @@ BROKEN: dict[str, list[Case]] = {
         ),
         *got("gate", "pass_rate", f'{SHARE}; the operator ">=" is missing', '"0.7"'),
         *got("gate", "pass_rate", f"{SHARE}; write a share as 0.7, not 70%", '">= 70%"'),
-        *got("gate", "pass_rate", "min is missing; must be a finite number between 0 and 1", '{rule = "point"}'),
+        ('pass_rate = {rule = "point"}', ["2: [gate] pass_rate.min: missing; must be a finite number between 0 and 1"]),
         ("pass_rate = {min = 2}", ["2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 2"]),
         (
             'pass_rate = {min = 0.7, rule = "exact"}',
@@ -450,7 +450,7 @@ BROKEN: dict[str, list[Case]] = {
             'must be ">= X" or {min = X, rule = "point"} with X a finite number, like ">= 0.7"',
             '">= nan"',
         ),
-        *got("gate", "mean", "min is missing; must be a finite number", "{}"),
+        ("mean = {}", ["2: [gate] mean.min: missing; must be a finite number"]),
         (
             'max_regression = ">= 0.7"',
             [
