@@ -1,4 +1,4 @@
-"""Under GitHub Actions what failed is annotated on the lines of files, once."""
+"""Annotations of failures on GitHub Actions, at lines of files, once each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS: list[dict[str, object]] = [{}, {"score": 0.25}, {"reward": "raises"}]
 
 @pytest.fixture
 def on_github(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """The workspace in a checkout on a runner of GitHub Actions."""
+    """Return the workspace as a checkout on a runner of GitHub Actions."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace.root))
     return workspace
@@ -22,7 +22,7 @@ def annotated(result: pytest.RunResult) -> list[str]:
     return sorted(line for line in result.outlines if line.startswith("::"))
 
 
-def test_failed_runs_stand_on_their_dataset_lines(on_github: Workspace) -> None:
+def test_failed_runs_are_annotated_at_their_dataset_lines(on_github: Workspace) -> None:
     on_github.eval(rows=ROWS, limits={"max_errors": 1})
 
     assert annotated(on_github.run(NAMED)) == [
@@ -32,18 +32,20 @@ def test_failed_runs_stand_on_their_dataset_lines(on_github: Workspace) -> None:
     ]
 
 
-def test_a_gate_stands_on_its_line_of_the_config_and_xfailed_runs_nowhere(on_github: Workspace) -> None:
+def test_a_gate_is_annotated_at_its_line_and_xfailed_runs_are_not(on_github: Workspace) -> None:
     on_github.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.9"})
     toml = (on_github.root / "configs/eval/x.toml").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(toml, start=1) if text.startswith("pass_rate"))
 
-    found = annotated(on_github.run(NAMED))
+    annotations = annotated(on_github.run(NAMED))
 
-    assert len(found) == 1
-    assert found[0].startswith(f"::error file=configs/eval/x.toml,line={line},title=x[gate pass_rate >= 0.9]::gate")
+    assert len(annotations) == 1
+    assert annotations[0].startswith(
+        f"::error file=configs/eval/x.toml,line={line},title=x[gate pass_rate >= 0.9]::gate"
+    )
 
 
-def test_elsewhere_and_beside_a_plugin_that_annotates_there_is_nothing(
+def test_nothing_is_annotated_elsewhere_or_with_another_annotating_plugin(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_workspace.eval(rows=ROWS)

@@ -1,4 +1,4 @@
-"""Other plugins beside ours. They are installed where only these tests see them, as they act on every run that does."""
+"""Evals together with other plugins, which are installed where only these tests see them."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def test_rollout(rollout):
 
 @pytest.fixture
 def companions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands have pytest-timeout, -rerunfailures, -retry, -repeat, -picked, -randomly and -cov."""
+    """Give commands pytest-timeout, -rerunfailures, -retry, -repeat, -picked, -randomly and -cov."""
     if not COMPANIONS.is_dir():
         pytest.skip(f"{COMPANIONS} is missing: make setup")
     monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
 
 
 @pytest.mark.usefixtures("companions")
-def test_waiting_for_a_rollout_is_not_the_time_of_a_test(workspace: Workspace) -> None:
+def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(0.6, reply("42"))) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url})
 
         workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=3)
 
 
-def test_waiting_for_a_rollout_is_no_hang_for_faulthandler(workspace: Workspace) -> None:
+def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.5, reply("42"))) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
 
@@ -70,7 +70,7 @@ def test_waiting_for_a_rollout_is_no_hang_for_faulthandler(workspace: Workspace)
 
 @pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize("option", ["--reruns=2", "--force-reruns=2", "--retries=2"])
-def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option: str) -> None:
+def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str) -> None:
     workspace.write("test_flaky.py", "def test_flaky():\n    assert False\n")
     with ChatServer(reply("42")) as server:
         rows: list[dict[str, Any]] = [{"score": 0.0}, {"reward": "raises"}, {}]
@@ -86,7 +86,7 @@ def test_a_rollout_is_not_repeated_until_it_passes(workspace: Workspace, option:
 
 
 @pytest.mark.usefixtures("companions")
-def test_no_rollout_is_made_as_often_as_tests_are_repeated(workspace: Workspace) -> None:
+def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
@@ -99,7 +99,7 @@ def test_no_rollout_is_made_as_often_as_tests_are_repeated(workspace: Workspace)
 
 
 @pytest.mark.usefixtures("companions")
-def test_a_plugin_that_picks_tests_leaves_the_eval_that_is_named(workspace: Workspace) -> None:
+def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("test_old.py", "def test_old():\n    pass\n")
     for words in (["init"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]):
@@ -110,18 +110,18 @@ def test_a_plugin_that_picks_tests_leaves_the_eval_that_is_named(workspace: Work
 
 
 @pytest.mark.usefixtures("companions")
-def test_order_and_seeds_of_pytest_randomly_change_no_score(workspace: Workspace) -> None:
+def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
     rows = [{"score": index / 8} for index in range(8)]
     workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
-    found = []
+    scores = []
     for seed in (1, 2):
         workspace.run(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)
-        found.append([run["scores"] for row in workspace.results()["rows"] for run in row["runs"]])
-    assert found[0] == found[1] == [{"rewards:score": index / 8} for index in range(8)]
+        scores.append([run["scores"] for row in workspace.results()["rows"] for run in row["runs"]])
+    assert scores[0] == scores[1] == [{"rewards:score": index / 8} for index in range(8)]
 
 
 @pytest.mark.usefixtures("companions")
-def test_coverage_and_asyncio_beside_an_eval(workspace: Workspace) -> None:
+def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> None:
     workspace.ini("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function")
     workspace.write("test_python.py", PYTHON)
     workspace.eval(rows=2)
@@ -169,7 +169,7 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
 
 
 @pytest.mark.parametrize("dist", ["worksteal", "loadscope", "loadfile", "loadgroup", "each"])
-def test_every_way_to_distribute_rolls_each_run_out_once(plain_workspace: Workspace, dist: str) -> None:
+def test_every_dist_mode_rolls_out_each_run_once(plain_workspace: Workspace, dist: str) -> None:
     plain_workspace.eval(rows=6, evaluation={"batch_size": 3})
 
     done = plain_workspace.run(CONFIG, "-n2", f"--dist={dist}")
@@ -178,8 +178,8 @@ def test_every_way_to_distribute_rolls_each_run_out_once(plain_workspace: Worksp
     assert sorted(event["row"] for event in plain_workspace.events("start")) == list(range(6))
 
 
-def test_groups_of_xdist_are_no_part_of_what_a_test_is_called(plain_workspace: Workspace) -> None:
-    """Where pytest lets xdist write them into the ids of tests: before 9.2."""
+def test_groups_of_xdist_are_not_part_of_a_tests_name(plain_workspace: Workspace) -> None:
+    """Before 9.2, pytest lets xdist append groups to node ids."""
     plain_workspace.eval(rows=[{}, {"score": 0.0}])
     plain_workspace.write("conftest.py", GROUPED)
     plain_workspace.write("test_rollouts.py", OVER_ROLLOUTS)
@@ -204,7 +204,7 @@ def test_stepwise_keeps_the_order_of_collection(plain_workspace: Workspace) -> N
     again.assert_outcomes(failed=1, deselected=2)
 
 
-def test_a_strict_pytest_without_a_cache(workspace: Workspace) -> None:
+def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     workspace.eval(rows=3)
 

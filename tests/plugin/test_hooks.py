@@ -1,4 +1,4 @@
-"""The hooks that other plugins and conftest.py may implement; the examples of their docstrings are run here."""
+"""The hooks for other plugins and conftest.py; these tests run the examples in their docstrings."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def example(hook: Callable[..., object]) -> str:
-    """The conftest.py in a hook's docstring: what stands indented at its end."""
+    """Return the conftest.py in a hook's docstring: the indented text at its end."""
     lines = (inspect.getdoc(hook) or "").splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("    "))
     return dedent("\n".join(lines[first:])) + "\n"
 
 
 def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines."""
+    """Return the objects in a file of JSON lines."""
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 
-def test_each_finished_rollout_is_told_of_once(workspace: Workspace) -> None:
+def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_rollout_finished))
     workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})
     workspace.eval("y", rows=[{"score": 0.0}])
 
     workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=1, failed=3, errors=1)
 
-    told = {line["id"]: line for line in lines_of(workspace, "failed.jsonl")}
-    assert told.keys() == {"configs/eval/x.toml::x[row1-run0]", "configs/eval/x.toml::x[row3-run0]"} | {
+    failed = {line["id"]: line for line in lines_of(workspace, "failed.jsonl")}
+    assert failed.keys() == {"configs/eval/x.toml::x[row1-run0]", "configs/eval/x.toml::x[row3-run0]"} | {
         "configs/eval/y.toml::y[row0-run0]"
     }
     assert len(lines_of(workspace, "failed.jsonl")) == 3
-    assert told["configs/eval/x.toml::x[row1-run0]"]["scores"] == {"rewards:score": 0.25}
-    assert [message["role"] for message in told["configs/eval/x.toml::x[row1-run0]"]["messages"]] == [
+    assert failed["configs/eval/x.toml::x[row1-run0]"]["scores"] == {"rewards:score": 0.25}
+    assert [message["role"] for message in failed["configs/eval/x.toml::x[row1-run0]"]["messages"]] == [
         "user",
         "assistant",
     ]
 
 
-def test_a_gate_of_ones_own_is_a_test_and_decides_the_exit_status(workspace: Workspace) -> None:
+def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
@@ -66,12 +66,12 @@ def test_a_gate_of_ones_own_is_a_test_and_decides_the_exit_status(workspace: Wor
 
 
 def read_gates(workspace: Workspace) -> list[dict[str, Any]]:
-    """The gates in the last results."""
+    """Return the gates in the last results."""
     gates: list[dict[str, Any]] = workspace.results()["gates"]
     return gates
 
 
-def test_results_are_handed_on_once_for_each_eval(workspace: Workspace) -> None:
+def test_the_hook_gets_results_once_for_each_eval(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_results))
     workspace.eval("x", rows=[{}, {"score": 0.0}])
     workspace.eval("y", rows=1)
@@ -114,7 +114,7 @@ def pytest_osmosis_results(results):
 """
 
 
-def test_one_that_raises_is_reported_and_harms_no_other(workspace: Workspace) -> None:
+def test_a_hook_that_raises_is_reported_and_affects_no_other(workspace: Workspace) -> None:
     workspace.write("conftest.py", RAISING)
     workspace.write("sound.py", SOUND)
     workspace.ini("pythonpath = .")
@@ -137,7 +137,7 @@ def test_one_that_raises_is_reported_and_harms_no_other(workspace: Workspace) ->
     assert workspace.results()["summary"]["total_runs"] == 3
 
 
-def test_after_ctrl_c_what_is_done_is_told_and_no_gate_is_asked(plain_workspace: Workspace) -> None:
+def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write(
         "conftest.py", RAISING.replace("row == 1", "row == 0").replace('return "yes"', "open('asked', 'w')")
@@ -148,7 +148,7 @@ def test_after_ctrl_c_what_is_done_is_told_and_no_gate_is_asked(plain_workspace:
         workspace.eval(rows=3, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, "--osmosis-no-probe", "-p", "sound")
         wait_until(lambda: len(server.requests) == 2, "the second request")
-        wait_until((workspace.root / "heard-row0-run0").exists, "the first run to be told of")
+        wait_until((workspace.root / "heard-row0-run0").exists, "the hook call for the first run")
 
         session.interrupt()
 

@@ -1,4 +1,4 @@
-"""`--osmosis-inline`: the same eval in pytest's own process, where debuggers, prints and Ctrl-C reach user code."""
+"""`--osmosis-inline`: an eval in pytest's own process, for debuggers, prints and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ ROWS: list[dict[str, Any]] = [
 TIMES = {"duration_ms", "scoring_ms"}
 
 
-def what_became(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs of a results file, without what differs from time to time."""
+def comparable(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a results file, without the values that differ between sessions."""
     return [
         {"row": row["row_index"], **{key: value for key, value in run.items() if key not in TIMES}}
         for row in results["rows"]
@@ -69,7 +69,7 @@ def what_became(results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_outcomes_scores_and_journal_are_those_of_an_engine_host(plain_workspace: Workspace) -> None:
+def test_outcomes_scores_and_journal_equal_those_of_a_host(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("rewards.py", REWARDS)
     workspace.write("agent.py", UNRULY)
@@ -86,8 +86,8 @@ def test_outcomes_scores_and_journal_are_those_of_an_engine_host(plain_workspace
     expected = workspace.results()
     done = workspace.run(CONFIG, INLINE, "-Werror")
 
-    found = workspace.results()
-    assert what_became(found) == what_became(expected)
+    results = workspace.results()
+    assert comparable(results) == comparable(expected)
     assert done.ret == hosted.ret == 1
     assert done.parseoutcomes().keys() - {"warning", "warnings"} == hosted.parseoutcomes().keys()
     assert [event["row"] for event in workspace.events("start")] == [row for row in range(8) for _ in range(2)]
@@ -113,17 +113,17 @@ async def cancels():
 """
 
 
-def test_a_run_that_is_cancelled_before_it_runs_is_the_codes_failure_and_keeps_nothing(
+def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(
     plain_workspace: Workspace,
 ) -> None:
-    """Row 0 leaves a task behind, which cancels row 1."""
+    """Let row 0 leave a task behind that cancels row 1."""
     workspace = plain_workspace
     workspace.write("agent.py", CANCELS)
     workspace.write("rewards.py", "async def score(solution_str):\n    return 1.0\n")
     workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
     done = workspace.run(CONFIG, INLINE)
     assert done.parseoutcomes() == {"passed": 3, "errors": 1}
-    assert [run.get("boundary") for run in what_became(workspace.results())] == [None, "agent", None, None]
+    assert [run.get("boundary") for run in comparable(workspace.results())] == [None, "agent", None, None]
     done.stdout.fnmatch_lines(["*user code cancelled its task before it began*"])
 
 
@@ -148,7 +148,7 @@ def test_the_process_is_as_it_was():
 """
 
 
-def test_prints_are_the_items_and_the_process_is_the_users_for_that_time(plain_workspace: Workspace) -> None:
+def test_output_belongs_to_the_item_and_process_state_to_the_user_code(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
@@ -160,8 +160,8 @@ def test_prints_are_the_items_and_the_process_is_the_users_for_that_time(plain_w
 
     done = workspace.run(INLINE, *paths, "test_looked.py", "-p", "no:randomly")
 
-    said = [line for line in done.outlines if line.startswith("agent:")]
-    assert said == ["agent: True green 1", "agent: True green 2", "agent: True blue 1", "agent: True blue 2"]
+    lines = [line for line in done.outlines if line.startswith("agent:")]
+    assert lines == ["agent: True green 1", "agent: True green 2", "agent: True blue 1", "agent: True blue 2"]
     done.stdout.fnmatch_lines(["*Captured stdout setup*", "agent: True green 1"])
     done.assert_outcomes(failed=4, passed=1)
 
@@ -196,7 +196,7 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(plain_workspace: W
     assert "never awaited" not in session.output
 
 
-def test_maxfail_and_a_probe_that_fails_stop_it_as_any_other(plain_workspace: Workspace) -> None:
+def test_maxfail_and_a_failed_probe_stop_an_inline_eval(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=[{"score": 0.0}, {}, {}])
 
     assert plain_workspace.run(CONFIG, INLINE, "-x").ret == 1
@@ -209,7 +209,7 @@ def test_maxfail_and_a_probe_that_fails_stop_it_as_any_other(plain_workspace: Wo
 
 
 @pytest.mark.parametrize("flag", [INLINE, "--trace"])
-def test_it_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> None:
+def test_inline_is_refused_with_workers(plain_workspace: Workspace, flag: str) -> None:
     plain_workspace.eval()
 
     done = plain_workspace.run(CONFIG, flag, "-n2")

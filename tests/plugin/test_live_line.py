@@ -1,4 +1,4 @@
-"""The live line in a session: on a terminal in place, in a log now and then, and never over what others printed."""
+"""The progress line: in place on a terminal, repeated in a log, and never over other output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sl
 
 
 def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
-    """What pytest writes to a terminal so wide."""
+    """Return the output of pytest on a terminal of that width."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     words = [*PYTEST, "-pno:cacheprovider", *workspace.arguments, *args]
@@ -37,14 +37,14 @@ def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
 
 
 def live_lines(written: str) -> list[str]:
-    """Every state of the live line."""
+    """Return every state of the line."""
     return [
         re.sub(r"\x1b\[\w*", "", line).rstrip()
         for line in re.findall(r"\r([^\r\n]*x [^\r\n]*\d+/\d+[^\r\n]*)", written)
     ]
 
 
-def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end(plain_workspace: Workspace) -> None:
+def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=8)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
 
@@ -58,7 +58,7 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end(plain_workspace
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
 
 
-def test_runs_that_fail_leave_no_trace_in_it(plain_workspace: Workspace) -> None:
+def test_failed_runs_leave_the_line_intact(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=8)
     plain_workspace.write("rewards.py", SLOW_REWARDS.replace("1.0", "0.0"))
 
@@ -71,7 +71,7 @@ def test_runs_that_fail_leave_no_trace_in_it(plain_workspace: Workspace) -> None
 
 
 def on_screen(written: str) -> list[str]:
-    """What the terminal shows in the end: what follows a carriage return stands over what was there."""
+    """Return the final state of the terminal, with text after a carriage return over earlier text."""
     lines = []
     for line in re.sub(r"\x1b\[[\d;]*m", "", written).split("\n"):
         shown = ""
@@ -81,8 +81,8 @@ def on_screen(written: str) -> list[str]:
     return lines
 
 
-def test_workers_that_are_late_are_told_of_on_a_clean_line(plain_workspace: Workspace) -> None:
-    """Rollouts begin when the first worker of xdist has collected; then xdist goes on to count those that have."""
+def test_slow_workers_are_reported_on_a_clean_line(plain_workspace: Workspace) -> None:
+    """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     plain_workspace.eval(rows=8)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
@@ -94,7 +94,7 @@ def test_workers_that_are_late_are_told_of_on_a_clean_line(plain_workspace: Work
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
-def test_what_a_python_test_says_stays(plain_workspace: Workspace) -> None:
+def test_output_of_a_python_test_stays(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=4)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
     plain_workspace.write("test_python.py", PYTHON_TEST)
@@ -116,15 +116,15 @@ def test_wide_characters_do_not_break_the_line(plain_workspace: Workspace) -> No
     assert {width(line) for line in in_place} == {59}, "each wipes the one before, and none wraps"
 
 
-def test_quiet_means_no_line(plain_workspace: Workspace) -> None:
+def test_quiet_shows_no_line(plain_workspace: Workspace) -> None:
     plain_workspace.eval(rows=6)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
 
     assert live_lines(on_a_terminal(plain_workspace, "-q", "--osmosis-config=configs/eval/x.toml", columns=80)) == []
 
 
-def test_time_passes_while_no_report_arrives(workspace: Workspace) -> None:
-    """The first run is answered, the others are held: all that is printed from then on is printed by time."""
+def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
+    """Only the first run is answered, so everything printed afterwards is due to time."""
     with ChatServer(reply("42"), held(reply("42"))) as server:
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)

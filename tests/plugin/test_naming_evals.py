@@ -1,4 +1,4 @@
-"""Which commands start an eval: those that name it, and no other."""
+"""Commands that start an eval: only those that name it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -
     assert len(workspace.run_dirs("other", folder="second")) == 1
 
 
-def test_osmosis_config_runs_beside_positional_tests(workspace: Workspace) -> None:
+def test_osmosis_config_runs_alongside_positional_tests(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("tests/test_python.py", "def test_python(): pass\n")
 
@@ -49,31 +49,31 @@ def test_osmosis_config_runs_beside_positional_tests(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("configs/eval/sum.toml", "configs/eval/sums.toml"), ("configs/evals", "configs/eval")]
+    ("path", "suggestion"), [("configs/eval/sum.toml", "configs/eval/sums.toml"), ("configs/evals", "configs/eval")]
 )
-def test_a_misspelt_path_says_what_is_there(plain_workspace: Workspace, given: str, meant: str) -> None:
+def test_a_misspelt_path_suggests_an_existing_one(plain_workspace: Workspace, path: str, suggestion: str) -> None:
     plain_workspace.eval("sums")
 
-    result = plain_workspace.run(f"--osmosis-config={given}")
+    result = plain_workspace.run(f"--osmosis-config={path}")
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={given}: no such file, did you mean {meant}?"])
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={path}: no such file, did you mean {suggestion}?"])
 
 
-@pytest.mark.parametrize("given", ["missing.toml", "empty"])
-def test_a_path_that_holds_no_eval_is_one_line_and_exit_4(plain_workspace: Workspace, given: str) -> None:
+@pytest.mark.parametrize("path", ["missing.toml", "empty"])
+def test_a_path_without_an_eval_is_exit_4_with_one_line(plain_workspace: Workspace, path: str) -> None:
     workspace = plain_workspace
     (workspace.root / "empty").mkdir()
 
-    result = workspace.run(f"--osmosis-config={given}")
+    result = workspace.run(f"--osmosis-config={path}")
 
     assert result.ret == 4
-    said = [line for line in [*result.outlines, *result.errlines] if line]
-    assert len(said) == 1
-    assert said[0].startswith(f"ERROR: --osmosis-config={given}: ")
+    lines = [line for line in [*result.outlines, *result.errlines] if line]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"ERROR: --osmosis-config={path}: ")
 
 
-def test_a_positional_toml_that_is_missing_is_exit_4(plain_workspace: Workspace) -> None:
+def test_a_missing_positional_toml_is_exit_4(plain_workspace: Workspace) -> None:
     result = plain_workspace.run("configs/eval/missing.toml")
 
     assert result.ret == 4
@@ -90,9 +90,7 @@ def test_a_positional_toml_is_an_eval(workspace: Workspace) -> None:
     assert workspace.results()["summary"]["total_runs"] == 3
 
 
-def test_paths_count_from_the_folder_that_pytest_is_called_in(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_relative_to_the_current_folder(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     monkeypatch.chdir(workspace.root / "configs")
 
@@ -104,7 +102,7 @@ def test_paths_count_from_the_folder_that_pytest_is_called_in(
     assert len(workspace.run_dirs()) == 1
 
 
-def test_a_config_may_stand_outside_the_rootdir(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_can_be_outside_the_rootdir(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval("x", folder="one")
     workspace.eval("x", folder="two", rows=2)
     (workspace.root / "pytest.ini").unlink()
@@ -147,7 +145,7 @@ def test_a_folder_never_starts_an_eval_under_xdist(plain_workspace: Workspace) -
     assert "osmosis:" not in result.stdout.str()
 
 
-def test_a_folder_beside_a_named_eval_starts_no_other(workspace: Workspace) -> None:
+def test_a_folder_next_to_a_named_eval_starts_no_other_eval(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
 
@@ -157,7 +155,7 @@ def test_a_folder_beside_a_named_eval_starts_no_other(workspace: Workspace) -> N
     assert not workspace.run_dirs("y")
 
 
-def test_a_named_eval_is_said_in_the_header(plain_workspace: Workspace) -> None:
+def test_the_header_shows_a_named_eval(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(gate={"pass_rate": ">= 0.5"}, sampling={"temperature": 1.0, "seed": 0})
 
@@ -191,12 +189,12 @@ def test_a_named_eval_is_said_in_the_header(plain_workspace: Workspace) -> None:
         (("--osmosis-config=configs/eval/x.toml", "--help"), False),
     ],
 )
-def test_a_host_starts_ahead_where_the_command_looks_as_if_it_ran_an_eval(
+def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
     pytester: pytest.Pytester, typed: Sequence[str], starts: bool
 ) -> None:
     assert seems_to_run(pytester.parseconfig(*typed)) is starts
 
 
-def test_addopts_start_no_host_ahead(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addopts_start_no_host_early(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "--osmosis-config=configs/eval/x.toml")
     assert not seems_to_run(pytester.parseconfig("tests"))

@@ -1,4 +1,4 @@
-"""An eval that is described by options alone: `--osmosis-agent` on a dataset, in the current folder."""
+"""An eval without a TOML: `--osmosis-agent` on a dataset, in the current folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMAND = (
 
 
 def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> None:
-    """server.py, rewards.py and test_data.jsonl with 12 rows, one of them with a wrong answer."""
+    """Return a workspace with server.py, rewards.py and test_data.jsonl (12 rows, one with a wrong answer)."""
     rows = [
         {"user_prompt": f"What is {row} * 2?", "ground_truth": "no" if row == wrong else str(row * 2)}
         for row in range(12)
@@ -67,7 +67,7 @@ def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     assert published["partial"] is False
 
 
-def test_a_rerun_hint_is_a_command_that_works(workspace: Workspace) -> None:
+def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     fill(workspace, wrong=11)
 
     result = workspace.run(*COMMAND, "--osmosis-limit=12", "--osmosis-set=sampling.seed=3")
@@ -80,7 +80,7 @@ def test_a_rerun_hint_is_a_command_that_works(workspace: Workspace) -> None:
     again.assert_outcomes(failed=1)
 
 
-def test_a_dataset_that_is_an_argument_needs_no_option(plain_workspace: Workspace) -> None:
+def test_a_dataset_argument_needs_no_option(plain_workspace: Workspace) -> None:
     fill(plain_workspace)
     others = [word for word in COMMAND if "dataset" not in word]
 
@@ -93,7 +93,7 @@ def test_a_dataset_that_is_an_argument_needs_no_option(plain_workspace: Workspac
     )
 
 
-def test_ids_select_again(workspace: Workspace) -> None:
+def test_node_ids_select_runs_again(workspace: Workspace) -> None:
     fill(workspace, wrong=1)
     workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)
     assert workspace.last_failed() == {"test_data.jsonl::test_data[row1-run0]"}
@@ -102,7 +102,7 @@ def test_ids_select_again(workspace: Workspace) -> None:
     workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=0 if workspace.distributed else 11)
 
 
-def test_the_current_folder_is_the_workspace_and_the_dataset_lies_anywhere(
+def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = plain_workspace
@@ -117,7 +117,7 @@ def test_the_current_folder_is_the_workspace_and_the_dataset_lies_anywhere(
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
 
 
-def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace) -> None:
+def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     fill(workspace)
     (workspace.root / "server.py").unlink()
@@ -180,7 +180,7 @@ def test_co_lists_without_loading_or_writing_anything(plain_workspace: Workspace
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_the_command(
+def test_problems_name_the_options_of_the_command(
     plain_workspace: Workspace, options: list[str], expected: list[str]
 ) -> None:
     workspace = plain_workspace

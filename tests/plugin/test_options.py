@@ -23,7 +23,7 @@ def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is False
 
 
-def test_limit_all_takes_every_row_where_the_config_takes_a_sample(plain_workspace: Workspace) -> None:
+def test_limit_all_overrides_the_limit_of_the_config(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=12, data={"rows": None})
 
@@ -32,7 +32,7 @@ def test_limit_all_takes_every_row_where_the_config_takes_a_sample(plain_workspa
     result.assert_outcomes(passed=12)
 
 
-def test_batch_size_bounds_what_is_in_flight(workspace: Workspace) -> None:
+def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
     with ChatServer(slow(0.1, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url})
 
@@ -43,7 +43,7 @@ def test_batch_size_bounds_what_is_in_flight(workspace: Workspace) -> None:
         assert len(server.requests) == 12 + 1  # the probe
 
 
-def test_no_probe_asks_for_rollouts_only(plain_workspace: Workspace) -> None:
+def test_no_probe_sends_only_the_requests_of_rollouts(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
@@ -53,7 +53,7 @@ def test_no_probe_asks_for_rollouts_only(plain_workspace: Workspace) -> None:
         assert len(server.requests) == 2
 
 
-def test_values_that_do_not_fit_are_exit_4_and_name_their_flags(plain_workspace: Workspace) -> None:
+def test_invalid_values_are_exit_4_and_name_their_options(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval()
 
@@ -67,30 +67,30 @@ def test_values_that_do_not_fit_are_exit_4_and_name_their_flags(plain_workspace:
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("output", "written"),
     [("made/out.json", "made/out.json"), ("made/", "made/x.json"), ("data", "data/x.json")],
 )
-def test_output_is_a_file_or_a_folder(plain_workspace: Workspace, given: str, written: str) -> None:
+def test_output_is_a_file_or_a_folder(plain_workspace: Workspace, output: str, written: str) -> None:
     plain_workspace.eval(rows=1)
 
-    result = plain_workspace.run(CONFIG, f"--osmosis-output={given}")
+    result = plain_workspace.run(CONFIG, f"--osmosis-output={output}")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines([f"results: {written}"])
     assert read_json(plain_workspace.root / written) == plain_workspace.results()
 
 
-@pytest.mark.parametrize("given", ["out/{name}-1.json", "out/"])
-def test_output_of_several_evals_has_their_names(plain_workspace: Workspace, given: str) -> None:
+@pytest.mark.parametrize("output", ["out/{name}-1.json", "out/"])
+def test_outputs_of_several_evals_are_named_after_them(plain_workspace: Workspace, output: str) -> None:
     workspace = plain_workspace
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
 
-    result = workspace.run(*BOTH, f"--osmosis-output={given}")
+    result = workspace.run(*BOTH, f"--osmosis-output={output}")
 
     assert result.ret == 0
     for name in ("x", "y"):
-        path = given.replace("{name}", name) if "{name}" in given else f"{given}{name}.json"
+        path = output.replace("{name}", name) if "{name}" in output else f"{output}{name}.json"
         assert read_json(workspace.root / path)["config"]["name"] == name
 
 
@@ -106,7 +106,7 @@ def test_one_output_for_several_evals_is_exit_4(plain_workspace: Workspace) -> N
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_partial_selection_leaves_the_whole_file_alone(workspace: Workspace) -> None:
+def test_a_partial_selection_does_not_overwrite_whole_results(workspace: Workspace) -> None:
     workspace.eval()
     workspace.run(CONFIG, "--osmosis-output=out.json")
     whole = (workspace.root / "out.json").read_bytes()
@@ -142,7 +142,7 @@ def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
     workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
 
 
-def test_secrets_that_are_missing_are_all_named(plain_workspace: Workspace) -> None:
+def test_all_missing_secrets_are_named(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
     workspace.eval("y", secrets={"required": ["SECOND_SECRET", "THIRD_SECRET"]})

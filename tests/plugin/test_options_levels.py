@@ -1,4 +1,4 @@
-"""Where options come from besides the command line, and those that concern the session."""
+"""Options from variables and ini keys, and the options of the session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers import ChatServer, reply, slow
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
-def test_every_key_with_a_name_of_its_own_is_an_option() -> None:
+def test_every_named_key_has_an_option() -> None:
     named = [option.dest.removeprefix("osmosis_") for option in (options.NAMING[1], *options.OF_CONFIG)]
     assert named == list(OPTIONS)
 
@@ -28,7 +28,7 @@ def test_every_help_text_is_a_sentence() -> None:
     assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
 
 
-def test_the_header_names_what_came_from_where(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = plain_workspace
     workspace.eval(rows=4, evaluation={"n": 7}, data={"rows": None})
     workspace.ini("osmosis_set = evaluation.pass_threshold=0.5", "    agent.max_turns=4")
@@ -51,7 +51,9 @@ def test_the_header_names_what_came_from_where(plain_workspace: Workspace, monke
     )
 
 
-def test_variables_that_are_none_of_ours_are_named(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_and_invalid_variables_are_reported(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = plain_workspace
     workspace.eval()
     for name, value in {
@@ -78,7 +80,7 @@ def test_variables_that_are_none_of_ours_are_named(plain_workspace: Workspace, m
     ]
 
 
-def test_variables_start_no_eval_and_hurt_no_other_run(
+def test_variables_start_no_eval_and_do_not_affect_other_runs(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = plain_workspace
@@ -108,14 +110,14 @@ def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_options_of_addopts_hold_for_an_eval_that_the_command_names(plain_workspace: Workspace) -> None:
+def test_options_of_addopts_apply_to_an_eval_that_the_command_names(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
     plain_workspace.ini("addopts = --osmosis-n=2")
 
     plain_workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
-def test_max_in_flight_caps_every_eval(plain_workspace: Workspace) -> None:
+def test_max_in_flight_limits_every_eval(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     with ChatServer(slow(0.05, reply("42"))) as server:
         workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
@@ -127,7 +129,7 @@ def test_max_in_flight_caps_every_eval(plain_workspace: Workspace) -> None:
         assert server.max_in_flight == 2
 
 
-def test_a_dry_run_checks_and_shows_and_does_nothing(workspace: Workspace) -> None:
+def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> None:
     workspace.eval(secrets={"required": ["MISSING_TOKEN"]}, scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
 
@@ -145,20 +147,20 @@ def test_a_dry_run_checks_and_shows_and_does_nothing(workspace: Workspace) -> No
     assert not (workspace.root / "ran").exists()
 
 
-@pytest.mark.parametrize("further", [(), ("-n1",)])
-def test_a_setup_plan_asks_no_model(plain_workspace: Workspace, further: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tuple[str, ...]) -> None:
     workspace = plain_workspace
     workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
-        result = workspace.run(CONFIG, "tests", "--setup-plan", *further)
+        result = workspace.run(CONFIG, "tests", "--setup-plan", *workers)
 
         assert (result.ret, server.requests) == (0, [])
     result.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_dry_run_of_a_part_counts_it_beside_what_is_deselected(plain_workspace: Workspace) -> None:
+def test_a_dry_run_counts_selected_and_deselected_tests(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 
     result = plain_workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-")
@@ -177,33 +179,33 @@ def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> N
 
 
 def priced(workspace: Workspace, server: ChatServer) -> None:
-    """An eval of 4 runs on a model that has its price."""
+    """Write an eval of 4 runs on a model with a known price."""
     rates = {"m": {"input": 1000.0, "output": 1000.0}}
     model = {"base_url": server.base_url}
     workspace.eval(rows=4, experiment={"model_path": "m"}, model=model, prices=rates)
 
 
-def test_without_a_terminal_what_costs_more_or_is_unknown_is_refused(workspace: Workspace) -> None:
+def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         unknown = workspace.run(CONFIG, "--osmosis-confirm-above=1000")
         workspace.run(CONFIG, "--osmosis-no-probe").assert_outcomes(passed=4)
-        asked = len(server.requests)
+        n_requests = len(server.requests)
 
         cost = workspace.results()["summary"]["cost_usd"]
         below = workspace.run(CONFIG, f"--osmosis-confirm-above={cost * 0.9}", "-k", "row1-")
         refused = workspace.run(CONFIG, f"--osmosis-confirm-above={cost * 0.9}")
 
-    assert asked == 4
+    assert n_requests == 4
     assert (unknown.ret, refused.ret, below.ret) == (4, 4, 0)
-    said = "ERROR: --osmosis-confirm-above=*: {}; there is no terminal to ask on*"
-    unknown.stderr.fnmatch_lines([said.format("the cost of x is unknown, because no earlier run recorded one")])
-    refused.stderr.fnmatch_lines([said.format("about $*, above $*")])
+    message = "ERROR: --osmosis-confirm-above=*: {}; there is no terminal to ask on*"
+    unknown.stderr.fnmatch_lines([message.format("the cost of x is unknown, because no earlier run recorded one")])
+    refused.stderr.fnmatch_lines([message.format("about $*, above $*")])
     assert len(workspace.run_dirs()) == 2
 
 
 @pytest.mark.parametrize(("answer", "status", "runs"), [("y", 0, 1), ("n", 2, 0)])
-def test_on_a_terminal_it_is_asked(plain_workspace: Workspace, answer: str, status: int, runs: int) -> None:
+def test_on_a_terminal_the_user_is_asked(plain_workspace: Workspace, answer: str, status: int, runs: int) -> None:
     workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
@@ -218,8 +220,8 @@ def test_on_a_terminal_it_is_asked(plain_workspace: Workspace, answer: str, stat
     assert len(workspace.run_dirs()) == runs
 
 
-def test_after_the_question_the_terminal_is_as_wide_as_before(plain_workspace: Workspace) -> None:
-    """pytest keeps its capturing suspended between tests; resumed for good, it takes the terminal for 80 columns."""
+def test_the_question_does_not_change_the_terminals_width(plain_workspace: Workspace) -> None:
+    """pytest suspends its capturing between tests; if it stayed resumed, the terminal would seem 80 columns wide."""
     workspace = plain_workspace
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
@@ -239,7 +241,7 @@ def test_after_the_question_the_terminal_is_as_wide_as_before(plain_workspace: W
 
 
 def until_it_ends(terminal: int) -> str:
-    """All that comes from a terminal until nobody holds its other end any more."""
+    """Read everything from a terminal until its other end is closed."""
     pieces = []
     with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as screen:
         while piece := screen.read(4096):
@@ -247,7 +249,7 @@ def until_it_ends(terminal: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_what_is_free_is_not_asked_about(plain_workspace: Workspace) -> None:
+def test_a_free_eval_starts_without_a_question(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 
     plain_workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
@@ -269,7 +271,7 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
 
-def test_collect_list_shows_evals_and_runs_none(plain_workspace: Workspace) -> None:
+def test_collect_list_shows_evals_but_runs_none(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval("x", rows=1)
     workspace.eval("broken", rows=1, evaluation={"n": 0})
@@ -285,7 +287,7 @@ def test_collect_list_shows_evals_and_runs_none(plain_workspace: Workspace) -> N
     assert len(workspace.run_dirs("x")) == 1
 
 
-def test_collect_knows_three_words(plain_workspace: Workspace) -> None:
+def test_collect_accepts_three_values(plain_workspace: Workspace) -> None:
     plain_workspace.ini("osmosis_collect = always")
 
     result = plain_workspace.run()

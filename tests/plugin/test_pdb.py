@@ -1,4 +1,4 @@
-"""pytest's debugger and evals: prompts in user code, and nothing new while one is open. Commands come over stdin."""
+"""pytest's debugger in evals: prompts open in user code, and pause the eval. Commands come over stdin."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Strict(Grader):
 
 
 def say(*expressions: str, then: str = "c") -> bytes:
-    """Commands of the debugger: print these, then go on."""
+    """Return debugger commands that print these expressions and continue."""
     return "".join(f"p 'say', {expression}\n" for expression in expressions).encode() + f"{then}\n".encode()
 
 
 def printed(result: pytest.RunResult) -> list[str]:
-    """What `say` had printed."""
+    """Return the output of the commands of `say`."""
     return [line[line.index("('say'") :] for line in result.outlines if "('say'" in line]
 
 
@@ -77,7 +77,7 @@ def test_a_breakpoint_in_an_async_agent_and_in_a_reward(plain_workspace: Workspa
     done.assert_outcomes(passed=1)
 
 
-def test_trace_stops_where_agent_and_rewards_are_entered(plain_workspace: Workspace) -> None:
+def test_trace_stops_at_the_entry_of_agent_and_rewards(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("helper.py", HELPER)
     workspace.write("agent.py", AGENT.format(first="pass"))
@@ -95,7 +95,7 @@ def test_trace_stops_where_agent_and_rewards_are_entered(plain_workspace: Worksp
     done.assert_outcomes(passed=2)
 
 
-def test_pdb_opens_where_an_agent_raised_in_this_process(plain_workspace: Workspace) -> None:
+def test_pdb_opens_where_an_agent_raised_inline(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
@@ -178,7 +178,7 @@ def test_pdb_does_not_repeat_a_rollout_that_failed(plain_workspace: Workspace) -
     assert len(plain_workspace.events("start")) == 1
 
 
-def test_a_reward_that_takes_its_process_along_is_not_called_again(plain_workspace: Workspace) -> None:
+def test_a_reward_that_ended_its_process_is_not_called_again(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     plain_workspace.eval(rows=1)
 
@@ -201,7 +201,7 @@ def test_python():
 """
 
 
-def test_nothing_new_is_begun_while_a_prompt_is_open(plain_workspace: Workspace) -> None:
+def test_no_run_starts_while_a_prompt_is_open(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write("test_python.py", AT_A_PROMPT)
     with ChatServer(held(reply("42"))) as server:
@@ -225,7 +225,7 @@ def test_nothing_new_is_begun_while_a_prompt_is_open(plain_workspace: Workspace)
 
 
 def stands_still(server: ChatServer) -> bool:
-    """True where half a second brings no request."""
+    """True if no request arrives in half a second."""
     before = len(server.requests)
     time.sleep(0.5)
     return len(server.requests) == before

@@ -1,4 +1,4 @@
-"""What is wrong with a config, its dataset or its code ends the command with exit 4, before anything is asked."""
+"""Errors in a config, its dataset or its code: exit 4 before any request to a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Work
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_code_that_does_not_load_is_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
+def test_code_that_does_not_load_shows_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
     with ChatServer() as server:
         workspace.eval(model={"base_url": server.base_url})
         workspace.write("rewards.py", "import helper\n")
@@ -54,7 +54,7 @@ def test_code_that_does_not_load_is_the_users_traceback_and_leaves_no_run(worksp
     assert not workspace.run_dirs()
 
 
-def test_what_a_host_that_dies_while_it_loads_said_last_is_shown_without_secrets(
+def test_the_last_output_of_a_host_that_dies_while_loading_is_redacted(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = plain_workspace
@@ -71,7 +71,7 @@ def test_what_a_host_that_dies_while_it_loads_said_last_is_shown_without_secrets
     assert "tell-nobody-of-this" not in result.stdout.str() + result.stderr.str()
 
 
-def test_everything_that_does_not_load_is_said_at_once_and_each_module_once(workspace: Workspace) -> None:
+def test_all_load_errors_are_reported_at_once_each_module_once(workspace: Workspace) -> None:
     workspace.eval(
         agent={"agent": "agents:rollot"},
         scoring={"eval_fns": ["rewards:score", "rewards:other", "others:score", "others:scor"]},
@@ -95,7 +95,7 @@ def test_everything_that_does_not_load_is_said_at_once_and_each_module_once(work
     assert (workspace.root / "tries.txt").read_text() == "x"
 
 
-def test_code_of_one_eval_that_does_not_load_keeps_the_others_from_starting(plain_workspace: Workspace) -> None:
+def test_a_load_error_in_one_eval_keeps_the_others_from_starting(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval("x")
     workspace.eval("y", scoring={"eval_fns": ["rewards:scores"]})
@@ -108,7 +108,7 @@ def test_code_of_one_eval_that_does_not_load_keeps_the_others_from_starting(plai
     assert not workspace.run_dirs("y")
 
 
-def test_a_folder_that_takes_no_run_is_a_mistake_that_names_it(workspace: Workspace) -> None:
+def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     workspace.eval("x", output={"dir": "runs"})
     workspace.eval("y", output={"dir": "taken"})
     workspace.write("taken", "a file, where a folder would be")
@@ -122,7 +122,7 @@ def test_a_folder_that_takes_no_run_is_a_mistake_that_names_it(workspace: Worksp
     assert not list((workspace.root / "runs").iterdir())
 
 
-def test_a_python_test_that_cannot_be_collected_starts_no_eval(plain_workspace: Workspace) -> None:
+def test_a_collection_error_in_a_python_test_starts_no_eval(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
     plain_workspace.write("test_broken.py", "raise RuntimeError\n")
 
@@ -133,7 +133,7 @@ def test_a_python_test_that_cannot_be_collected_starts_no_eval(plain_workspace: 
     assert not (plain_workspace.root / ".osmosis").exists()
 
 
-def test_what_ends_the_session_before_anything_began_leaves_no_run(plain_workspace: Workspace) -> None:
+def test_a_session_that_ends_before_the_first_run_leaves_no_run(plain_workspace: Workspace) -> None:
     plain_workspace.write(
         "conftest.py",
         "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"

@@ -1,4 +1,4 @@
-"""--junitxml and --json-report."""
+"""The files of --junitxml, --json-report and --osmosis-markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = "bad \x00\x07\x1b[31m\ud800 \ufffe ]]> </failure> & \u202e"
 
 
-def test_what_a_model_wrote_does_not_break_reports(workspace: Workspace) -> None:
+def test_text_of_a_model_does_not_break_reports(workspace: Workspace) -> None:
     workspace.write(
         "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    print(solution_str)\n    return 0.0\n"
     )
@@ -28,7 +28,7 @@ def test_what_a_model_wrote_does_not_break_reports(workspace: Workspace) -> None
         assert text.count("bad \\x00\\x07\\x1b[31m\\ud800") >= 2  # the conversation, and what was printed
 
 
-def test_durations_are_rollout_and_scoring(workspace: Workspace) -> None:
+def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
     with ChatServer(slow(0.3, reply("42"))) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url})
 
@@ -52,7 +52,7 @@ def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
     assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
 
 
-def test_junit_and_json_reports_say_what_became_of_each_run(workspace: Workspace) -> None:
+def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
     workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}})
 
@@ -63,7 +63,7 @@ def test_junit_and_json_reports_say_what_became_of_each_run(workspace: Workspace
     runs = [row["runs"][0] for row in workspace.results()["rows"]]
     expected = [("passed", "true", 1.0), ("failed", "false", 0.25), ("reward", "false", None)]
     for row, (outcome, passed, score) in enumerate(expected):
-        given = {
+        properties = {
             "osmosis.outcome": outcome,
             "osmosis.pass": passed,
             "osmosis.duration_ms": runs[row]["duration_ms"],
@@ -73,12 +73,12 @@ def test_junit_and_json_reports_say_what_became_of_each_run(workspace: Workspace
         }
         name = f"x[row{row}-run0]"
         written = {each.attrib["name"]: each.attrib["value"] for each in junit[name].iter("property")}
-        assert written == {key: str(value) for key, value in given.items()}
+        assert written == {key: str(value) for key, value in properties.items()}
         listed = report[f"configs/eval/x.toml::{name}"]["user_properties"]
-        assert {key: value for each in listed for key, value in each.items()} == given
+        assert {key: value for each in listed for key, value in each.items()} == properties
 
 
-def test_a_summary_in_markdown_is_written_and_added_to_the_page_of_a_job(
+def test_a_markdown_summary_is_written_and_added_to_the_job_page(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = workspace.root / "page.md"

@@ -1,4 +1,4 @@
-"""Reward functions as tests: which are collected, what they are called, and what their reports say."""
+"""Tests of reward functions: their collection, names and reports."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ IDS = [
 
 
 def collected(workspace: Workspace, *arguments: str) -> list[str]:
-    """The node ids that a command collects."""
+    """Return the node ids that a command collects."""
     result = workspace.run("--co", "-q", *arguments)
     return [line for line in result.outlines if "::" in line]
 
 
 def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
-    """How many tests ended how."""
-    found = workspace.run(*arguments).parseoutcomes()
-    return {outcome: count for outcome, count in found.items() if not outcome.startswith("warning")}
+    """Return the number of tests by outcome, without warnings."""
+    counts = workspace.run(*arguments).parseoutcomes()
+    return {outcome: count for outcome, count in counts.items() if not outcome.startswith("warning")}
 
 
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
@@ -78,7 +78,7 @@ def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     assert "RewardWarning" not in printed
 
 
-def test_they_are_collected_where_they_are_defined_and_only_there(plain_workspace: Workspace) -> None:
+def test_reward_functions_are_collected_only_where_they_are_defined(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.ini("osmosis_rewards = rewards.py more/*.py")
     workspace.write("rewards.py", REWARDS)
@@ -86,14 +86,14 @@ def test_they_are_collected_where_they_are_defined_and_only_there(plain_workspac
     workspace.write("more/plain.cases.toml", CASES)
     workspace.write("test_a.py", REWARDS + "\nfrom rewards import spaces as imported\nalias = exact\n")
 
-    found = collected(workspace)
+    ids = collected(workspace)
 
     in_test_module = [nodeid.replace("rewards.py", "test_a.py") for nodeid in IDS]
     in_plain = ["more/plain.py::exact[contract]", "more/plain.py::exact[cases-same]"]
-    assert found == [*in_plain, *IDS, *in_test_module]
+    assert ids == [*in_plain, *IDS, *in_test_module]
 
 
-def test_a_plain_run_leaves_files_alone_that_nobody_named(plain_workspace: Workspace) -> None:
+def test_a_plain_run_ignores_files_that_are_not_named(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS)
     plain_workspace.write("plain.py", PLAIN)
     plain_workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
@@ -132,7 +132,7 @@ def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
     }
 
 
-def test_a_report_leads_to_the_function(plain_workspace: Workspace) -> None:
+def test_a_report_points_to_the_function(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS)
 
     plain_workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
@@ -144,7 +144,7 @@ def test_a_report_leads_to_the_function(plain_workspace: Workspace) -> None:
     assert (source[10][:15], source[14]) == ("@osmosis_reward", "@osmosis_reward")
 
 
-def test_what_a_function_raises_is_shown_from_its_own_frame(plain_workspace: Workspace) -> None:
+def test_a_traceback_begins_in_the_function(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or"))
 
     result = plain_workspace.run("rewards.py", "-k", "cases-0")
@@ -157,7 +157,7 @@ def test_what_a_function_raises_is_shown_from_its_own_frame(plain_workspace: Wor
     assert "calls.py" not in result.stdout.str()
 
 
-def test_a_note_is_a_warning_and_an_error_where_warnings_are(plain_workspace: Workspace) -> None:
+def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
 
     noted = plain_workspace.run("rewards.py::spaces[contract]")
@@ -168,7 +168,7 @@ def test_a_note_is_a_warning_and_an_error_where_warnings_are(plain_workspace: Wo
     strict.assert_outcomes(failed=1)
 
 
-def test_cases_that_are_wrong_are_errors_with_their_lines(plain_workspace: Workspace) -> None:
+def test_invalid_cases_are_errors_with_their_lines(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS)
     plain_workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
 
@@ -187,7 +187,7 @@ def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> floa
 """
 
 
-def test_a_finding_that_is_meant_to_be_so_can_be_allowed(plain_workspace: Workspace) -> None:
+def test_an_intended_finding_can_be_allowed(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", NAN)
     refused = plain_workspace.run("rewards.py")
     plain_workspace.write("rewards.py", NAN.replace("other", "not-a-number"))
@@ -209,7 +209,7 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 """
 
 
-def test_the_lab_is_on_by_option_and_by_ini(plain_workspace: Workspace) -> None:
+def test_option_and_ini_turn_the_lab_on(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "mutation", "robustness", "fuzz", "speed", "leaks", "swallowed", "case"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
@@ -223,7 +223,7 @@ def test_the_lab_is_on_by_option_and_by_ini(plain_workspace: Workspace) -> None:
     assert by_option == by_ini == in_lab
 
 
-def test_what_the_lab_finds_fails_its_test_with_the_call_and_a_fix(workspace: Workspace) -> None:
+def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
 
     result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-leaks or lab-mutation")
@@ -241,7 +241,7 @@ def test_what_the_lab_finds_fails_its_test_with_the_call_and_a_fix(workspace: Wo
     )
 
 
-def test_without_hypothesis_the_fuzz_is_skipped_with_what_to_install(plain_workspace: Workspace) -> None:
+def test_without_hypothesis_fuzzing_is_skipped_with_an_install_hint(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", LEAKY)
     plain_workspace.write("conftest.py", "import sys\nsys.modules['hypothesis'] = None\n")
 
@@ -251,7 +251,7 @@ def test_without_hypothesis_the_fuzz_is_skipped_with_what_to_install(plain_works
     assert 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"' in result.stdout.str()
 
 
-def test_reference_solutions_are_a_test(plain_workspace: Workspace) -> None:
+def test_reference_solutions_make_a_test(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
     rows = [{"user_prompt": "?", "ground_truth": truth, "solution_str": f"not 1, but {truth}"} for truth in ("1", "2")]
     plain_workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
@@ -262,7 +262,7 @@ def test_reference_solutions_are_a_test(plain_workspace: Workspace) -> None:
     assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()
 
 
-def test_a_run_leaves_nothing_behind(plain_workspace: Workspace) -> None:
+def test_a_run_leaves_no_files_behind(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", LEAKY)
 
     result = plain_workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or mutation", "-pno:cacheprovider")

@@ -1,4 +1,4 @@
-"""-k, -m, --deselect and --co, as for any other test."""
+"""-k, -m, --deselect and --co for evals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def ran(workspace: Workspace) -> list[int]:
-    """The rows of the last run."""
+    """Return the rows of the last run."""
     return [row["row_index"] for row in workspace.results()["rows"]]
 
 
@@ -45,7 +45,7 @@ def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> No
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_co_lists_and_starts_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval(
         model={"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"},
         secrets={"required": ["A_SECRET_THAT_IS_NOT_SET"]},
