@@ -1,4 +1,4 @@
-"""A workspace to run evals in."""
+"""Fixtures: a workspace to run evals in, and a server."""
 
 from __future__ import annotations
 

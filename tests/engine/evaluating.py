@@ -1,8 +1,8 @@
 """A workspace with user code, and an eval run in it without pytest: real hosts, real servers, real files.
 
-`running` starts an eval; what must hold after every one of them, whatever the user's code did, is checked when it ends:
-each selected run was told once, the counts add up, the journal leads to the same records, and no thread and no process
-is left.
+`running` starts an eval, and checks when it ends what must hold after every eval, whatever the user's code did:
+each selected run was reported once, the counts are consistent, the journal leads to the same records,
+and no thread and no process is left.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class Workspace:
         self.write("data/rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
     def write(self, path: str, text: str) -> Path:
-        """A file of the user's."""
+        """Write a file of the user's."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(text), encoding="utf-8")
         return file
 
     def agent(self, code: str) -> None:
-        """The module `agent`, whose `rollout` is the agent of every eval from now on."""
+        """Write the module `agent`, whose `rollout` is the agent of every eval from now on."""
         self.write("agent.py", "import asyncio, os, signal, subprocess, sys, time\n" + dedent(code))
 
     def config(self, server: ChatServer | str | None, **tables: Mapping[str, Any]) -> Path:
-        """configs/eval/x.toml: every row, on `server` (None: the embedded model), with keys of `tables` laid over."""
+        """Write configs/eval/x.toml: every row, on `server` (None: the embedded model), with the keys of `tables`."""
         base_url = server.base_url if isinstance(server, ChatServer) else server
         base: dict[str, dict[str, Any]] = {
             "experiment": {"model_path": "served" if base_url else "demo/arithmetic"},
@@ -93,7 +93,7 @@ def _toml(value: Any) -> str:
 
 
 class Live:
-    """An eval that runs: what was told of it so far, and its hosts."""
+    """An eval that runs: the outcomes reported so far, and its hosts."""
 
     def __init__(self, config: Path, *, environ: Mapping[str, str], probe: bool, spawn: Spawn) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
@@ -128,12 +128,12 @@ class Live:
             time.sleep(0.005)
 
     def wait(self) -> Live:
-        """Until every run is done."""
+        """Wait until every run is done."""
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")
         return self
 
     def host(self, name: str) -> HostConnection:
-        """The host of that name, when it is ready: "host", "scorer", "quarantine"."""
+        """Wait for a ready host of the role "host", "scorer" or "quarantine", and return its line."""
         found: list[HostConnection] = []
 
         def there() -> bool:
@@ -145,11 +145,11 @@ class Live:
         return found[0]
 
     def record(self, row: int, run: int = 0) -> RunRecord:
-        """What is known of a run."""
+        """The record of a run."""
         return self.run.engine.ledger.records[RunId(row, run)]
 
     def outcome(self, row: int, run: int = 0) -> Outcome:
-        """What was told of a run."""
+        """The outcome of a run."""
         return dict(self.told)[RunId(row, run)]
 
     def kinds(self) -> list[str]:
@@ -170,7 +170,7 @@ class Live:
 
     @property
     def results(self) -> Results:
-        """What it came to, once it is finished."""
+        """The results of a finished eval."""
         assert self.finished is not None
         return self.finished.results
 
@@ -230,7 +230,7 @@ def evaluated(
 
 
 def asked_rows(server: ChatServer) -> Counter[int]:
-    """How often each row was asked for: the number in the request's last "row N" prompt."""
+    """Count the requests of each row N, by their "row N" prompts."""
     prompts = [message["content"] for body in server.bodies for message in body["messages"]]
     return Counter(
         int(prompt.split()[1]) for prompt in prompts if isinstance(prompt, str) and prompt.startswith("row ")
@@ -238,7 +238,7 @@ def asked_rows(server: ChatServer) -> Counter[int]:
 
 
 def _processes(mark: str) -> list[int]:
-    """Processes that inherited the mark of an eval, dead ones left out."""
+    """Return the live processes that inherited the mark of an eval."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Hosts look for cyclic garbage seldom, as imports and rollouts leave little; what user code sets for itself holds."""
+"""Hosts rarely collect cyclic garbage, as imports and rollouts leave little; thresholds set by user code hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ async def rollout(ctx):
 
 
 @pytest.mark.parametrize(("set_by_user", "later"), [("", COLLECT_AFTER), ("gc.set_threshold(1234)", 1234)])
-def test_how_often(workspace: Workspace, set_by_user: str, later: int) -> None:
+def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
+    workspace: Workspace, set_by_user: str, later: int
+) -> None:
     workspace.agent(TELLS.format(set_by_user))
     live = evaluated(workspace.config(None))
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}

@@ -1,4 +1,4 @@
-"""Several hosts for one eval: what they share, what a killed one costs, and how they end."""
+"""Several hosts for one eval: limits that they share, the cost of a killed host, and their ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_batch_size_holds_for_all_hosts_together(workspace: Workspace) -> None:
     assert len({event["messages"][1]["content"] for event in live.events("rollout")}) == 2
 
 
-def test_functions_that_block_are_spread_over_as_many_scorers(workspace: Workspace) -> None:
+def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: Workspace) -> None:
     workspace.write(
         "rewards.py",
         """
@@ -54,7 +54,7 @@ def test_functions_that_block_are_spread_over_as_many_scorers(workspace: Workspa
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_killed_host_costs_only_what_it_had_begun(workspace: Workspace) -> None:
+def test_a_killed_host_costs_only_the_rollouts_it_had_begun(workspace: Workspace) -> None:
     workspace.agent(PIDS)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
     with ChatServer(held(reply("42"))) as server:
@@ -71,8 +71,8 @@ def test_a_killed_host_costs_only_what_it_had_begun(workspace: Workspace) -> Non
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_thread_that_never_ends_keeps_no_host_from_its_end(workspace: Workspace) -> None:
-    """What user code registered to run at exit runs; that it was killed in the end would show there."""
+def test_a_host_ends_although_a_thread_never_does(workspace: Workspace) -> None:
+    """Exit handlers of user code run; if the host was killed, they would not."""
     workspace.agent(
         """
         import atexit, threading
@@ -87,10 +87,10 @@ def test_a_thread_that_never_ends_keeps_no_host_from_its_end(workspace: Workspac
     assert (workspace.root / "ended").exists()
 
 
-def test_what_was_registered_before_anything_of_ours_runs_at_exit_too(
+def test_exit_handlers_that_were_registered_before_ours_run(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python's logging does so as it is imported; coverage and other tools do as the interpreter starts."""
+    """Python's logging registers one when it is imported; coverage and other tools when the interpreter starts."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sitecustomize.py").write_text("import atexit\natexit.register(lambda: open('tool', 'w').close())\n")
@@ -111,7 +111,7 @@ def test_what_was_registered_before_anything_of_ours_runs_at_exit_too(
     assert (workspace.root / "tool").exists()
 
 
-def test_a_host_whose_user_closed_stdout_ends_in_peace(workspace: Workspace) -> None:
+def test_a_host_whose_user_code_closed_stdout_ends_without_an_error(workspace: Workspace) -> None:
     workspace.agent(
         """
         async def rollout(ctx):
@@ -125,10 +125,8 @@ def test_a_host_whose_user_closed_stdout_ends_in_peace(workspace: Workspace) -> 
     assert live.run_files().get("host.log", "") == ""
 
 
-def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    """The engine says it when nothing is left for a host, and once more when the session ends."""
+def test_a_second_close_does_not_interrupt_the_closing_of_clients(workspace: Workspace, server: ChatServer) -> None:
+    """The engine sends `close` when nothing is left for a host, and once more when the session ends."""
     workspace.agent(
         """
         import aiohttp
@@ -149,7 +147,7 @@ def test_a_host_that_is_told_twice_to_close_closes_its_clients_in_peace(
     assert live.run_files().get("host.log", "") == ""
 
 
-def test_runs_that_do_not_add_up_are_named(workspace: Workspace) -> None:
+def test_an_accounting_error_names_the_runs(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
     recorder, runs = live.actor.recorder, set(live.run.selected.runs)
     assert recorder.discrepancy(runs) is None

@@ -1,4 +1,4 @@
-"""Hosts that are killed or cannot be had: nothing is rolled out more often than it must, nobody waits for ever."""
+"""Hosts that are killed or cannot be started: no run is rolled out more often than it must, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def kill(pid: int) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspace, batch_size: int) -> None:
+def test_runs_in_flight_in_a_dead_host_are_rolled_out_once_more_one_at_a_time(
+    workspace: Workspace, batch_size: int
+) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
     with ChatServer(held(slow(0.1, reply("42")))) as server:
         with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
@@ -50,7 +52,7 @@ def test_what_was_in_flight_is_rolled_out_once_more_and_alone(workspace: Workspa
     assert "rolled out once more" in live.run.engine.notices.texts[0]
 
 
-def test_others_go_on_while_one_run_is_in_quarantine(workspace: Workspace) -> None:
+def test_other_runs_go_on_while_one_is_in_quarantine(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
     with ChatServer(by_row({0: [held(reply("42"))]}, reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
@@ -100,7 +102,7 @@ def test_a_scorer_that_is_killed_costs_no_rollout(workspace: Workspace, server: 
 def test_a_host_that_dies_while_it_scores_costs_no_rollout(
     workspace: Workspace, server: ChatServer, tmp_path: Path
 ) -> None:
-    """Asynchronous functions score in the host: two are under way when it is killed, the others wait for them."""
+    """Async functions score in the host: two are running when it is killed, the others wait for them."""
     workspace.write(
         "rewards.py",
         f"""
@@ -133,7 +135,7 @@ if mark.exists():
 
 
 @pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
-def test_a_host_that_cannot_be_had_again_ends_the_eval(
+def test_a_host_that_cannot_be_restarted_ends_the_eval(
     workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
 ) -> None:
     """The code loads once and never again; the agent of row 1 takes its host down."""
@@ -168,7 +170,7 @@ def test_a_host_that_cannot_be_had_again_ends_the_eval(
 
 
 @pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
-def test_a_scorer_that_cannot_be_had_ends_the_eval(
+def test_a_scorer_that_cannot_be_started_ends_the_eval(
     workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
 ) -> None:
     code = LOADS_ONCE.format(mark=str(tmp_path / "mark"), again=again)
@@ -197,8 +199,8 @@ def exact(solution_str):
 
 
 @pytest.mark.parametrize("words", ["pass", "os.write(2, b'last words')"], ids=["silent", "last words"])
-def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
-    """They load the code, and die while the model is probed. Their log is named where there is one."""
+def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
+    """They load the code, and die while they probe the model. The message names their log, if there is one."""
     workspace.write("rewards.py", SOON_OVER.format(whom="True", words=words))
     with ChatServer(slow(1000, reply("42"))) as server:
         with running(workspace.config(server), probe=True) as live:
@@ -212,8 +214,8 @@ def test_hosts_that_never_live_to_begin_anything_end_the_eval(workspace: Workspa
     assert log.exists() == (str(log) in stopped.text) == (words != "pass")
 
 
-def test_scorers_that_never_live_to_begin_anything_end_the_eval(workspace: Workspace) -> None:
-    """Rollouts that are journalled keep; the runs are errors of their scorers."""
+def test_scorers_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace) -> None:
+    """Rollouts in the journal are kept; the runs are errors of their functions."""
     workspace.write("rewards.py", SOON_OVER.format(whom="'agent' not in sys.modules", words="pass"))
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
     with ChatServer(held(reply("42"))) as server:
@@ -266,7 +268,7 @@ def test_no_host_outlives_its_killed_parent(workspace: Workspace) -> None:
 
 
 def _members(groups: list[int]) -> list[int]:
-    """Live processes of these process groups."""
+    """Return the live processes of these process groups."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

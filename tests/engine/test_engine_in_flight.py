@@ -1,4 +1,4 @@
-"""How many rollouts and requests are in flight, and how many requests are made in all: seen from the server."""
+"""The numbers of rollouts and requests in flight, and of all requests, as the server sees them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_server_sees_batch_size_requests_at_once_and_never_more(workspace: W
     assert live.kinds() == ["passed"] * 8
 
 
-def test_what_is_handed_out_ahead_is_not_begun(workspace: Workspace) -> None:
+def test_runs_that_are_handed_out_ahead_do_not_begin(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
@@ -53,7 +53,7 @@ def test_what_is_handed_out_ahead_is_not_begun(workspace: Workspace) -> None:
 
 
 def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
-    """What the one gave back to a client (a connection) is taken by the next, before any other rollout goes on."""
+    """The next rollout takes the connection that the last one gave back, before any other rollout goes on."""
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(64)])
     workspace.agent(
         """
@@ -84,7 +84,7 @@ def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_requests_that_one_agent_gathers_stay_within_batch_size(workspace: Workspace, batch_size: int) -> None:
+def test_concurrent_requests_of_one_agent_stay_within_batch_size(workspace: Workspace, batch_size: int) -> None:
     workspace.agent(GATHERING)
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
@@ -120,7 +120,7 @@ def test_the_demo_server_counts_every_run_once_and_scores_like_the_embedded_mode
 
 @contextmanager
 def demo_server() -> Iterator[str]:
-    """The demo server in a thread; gives its URL."""
+    """Run the demo server in a thread, and yield its URL."""
     ready = threading.Event()
     found: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""requests_per_minute and tokens_per_minute: when requests arrive at the server, and whose time the wait is."""
+"""requests_per_minute and tokens_per_minute: when requests arrive at the server, and which clocks stand still."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def rollout(ctx):
 
 
 class Log:
-    """When each request arrived; one in four is refused."""
+    """The arrival times of requests, one in four of which is refused."""
 
     def __init__(self, *, refuses: bool = False, answer: Behaviour | None = None) -> None:
         self.arrived: list[float] = []
@@ -37,12 +37,12 @@ class Log:
 
 
 def most_within(arrived: Sequence[float], seconds: float) -> int:
-    """The most requests that came in any so many seconds."""
+    """Return the most requests that arrived within any span of that many seconds."""
     return max(sum(begin <= at < begin + seconds for at in arrived) for begin in arrived)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_requests_of_all_hosts_retries_too_arrive_no_faster_than_allowed(workspace: Workspace, hosts: int) -> None:
+def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(workspace: Workspace, hosts: int) -> None:
     log, per_minute = Log(refuses=True), 1200
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(12)])
     workspace.agent(TWICE)
@@ -60,7 +60,7 @@ def test_requests_of_all_hosts_retries_too_arrive_no_faster_than_allowed(workspa
     assert 0.2 < throttling["held_s"]["requests_per_minute"] < 60
 
 
-def test_the_wait_for_a_permit_is_nobodys_time(workspace: Workspace) -> None:
+def test_the_wait_for_a_permit_does_not_count_for_any_deadline(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
     with ChatServer(slow(0.01, reply("42"))) as server:
         evaluation = {"batch_size": 8, "agent_workflow_timeout_s": 0.5}
@@ -72,8 +72,8 @@ def test_the_wait_for_a_permit_is_nobodys_time(workspace: Workspace) -> None:
     assert live.kinds() == ["passed"] * 8
 
 
-def test_tokens_count_as_the_server_says(workspace: Workspace) -> None:
-    """Estimated are far fewer than the 100 that each answer really takes: 1,200 a minute are 20 a second."""
+def test_tokens_count_as_the_server_reports_them(workspace: Workspace) -> None:
+    """Estimates are far below the 100 tokens that each answer takes: 1,200 a minute are 20 a second."""
     log = Log(answer=reply("42", usage={"prompt_tokens": 60, "completion_tokens": 40, "total_tokens": 100}))
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
     with ChatServer(log) as server:
@@ -85,7 +85,7 @@ def test_tokens_count_as_the_server_says(workspace: Workspace) -> None:
     assert log.arrived[-1] - log.arrived[0] > 4 * 100 * WINDOW_S / 6000 - 2 * BURST_S
 
 
-def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Workspace) -> None:
+def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(workspace: Workspace) -> None:
     log = Log()
     workspace.agent("""
     async def rollout(ctx):
@@ -106,8 +106,8 @@ def test_a_request_that_is_given_up_while_it_waits_is_not_counted(workspace: Wor
 
 
 @pytest.mark.slow
-def test_code_beside_a_request_that_waits_for_its_permit_comes_to_its_end(workspace: Workspace) -> None:
-    """Its time stands still then: but the permit comes, and code that gives up its requests for ever has time too."""
+def test_code_that_runs_while_a_request_waits_for_its_permit_reaches_its_deadline(workspace: Workspace) -> None:
+    """Its clock stands still during the wait. But permits come, and code that cancels requests for ever uses time."""
     workspace.agent(
         """
         import contextlib
@@ -127,7 +127,7 @@ def test_code_beside_a_request_that_waits_for_its_permit_comes_to_its_end(worksp
     assert {live.record(row).boundary for row in (1, 3)} == {"timeout"}
 
 
-def test_a_host_that_dies_takes_its_waits_along(workspace: Workspace) -> None:
+def test_requests_of_a_dead_host_no_longer_wait_for_permits(workspace: Workspace) -> None:
     log = Log()
     workspace.agent("""
     async def rollout(ctx):

@@ -1,4 +1,4 @@
-"""The hosts' log: bounded whatever user code writes to its raw descriptors, and still there when a host breaks down."""
+"""The log of hosts: bounded whatever user code writes to raw descriptors, and complete when a host crashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
 
-def test_of_a_large_log_head_and_tail_are_kept_and_the_gap_is_named(tmp_path: Path) -> None:
+def test_a_large_log_keeps_its_head_and_tail_and_says_how_much_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "host.log"
     kept = HostLog(path)
     kept.bound()
@@ -38,8 +38,8 @@ def test_a_log_that_is_not_too_large_is_left_alone(tmp_path: Path) -> None:
     assert path.stat().st_size == MOST_BYTES
 
 
-def test_what_floods_the_raw_descriptors_is_bounded(workspace: Workspace, server: ChatServer) -> None:
-    """By user code itself, and by a process that it started and left behind."""
+def test_a_flood_on_the_raw_descriptors_is_bounded(workspace: Workspace, server: ChatServer) -> None:
+    """User code writes it, and so does a process that it left behind."""
     workspace.agent(
         """
         async def rollout(ctx):
@@ -60,10 +60,10 @@ def test_what_floods_the_raw_descriptors_is_bounded(workspace: Workspace, server
     assert len(text) < HEAD_BYTES + TAIL_BYTES + 1000
 
 
-def test_a_host_that_breaks_down_after_its_log_was_cut_still_has_its_last_words(
+def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The quarantine begins far behind the end of what is left of the log."""
+    """The quarantine began to write far behind the end of the shortened log."""
     monkeypatch.setattr(host_log, "MOST_BYTES", 100_000)
     monkeypatch.setattr(host_log, "HEAD_BYTES", 1_000)
     monkeypatch.setattr(host_log, "TAIL_BYTES", 9_000)

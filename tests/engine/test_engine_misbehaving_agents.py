@@ -1,6 +1,6 @@
-"""User code that hangs, crashes, floods or returns rubbish: it costs its own rollout, and its siblings pass.
+"""User code that hangs, crashes, floods or returns garbage: it costs its own rollout, and other runs pass.
 
-Agents misbehave together in one eval, each in its own row, beside rows that chat.
+Agents misbehave together in one eval, each in its own row; further rows chat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIBLINGS = 4
 
 @dataclass(frozen=True)
 class Bad:
-    """An agent that does `code`, and what becomes of its run: boundaries it may end at, text in error and details."""
+    """An agent that runs `code`, and its expected failure: possible boundaries, text in error and details."""
 
     name: str
     code: str
@@ -31,7 +31,7 @@ class Bad:
 
 
 def run_with(workspace: Workspace, server: ChatServer, codes: Sequence[str], **evaluation: object) -> Live:
-    """An eval whose first rows do `codes`; the others chat and take their time."""
+    """Run an eval whose first rows run `codes`; the others chat slowly."""
     agents = "\n".join(f"async def bad{row}(ctx):\n{indent(code, '    ')}" for row, code in enumerate(codes))
     names = ", ".join(f"bad{row}" for row in range(len(codes)))
     workspace.agent(
@@ -50,7 +50,7 @@ def run_with(workspace: Workspace, server: ChatServer, codes: Sequence[str], **e
 
 
 def check(live: Live, server: ChatServer, bads: Sequence[Bad], *, most: int) -> None:
-    """Each got what it deserves, the siblings passed, and none was rolled out more than `most` times."""
+    """Check that each bad run failed as expected, the others passed, and none was rolled out more than `most` times."""
     for row, bad in enumerate(bads):
         record, text = live.record(row), live.outcome(row).text
         assert (bad.name, record.boundary in bad.boundary.split(" or ")) == (bad.name, True), record
@@ -111,7 +111,7 @@ HANGS = [
 
 
 @pytest.mark.slow
-def test_hangs_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
+def test_agents_that_hang_are_interrupted_where_they_are(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in HANGS], agent_workflow_timeout_s=1)
     check(live, server, HANGS, most=1)
     assert not live.run.engine.notices.texts, "the host lived on"
@@ -179,7 +179,7 @@ SOFT = [
 ]
 
 
-def test_errors_exits_and_rubbish_are_the_agent_s(workspace: Workspace, server: ChatServer) -> None:
+def test_errors_exits_and_invalid_conversations_fail_at_the_agent(workspace: Workspace, server: ChatServer) -> None:
     live = run_with(workspace, server, [bad.code for bad in SOFT])
     check(live, server, SOFT, most=1)
     assert not live.run.engine.notices.texts, "the host lived on"
@@ -212,17 +212,15 @@ HARD = [
 
 
 @pytest.mark.slow
-def test_what_takes_its_host_down_costs_the_others_one_more_rollout_at_most(
+def test_agents_that_crash_their_host_cost_others_at_most_one_more_rollout(
     workspace: Workspace, server: ChatServer
 ) -> None:
     live = run_with(workspace, server, [bad.code for bad in HARD], agent_workflow_timeout_s=2, batch_size=4)
     check(live, server, HARD, most=2)
 
 
-def test_a_run_that_takes_its_quarantine_down_leaves_its_place_to_the_others(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    """One slot: it was the quarantine's, and is the main host's again."""
+def test_a_run_that_crashes_its_quarantine_returns_its_slot(workspace: Workspace, server: ChatServer) -> None:
+    """There is one slot, which the quarantine took from the main host."""
     live = run_with(workspace, server, ["await ctx.chat(ctx.prompt)\nos._exit(7)"], batch_size=1)
     check(live, server, HARD[1:2], most=2)
     assert server.max_in_flight == 1
@@ -250,7 +248,7 @@ HARMLESS = {
 }
 
 
-def test_what_agents_do_beside_their_conversation_harms_nothing(workspace: Workspace, server: ChatServer) -> None:
+def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatServer) -> None:
     codes = [f"{code}\nawait ctx.chat(ctx.prompt)" for code in HARMLESS.values()]
     live = run_with(workspace, server, codes)
     failed = [name for name, kind in zip(HARMLESS, live.kinds(), strict=False) if kind != "passed"]
@@ -260,7 +258,7 @@ def test_what_agents_do_beside_their_conversation_harms_nothing(workspace: Works
     assert not live.run.engine.notices.texts
 
 
-def test_runs_that_block_in_turn_use_up_their_own_time_alone(workspace: Workspace, server: ChatServer) -> None:
+def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace, server: ChatServer) -> None:
     """Each of five holds the loop for 0.6 s, in one go, within a deadline of 2 s."""
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(5)])
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    time.sleep(0.6)\n")
@@ -268,8 +266,8 @@ def test_runs_that_block_in_turn_use_up_their_own_time_alone(workspace: Workspac
     assert live.kinds() == ["passed"] * 5
 
 
-def test_siblings_wait_out_another_run_s_hang(workspace: Workspace) -> None:
-    """Row 1 holds the loop for the whole of its deadline; the others end after that, and count."""
+def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace) -> None:
+    """Row 1 holds the loop until its deadline; the others end after that, and count."""
     workspace.agent(
         """
         async def rollout(ctx):
@@ -284,8 +282,8 @@ def test_siblings_wait_out_another_run_s_hang(workspace: Workspace) -> None:
     assert live.record(1).boundary == "timeout"
 
 
-def test_a_run_that_holds_the_loop_while_its_request_waits_for_its_turn_is_interrupted(workspace: Workspace) -> None:
-    """Its clock stands still then: row 1 has both requests that may be sent."""
+def test_a_run_that_holds_the_loop_while_its_request_is_queued_is_interrupted(workspace: Workspace) -> None:
+    """Its clock stands still then: row 1 uses both slots for requests."""
     workspace.agent(
         """
         GREEDY = asyncio.Event()
@@ -310,8 +308,8 @@ def test_a_run_that_holds_the_loop_while_its_request_waits_for_its_turn_is_inter
     assert (live.record(0).boundary, live.record(0).error) == ("timeout", HELD)
 
 
-def test_a_run_that_is_cancelled_before_it_runs_leaves_its_slot_to_others(workspace: Workspace) -> None:
-    """Row 0 cancels all tasks, row 1's too, which has just begun; rows 2 and 3 end only if both are in flight."""
+def test_a_run_cancelled_before_it_runs_returns_its_slot(workspace: Workspace) -> None:
+    """Row 0 cancels all tasks, also that of row 1, which just began; rows 2 and 3 end only if both are in flight."""
     workspace.agent(
         """
         BOTH = asyncio.Barrier(2)
@@ -330,7 +328,7 @@ def test_a_run_that_is_cancelled_before_it_runs_leaves_its_slot_to_others(worksp
     assert (live.record(1).boundary, live.record(1).error) == ("agent", CANCELLED)
 
 
-def test_a_task_left_behind_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:
+def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(
         """
         async def spin():
@@ -346,7 +344,7 @@ def test_a_task_left_behind_that_holds_the_loop_is_ended(workspace: Workspace, s
     assert live.kinds() == ["passed"] * 4
 
 
-def test_what_a_run_prints_is_bounded_and_its_own(workspace: Workspace, server: ChatServer) -> None:
+def test_the_output_of_a_run_is_bounded_and_its_own(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(
         """
         import logging, warnings

@@ -1,4 +1,4 @@
-"""Moments that real hosts are hard to bring about: here a test says what each host says, and when."""
+"""Moments that are hard to produce with real hosts: the test decides what each host sends, and when."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ DEADLINE_S = 60.0
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 
 
-class Host:
-    """A line that keeps what it is told, and says what a test has it say."""
+class ScriptedHost:
+    """A line that keeps the requests it gets, and sends the events that a test tells it to."""
 
     def __init__(self, name: str, post: Post) -> None:
         self.name = name
@@ -73,8 +73,8 @@ class Host:
         return [RunId.of(message) for message in self.asked("run")]
 
 
-class Stage:
-    """An engine that takes a turn when a test says so, and its hosts, the first ones ready."""
+class SteppedEngine:
+    """An engine that takes a turn when a test says so, with scripted hosts."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Stage:
         max_errors: float = math.inf,
         **job: Any,
     ) -> None:
-        self.hosts: list[Host] = []
+        self.hosts: list[ScriptedHost] = []
         self.told: list[tuple[RunId, Outcome]] = []
         self.spawns = True
         self.runs = [RunId(row, 0) for row in range(n_runs)]
@@ -113,14 +113,14 @@ class Stage:
         """The engine's state, whose turns the test takes."""
         return self.engine._actor
 
-    def _spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Host:
+    def _spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> ScriptedHost:
         if not self.spawns:
             raise HostError("no memory")
-        self.hosts.append(Host(name, post))
+        self.hosts.append(ScriptedHost(name, post))
         return self.hosts[-1]
 
     def begin(self) -> None:
-        """The hosts are ready, all runs are submitted."""
+        """Start the hosts, make them ready, and submit all runs."""
         self.actor.hosts.start()
         for host in self.hosts:
             self.is_ready(host)
@@ -128,7 +128,7 @@ class Stage:
         self.engine.go()
         self.turn()
 
-    def is_ready(self, host: Host) -> None:
+    def is_ready(self, host: ScriptedHost) -> None:
         sync = [name for name, blocks in self.scorers.items() if blocks]
         host.say("ready", scorers=list(self.scorers), sync=sync, digests=dict.fromkeys(self.scorers, "0"))
         self.turn()
@@ -136,12 +136,12 @@ class Stage:
     def turn(self) -> None:
         self.actor.turn()
 
-    def host(self, name: str) -> Host:
-        """The newest of that name."""
+    def host(self, name: str) -> ScriptedHost:
+        """Return the newest host of a role."""
         return next(host for host in reversed(self.hosts) if host.name == name)
 
     def end(self) -> None:
-        """Close it; each run was told once."""
+        """Close the engine, and check that each run was reported once."""
         self.actor.inbox.put(Close(0.0))
         self.turn()
         self.actor.end()
@@ -154,58 +154,60 @@ class Stage:
         return [event for event in replay(self.path) if event["ev"] == kind]
 
 
-def rolls_and_dies(stage: Stage) -> None:
-    """The host rolls out the first run and dies, and no other can be had."""
-    host = stage.host("host")
+def rolls_and_dies(stepped: SteppedEngine) -> None:
+    """Let the host roll out the first run and die, so that no other can be started."""
+    host = stepped.host("host")
     host.say("start", RunId(0, 0))
     host.rolls(RunId(0, 0))
-    stage.turn()
-    stage.spawns = False
+    stepped.turn()
+    stepped.spawns = False
     host.die()
 
 
-def test_rows_that_are_gone_and_end_the_eval_end_it_for_what_was_read_with_them(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, bad=[1], max_errors=0)
-    stage.begin()
-    assert stage.host("host").runs() == []
-    stage.end()
-    assert Counter(outcome.kind for _, outcome in stage.told) == {"error": 1, "skipped": 3}
+def test_an_unreadable_row_that_stops_the_eval_also_stops_runs_read_with_it(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, bad=[1], max_errors=0)
+    stepped.begin()
+    assert stepped.host("host").runs() == []
+    stepped.end()
+    assert Counter(outcome.kind for _, outcome in stepped.told) == {"error": 1, "skipped": 3}
 
 
-def test_what_a_quarantine_had_not_begun_when_it_died_is_not_begun_after_a_stop(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 1)
-    stage.begin()
-    stage.host("host").say("start", RunId(0, 0))
-    stage.host("host").die()
-    stage.turn()
-    quarantine = stage.host("quarantine")
-    stage.is_ready(quarantine)
-    assert quarantine.runs() == stage.runs
-    stage.engine.stop("interrupt", "enough")
+def test_a_run_that_a_dead_quarantine_had_not_begun_does_not_begin_after_a_stop(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1)
+    stepped.begin()
+    stepped.host("host").say("start", RunId(0, 0))
+    stepped.host("host").die()
+    stepped.turn()
+    quarantine = stepped.host("quarantine")
+    stepped.is_ready(quarantine)
+    assert quarantine.runs() == stepped.runs
+    stepped.engine.stop("interrupt", "enough")
     quarantine.die()
-    stage.turn()
-    assert stage.host("quarantine") is quarantine
-    stage.end()
-    assert [outcome.kind for _, outcome in stage.told] == ["skipped"]
+    stepped.turn()
+    assert stepped.host("quarantine") is quarantine
+    stepped.end()
+    assert [outcome.kind for _, outcome in stepped.told] == ["skipped"]
 
 
-def test_each_host_may_go_on_however_often_servers_refuse(tmp_path: Path) -> None:
-    """A host that may have none in flight would hold what it has begun until others ended something."""
-    stage = Stage(tmp_path, 20, hosts=3)
-    stage.begin()
+def test_each_host_keeps_one_slot_however_often_servers_refuse(tmp_path: Path) -> None:
+    """A host without a slot would hold the runs that it has begun until another host ends a run."""
+    stepped = SteppedEngine(tmp_path, 20, hosts=3)
+    stepped.begin()
     for _ in range(5):
-        stage.actor.hosts.throttle.until = 0.0
-        stage.hosts[0].say("throttled", wait_s=0.0)
-        stage.turn()
-    assert [host.limit for host in stage.actor.hosts.rolling] == [1, 1, 1]
-    stage.end()
+        stepped.actor.hosts.throttle.until = 0.0
+        stepped.hosts[0].say("throttled", wait_s=0.0)
+        stepped.turn()
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [1, 1, 1]
+    stepped.end()
 
 
 @pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
-def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, low_latency: bool, most_s: float) -> None:
-    stage = Stage(tmp_path, 40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency))
-    stage.begin()
-    host, rolling = stage.host("host"), stage.actor.hosts.rolling[0]
+def test_messages_are_gathered_while_a_host_has_enough_to_begin(
+    tmp_path: Path, low_latency: bool, most_s: float
+) -> None:
+    stepped = SteppedEngine(tmp_path, 40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency))
+    stepped.begin()
+    host, rolling = stepped.host("host"), stepped.actor.hosts.rolling[0]
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 
     def go_on(runs: Sequence[RunId], after_s: float) -> float:
@@ -213,218 +215,218 @@ def test_what_a_host_says_waits_while_it_has_enough_to_begin(tmp_path: Path, low
         for run in runs:
             host.say("start", run)
             host.rolls(run)
-        stage.turn()
+        stepped.turn()
         return host.gather_s
 
-    assert go_on(stage.runs[:2], after_s=10.0) == most_s
-    assert 0.01 <= go_on(stage.runs[2:10], after_s=0.04) <= most_s
-    assert go_on(stage.runs[10:16], after_s=10.0) == 0.0, "nothing is left to hand out"
-    stage.end()
+    assert go_on(stepped.runs[:2], after_s=10.0) == most_s
+    assert 0.01 <= go_on(stepped.runs[2:10], after_s=0.04) <= most_s
+    assert go_on(stepped.runs[10:16], after_s=10.0) == 0.0, "nothing is left to hand out"
+    stepped.end()
 
 
-def test_who_asks_for_a_permit_is_heard_at_once(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 40, batch_size=12, limits=Limits(60))
-    stage.begin()
-    host = stage.host("host")
-    for run in stage.runs[:2]:
+def test_messages_are_not_gathered_if_requests_need_permits(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 40, batch_size=12, limits=Limits(60))
+    stepped.begin()
+    host = stepped.host("host")
+    for run in stepped.runs[:2]:
         host.say("start", run)
         host.rolls(run)
-    stage.turn()
+    stepped.turn()
     assert len(host.runs()) == 26
     assert host.gather_s == 0.0
-    stage.end()
+    stepped.end()
 
 
-def test_a_host_that_is_told_to_wait_is_not_silent(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, hosts=2)
-    stage.begin()
-    other = stage.actor.hosts.rolling[1]
+def test_a_paused_host_does_not_count_as_silent(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, hosts=2)
+    stepped.begin()
+    other = stepped.actor.hosts.rolling[1]
     other.heard_at = 0.0
-    stage.hosts[0].say("throttled", wait_s=300.0)
-    stage.turn()
+    stepped.hosts[0].say("throttled", wait_s=300.0)
+    stepped.turn()
     assert other.heard_at > 0.0
-    stage.end()
+    stepped.end()
 
 
 @pytest.mark.parametrize("name", ["host", "quarantine"])
-def test_a_host_that_comes_in_a_servers_pause_keeps_it(tmp_path: Path, name: str) -> None:
-    stage = Stage(tmp_path)
-    stage.begin()
-    stage.hosts[0].say("start", RunId(0, 0))
-    stage.hosts[0].say("throttled", wait_s=300.0)
-    stage.hosts[0].die()
-    stage.turn()
-    stage.is_ready(stage.host(name))
-    stage.turn()
-    held, *given = [message for message in stage.host(name).told if message["op"] in ("hold", "run")]
+def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(tmp_path: Path, name: str) -> None:
+    stepped = SteppedEngine(tmp_path)
+    stepped.begin()
+    stepped.hosts[0].say("start", RunId(0, 0))
+    stepped.hosts[0].say("throttled", wait_s=300.0)
+    stepped.hosts[0].die()
+    stepped.turn()
+    stepped.is_ready(stepped.host(name))
+    stepped.turn()
+    held, *given = [message for message in stepped.host(name).told if message["op"] in ("hold", "run")]
     assert held["op"] == "hold"
     assert 200 < held["wait_s"] <= 300
     assert given
-    stage.end()
+    stepped.end()
 
 
 @pytest.mark.parametrize("probes", [(), (ModelTag.PRIMARY,)], ids=["runs", "probe"])
-def test_a_host_that_never_begins_what_it_was_given_is_ended(tmp_path: Path, probes: tuple[ModelTag, ...]) -> None:
-    """Code that holds the interpreter from its import on lets it say nothing at all."""
-    stage = Stage(tmp_path, probes=probes)
-    stage.begin()
-    assert [message["op"] for message in stage.host("host").told][-1:] == (["probe"] if probes else ["run"])
-    stage.turn()
-    assert not stage.host("host").killed
-    stage.actor.hosts.rolling[0].heard_at -= 1000
-    stage.turn()
-    assert stage.host("host").killed
-    stage.end()
+def test_a_host_that_never_begins_its_runs_is_ended(tmp_path: Path, probes: tuple[ModelTag, ...]) -> None:
+    """Code that holds the interpreter from its import on keeps a host silent."""
+    stepped = SteppedEngine(tmp_path, probes=probes)
+    stepped.begin()
+    assert [message["op"] for message in stepped.host("host").told][-1:] == (["probe"] if probes else ["run"])
+    stepped.turn()
+    assert not stepped.host("host").killed
+    stepped.actor.hosts.rolling[0].heard_at -= 1000
+    stepped.turn()
+    assert stepped.host("host").killed
+    stepped.end()
 
 
-def test_a_host_that_has_nothing_to_do_may_be_silent(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 1, hosts=2)
-    stage.begin()
-    idle = next(host for host in stage.actor.hosts.rolling if not cast(Host, host.line).runs())
+def test_an_idle_host_may_be_silent(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1, hosts=2)
+    stepped.begin()
+    idle = next(host for host in stepped.actor.hosts.rolling if not cast(ScriptedHost, host.line).runs())
     idle.heard_at -= 1000
-    stage.turn()
-    assert not cast(Host, idle.line).killed
-    stage.end()
+    stepped.turn()
+    assert not cast(ScriptedHost, idle.line).killed
+    stepped.end()
 
 
-def test_suspects_without_a_host_are_told_once_where_the_first_of_them_is_one_too_many(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, max_errors=0)
-    stage.begin()
-    for run in stage.runs:
-        stage.host("host").say("start", run)
-    stage.turn()
-    stage.spawns = False
-    stage.host("host").die()
-    stage.turn()
-    assert Counter(outcome.kind for _, outcome in stage.told) == {"error": 1, "skipped": 3}
-    stage.end()
+def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, max_errors=0)
+    stepped.begin()
+    for run in stepped.runs:
+        stepped.host("host").say("start", run)
+    stepped.turn()
+    stepped.spawns = False
+    stepped.host("host").die()
+    stepped.turn()
+    assert Counter(outcome.kind for _, outcome in stepped.told) == {"error": 1, "skipped": 3}
+    stepped.end()
 
 
-def test_a_function_without_a_host_is_given_up_once(tmp_path: Path) -> None:
-    """Its run waits for another function meanwhile, which has its process."""
-    stage = Stage(tmp_path, 1, scorers={"judge": False, "exact": True})
-    stage.begin()
-    stage.is_ready(stage.host("scorer"))
-    rolls_and_dies(stage)
+def test_a_function_without_a_host_fails_once(tmp_path: Path) -> None:
+    """Its run meanwhile waits for another function, which has its process."""
+    stepped = SteppedEngine(tmp_path, 1, scorers={"judge": False, "exact": True})
+    stepped.begin()
+    stepped.is_ready(stepped.host("scorer"))
+    rolls_and_dies(stepped)
     for _ in range(3):
-        stage.turn()
-    stage.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
-    stage.turn()
-    assert [[*event["scores"], *event["errors"]] for event in stage.events("score")] == [["judge"], ["exact"]]
-    stage.end()
+        stepped.turn()
+    stepped.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stepped.turn()
+    assert [[*event["scores"], *event["errors"]] for event in stepped.events("score")] == [["judge"], ["exact"]]
+    stepped.end()
 
 
-def test_a_host_that_is_needed_no_more_and_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 1)
-    stage.begin()
-    stage.is_ready(stage.host("scorer"))
-    rolls_and_dies(stage)
-    stage.turn()
-    stage.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
-    stage.turn()
-    assert stage.engine.stopped is None
-    stage.end()
+def test_a_host_that_cannot_be_started_and_is_not_needed_stops_nothing(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1)
+    stepped.begin()
+    stepped.is_ready(stepped.host("scorer"))
+    rolls_and_dies(stepped)
+    stepped.turn()
+    stepped.host("scorer").say("score", RunId(0, 0), ms=1.0, scores={"exact": 1.0}, errors={}, output={})
+    stepped.turn()
+    assert stepped.engine.stopped is None
+    stepped.end()
 
 
-def test_quarantines_that_never_begin_anything_are_given_up_though_others_begin(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 12)
-    stage.begin()
-    stage.host("host").say("start", RunId(0, 0))
-    stage.host("host").die()
+def test_quarantines_that_die_before_they_begin_are_given_up_although_other_hosts_begin(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 12)
+    stepped.begin()
+    stepped.host("host").say("start", RunId(0, 0))
+    stepped.host("host").die()
     for row in range(1, 4):
-        stage.turn()
-        stage.is_ready(stage.host("host"))
-        stage.host("host").say("start", RunId(row, 0))
-        stage.is_ready(stage.host("quarantine"))
-        assert stage.host("quarantine").runs() == [RunId(0, 0)]
-        stage.host("quarantine").die()
-    stage.turn()
-    assert Counter(outcome.kind for _, outcome in stage.told)["error"] == 1
-    assert "before they had begun anything" in str(stage.engine.stopped)
-    assert stage.engine.ledger.records[RunId(0, 0)].boundary == "host"
-    assert [host.name for host in stage.hosts].count("quarantine") == 3
-    stage.end()
+        stepped.turn()
+        stepped.is_ready(stepped.host("host"))
+        stepped.host("host").say("start", RunId(row, 0))
+        stepped.is_ready(stepped.host("quarantine"))
+        assert stepped.host("quarantine").runs() == [RunId(0, 0)]
+        stepped.host("quarantine").die()
+    stepped.turn()
+    assert Counter(outcome.kind for _, outcome in stepped.told)["error"] == 1
+    assert "before they had begun anything" in str(stepped.engine.stopped)
+    assert stepped.engine.ledger.records[RunId(0, 0)].boundary == "host"
+    assert [host.name for host in stepped.hosts].count("quarantine") == 3
+    stepped.end()
 
 
-def test_a_host_killed_now_and_then_between_its_runs_is_replaced(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 12)
-    stage.begin()
+def test_hosts_killed_between_runs_are_replaced(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 12)
+    stepped.begin()
     for row in range(6):
-        stage.host("host").say("start", RunId(row, 0))
-        stage.host("host").rolls(RunId(row, 0))
-        stage.turn()
+        stepped.host("host").say("start", RunId(row, 0))
+        stepped.host("host").rolls(RunId(row, 0))
+        stepped.turn()
         for _ in range(2):
-            stage.host("host").die()
-            stage.turn()
-            stage.is_ready(stage.host("host"))
-    assert stage.engine.stopped is None
-    stage.end()
+            stepped.host("host").die()
+            stepped.turn()
+            stepped.is_ready(stepped.host("host"))
+    assert stepped.engine.stopped is None
+    stepped.end()
 
 
-def test_the_quarantine_takes_its_place_from_the_newest_host(tmp_path: Path) -> None:
-    """What another one has in flight would stay so, beyond `batch_size`."""
-    stage = Stage(tmp_path, 30, hosts=3, batch_size=7)
-    stage.begin()
-    first, second, third = stage.hosts[:3]
-    stage.is_ready(first)
+def test_the_quarantine_takes_its_slot_from_the_newest_host(tmp_path: Path) -> None:
+    """The runs of an older host would stay in flight, beyond `batch_size`."""
+    stepped = SteppedEngine(tmp_path, 30, hosts=3, batch_size=7)
+    stepped.begin()
+    first, second, third = stepped.hosts[:3]
+    stepped.is_ready(first)
     second.say("start", second.runs()[0])
     second.die()
-    stage.turn()
-    assert stage.host("quarantine")
-    assert [host.limit for host in stage.actor.hosts.rolling] == [3, 2, 1]
+    stepped.turn()
+    assert stepped.host("quarantine")
+    assert [host.limit for host in stepped.actor.hosts.rolling] == [3, 2, 1]
     assert [first.asked("limit")[-1:], third.asked("limit")[1:]] == [[], []]
-    stage.end()
+    stepped.end()
 
 
-def test_a_probe_that_its_host_took_along_is_repeated_after_the_pause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, probes=(ModelTag.PRIMARY,))
-    stage.begin()
-    stage.engine.pause()
-    stage.host("host").die()
-    stage.turn()
-    stage.is_ready(stage.host("host"))
-    assert stage.host("host").asked("probe") == []
-    stage.engine.resume()
-    stage.turn()
-    assert len(stage.host("host").asked("probe")) == 1
-    stage.end()
+def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, probes=(ModelTag.PRIMARY,))
+    stepped.begin()
+    stepped.engine.pause()
+    stepped.host("host").die()
+    stepped.turn()
+    stepped.is_ready(stepped.host("host"))
+    assert stepped.host("host").asked("probe") == []
+    stepped.engine.resume()
+    stepped.turn()
+    assert len(stepped.host("host").asked("probe")) == 1
+    stepped.end()
 
 
-def test_what_a_host_says_while_it_closes_is_kept(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, 1)
-    stage.begin()
-    host = stage.host("host")
+def test_messages_of_a_closing_host_count(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path, 1)
+    stepped.begin()
+    host = stepped.host("host")
     host.say("start", RunId(0, 0))
-    stage.turn()
+    stepped.turn()
     host.last = lambda: host.rolls(RunId(0, 0))
-    stage.end()
-    assert stage.events("rollout")
+    stepped.end()
+    assert stepped.events("rollout")
 
 
-def test_a_broken_engine_tells_everyone_also_of_what_is_submitted_later(tmp_path: Path) -> None:
+def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Path) -> None:
     def described(record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
         raise ZeroDivisionError
 
-    stage = Stage(tmp_path, 3, describe=described, max_errors=0, bad=[0])
-    stage.engine.submit(stage.runs[:2])
-    stage.engine.go()
-    stage.engine.start()
-    wait_for(lambda: stage.hosts)
-    stage.hosts[0].say("ready", scorers=["exact"], sync=[], digests={"exact": "0"})
-    wait_for(lambda: len(stage.told) == 2)
-    stage.engine.submit(stage.runs)
-    wait_for(lambda: len(stage.told) == 3)
-    stage.engine.close()
-    assert Counter(run for run, _ in stage.told) == Counter(stage.runs)
-    assert stage.engine.stopped is not None
-    assert stage.engine.stopped.text == "the engine failed: ZeroDivisionError: "
+    stepped = SteppedEngine(tmp_path, 3, describe=described, max_errors=0, bad=[0])
+    stepped.engine.submit(stepped.runs[:2])
+    stepped.engine.go()
+    stepped.engine.start()
+    wait_for(lambda: stepped.hosts)
+    stepped.hosts[0].say("ready", scorers=["exact"], sync=[], digests={"exact": "0"})
+    wait_for(lambda: len(stepped.told) == 2)
+    stepped.engine.submit(stepped.runs)
+    wait_for(lambda: len(stepped.told) == 3)
+    stepped.engine.close()
+    assert Counter(run for run, _ in stepped.told) == Counter(stepped.runs)
+    assert stepped.engine.stopped is not None
+    assert stepped.engine.stopped.text == "the engine failed: ZeroDivisionError: "
 
 
-def test_an_engine_that_never_started_leaves_its_journal(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    assert in_use(stage.path)
-    stage.engine.close()
-    assert not in_use(stage.path)
+def test_an_engine_that_never_started_unlocks_its_journal(tmp_path: Path) -> None:
+    stepped = SteppedEngine(tmp_path)
+    assert in_use(stepped.path)
+    stepped.engine.close()
+    assert not in_use(stepped.path)
 
 
 def wait_for(condition: Callable[[], object]) -> None:

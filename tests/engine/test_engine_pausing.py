@@ -1,6 +1,6 @@
-"""While an eval is paused nothing new is asked of a model.
+"""A paused eval sends no new request to a model.
 
-A host does what it is told in order, so a probe that has come to the server says that all before it was heeded.
+A host handles requests in order, so once a probe has arrived at the server, it has handled all requests before.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Worksp
     assert live.kinds() == ["passed"] * 2
 
 
-def test_a_pause_holds_what_was_handed_out_ahead(workspace: Workspace) -> None:
+def test_a_pause_holds_runs_that_were_handed_out_ahead(workspace: Workspace) -> None:
     workspace.agent(UNTIL_TOLD)
     with ChatServer(reply("42")) as server:
         with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
@@ -69,7 +69,7 @@ def test_a_pause_holds_what_was_handed_out_ahead(workspace: Workspace) -> None:
     assert len(list(workspace.root.glob("begun-*"))) == 4
 
 
-def test_a_pause_holds_the_probe_and_all_that_follows_it(workspace: Workspace, server: ChatServer) -> None:
+def test_a_pause_holds_the_probe_and_all_runs(workspace: Workspace, server: ChatServer) -> None:
     with running(workspace.config(server), probe=True, paused=True) as live:
         live.run.engine.submit(live.run.selected.runs)
         live.wait_for(lambda: live.run.engine.progress.submitted == 4)
@@ -81,7 +81,7 @@ def test_a_pause_holds_the_probe_and_all_that_follows_it(workspace: Workspace, s
     assert len(server.requests) == 1 + 4
 
 
-def test_what_is_paused_can_be_closed(workspace: Workspace, server: ChatServer) -> None:
+def test_a_paused_eval_can_be_closed(workspace: Workspace, server: ChatServer) -> None:
     with running(workspace.config(server), paused=True) as live:
         live.run.engine.stop("interrupt", "enough")
         live.wait()

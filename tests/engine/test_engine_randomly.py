@@ -1,7 +1,7 @@
-"""Random histories of an eval, each by its seed: hosts and a user who do whatever the protocol lets them do.
+"""Random histories of an eval, one for each seed: hosts and a user who do whatever the protocol allows.
 
-Whatever happens, each run is told once, is asked for no more often than its host's deaths explain, never once its
-rollout is journalled or nothing new is begun, and the journal leads to the records that the engine has.
+Whatever happens, each run is reported once. It is handed out no more often than deaths of its hosts explain, and never
+after its rollout is in the journal or the eval has stopped. The journal leads to the records that the engine has.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class History:
         self.world.told[run] += 1
 
     def _plan(self, chance: random.Random) -> bool:
-        """What the user does, in this order; true where that may end the eval before its runs are done."""
+        """Plan what the user does, in order; return True if that may end the eval before its runs are done."""
         engine, world = self.engine, self.world
         half = chance.randint(0, len(self.runs))
         parts = [self.runs[:half], self.runs[half:], self.runs[:half]] if chance.random() < 0.3 else [self.runs]
@@ -140,7 +140,7 @@ class History:
         return submit
 
     def pass_by(self) -> History:
-        """All of it."""
+        """Run it to its end."""
         self.engine.start()
         assert self.engine._actor.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
@@ -168,7 +168,7 @@ def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:
 
 
 def wrong(history: History) -> list[str]:
-    """What does not hold of a history that is over."""
+    """Return the invariants that a finished history violates."""
     engine, world = history.engine, history.world
     records = {record.run: record for record in records_of(sorted(world.submitted), engine.ledger.records)}
     found = list(world.violations)
@@ -199,7 +199,7 @@ def wrong(history: History) -> list[str]:
 
 
 def misreported(record: RunRecord, history: History) -> list[str]:
-    """What a record says that is not what its hosts did."""
+    """Return the differences between a record and what its hosts did."""
     world, run = history.world, record.run
     event: dict[str, Any] | None = cast(Any, world.written.get(Key(run, record.attempt)))
     found = []
@@ -222,7 +222,7 @@ def misreported(record: RunRecord, history: History) -> list[str]:
 
 
 @pytest.mark.parametrize("climate", CLIMATES)
-def test_whatever_happens_each_run_is_told_once_and_rolled_out_no_more_than_it_must(
+def test_each_run_is_reported_once_and_rolled_out_no_more_often_than_it_must(
     climate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(40):

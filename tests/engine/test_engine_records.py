@@ -1,4 +1,4 @@
-"""What is kept of an eval: the journal leads to the records, and no secret value is in any file."""
+"""The files of an eval: the journal leads to the records, and no file contains a secret value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADER = "header-value-1234567890"
 PLAIN = "plain-secret-value"
 
 
-def test_a_journal_with_everything_in_it_folds_to_the_ledger_also_when_torn(workspace: Workspace) -> None:
+def test_a_journal_with_every_event_folds_to_the_ledger_even_if_torn(workspace: Workspace) -> None:
     """Retries, failures, crashes, scorer errors and a removed sample; `evaluated` compares the two."""
     workspace.agent(
         """
@@ -60,9 +60,9 @@ def secrets_config(workspace: Workspace, server: ChatServer) -> Mapping[str, Any
 
 
 def test_no_secret_value_is_in_any_file_of_a_run(workspace: Workspace) -> None:
-    """Printed, logged, warned of, said to a model and by it, raised, written raw and by a subprocess, and nested.
+    """It is printed, logged, warned of, sent to and by a model, raised, written raw and by a subprocess, and nested.
 
-    It stands in the dataset too, in the row whose host dies before it could say anything.
+    It is in the dataset too, in a row whose host dies before it can send anything.
     """
     prompts = ["row 0", "row 1", f"row 2 {PLAIN}", "row 3"]
     workspace.rows([{"user_prompt": prompt} for prompt in prompts])
@@ -114,8 +114,8 @@ def test_no_secret_value_is_in_any_file_of_a_run(workspace: Workspace) -> None:
     assert "X-Trace" in live.run_files()["manifest.json"]
 
 
-def test_secret_values_that_look_like_our_own_words_break_nothing(workspace: Workspace, server: ChatServer) -> None:
-    """ "rollout", "messages" and numbers are secrets of somebody."""
+def test_secret_values_that_equal_words_of_the_journal_break_nothing(workspace: Workspace, server: ChatServer) -> None:
+    """Here "rollout", "messages" and numbers are secrets."""
     names = {"A_SECRET": "messages", "B_SECRET": "provider", "C_SECRET": "finished", "D_SECRET": "rewards:exact"}
     workspace.agent("async def rollout(ctx):\n    print('messages')\n    await ctx.chat(ctx.prompt)\n")
     live = evaluated(workspace.config(server, secrets={"required": list(names)}), environ=names)

@@ -1,4 +1,4 @@
-"""Retries and deadlines of requests: who waits, who goes on, and what becomes of a run that got no answer."""
+"""Retries and deadlines of requests: which runs wait, which go on, and how a run without an answer fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.servers import (
 
 
 def by_row(special: dict[int, list[Behaviour]], others: Behaviour) -> Behaviour:
-    """Answers a row's requests by its own script, of which the last stays; `others` answers all other rows."""
+    """Answer a row's requests by its own script, and repeat its last answer; `others` answers all other rows."""
     seen: Counter[int] = Counter()
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
@@ -40,7 +40,7 @@ def by_row(special: dict[int, list[Behaviour]], others: Behaviour) -> Behaviour:
 
 
 def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace) -> None:
-    """Row 0 is sent away for a second; with two slots, rows 1 and 2 are in flight together meanwhile."""
+    """Row 0 must retry after a second; with two slots, rows 1 and 2 are in flight together meanwhile."""
     script = by_row({0: [status(429, retry_after="1"), reply("42")]}, held(reply("42")))
     with ChatServer(script) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
@@ -55,7 +55,7 @@ def test_a_run_that_waits_for_its_retry_gives_its_slot_back(workspace: Workspace
     assert live.told[-1][0].row == 0, "the others finished first"
 
 
-def test_no_more_than_twice_batch_size_are_begun_while_runs_wait_for_retries(workspace: Workspace) -> None:
+def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
     with ChatServer(status(429, retry_after="5")) as server:
         with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
@@ -67,8 +67,8 @@ def test_no_more_than_twice_batch_size_are_begun_while_runs_wait_for_retries(wor
         assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-def test_time_in_the_queue_and_for_a_slot_after_a_retry_is_not_counted(workspace: Workspace) -> None:
-    """One slot. Each run takes half its deadline; row 0, sent away at first, waits for the others to give it back."""
+def test_waits_in_the_queue_and_for_a_slot_do_not_count_for_the_deadline(workspace: Workspace) -> None:
+    """There is one slot. Each run takes half its deadline; row 0 must retry, and waits until others return the slot."""
     script = by_row({0: [status(429, retry_after="0.1"), slow(1.0, reply("42"))]}, slow(1.0, reply("42")))
     with ChatServer(script) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 2}))
@@ -76,8 +76,8 @@ def test_time_in_the_queue_and_for_a_slot_after_a_retry_is_not_counted(workspace
     assert live.kinds() == ["passed"] * 4
 
 
-def test_a_run_that_holds_what_others_wait_for_goes_on_after_its_retry(workspace: Workspace) -> None:
-    """One slot and one lock: row 1 has the slot and waits for the lock, which row 0 has, and waits for the slot."""
+def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_free(workspace: Workspace) -> None:
+    """One slot and one lock: row 1 has the slot and waits for the lock; row 0 has the lock and waits for the slot."""
     workspace.agent(
         """
         lock = asyncio.Lock()
@@ -108,7 +108,7 @@ UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
 }
 
 
-def test_no_answer_fails_that_run_alone(workspace: Workspace) -> None:
+def test_a_request_without_an_answer_fails_only_its_run(workspace: Workspace) -> None:
     """Each row of the table is a row of the dataset; two more are answered."""
     n = len(UNANSWERED)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(n + 2)])
@@ -134,7 +134,7 @@ def test_a_reply_without_usage_is_a_success_without_tokens(workspace: Workspace)
     assert [live.record(row).tokens for row in range(3)] == [10, None, 10]
 
 
-def test_a_provider_failure_inside_a_task_group_is_the_provider_s(workspace: Workspace) -> None:
+def test_a_provider_failure_inside_a_task_group_fails_at_the_provider(workspace: Workspace) -> None:
     workspace.agent(
         """
         async def rollout(ctx):
@@ -149,8 +149,8 @@ def test_a_provider_failure_inside_a_task_group_is_the_provider_s(workspace: Wor
     assert live.record(1).boundary == "provider"
 
 
-def test_requests_given_up_while_they_wait_leave_every_slot_free(workspace: Workspace) -> None:
-    """Each agent abandons a request that was sent away, and goes on: with one slot the next run still begins."""
+def test_requests_cancelled_while_they_wait_return_every_slot(workspace: Workspace) -> None:
+    """Each agent cancels a request that waits for its retry, and goes on: with one slot the next run still begins."""
     workspace.agent(
         """
         async def rollout(ctx):
@@ -166,8 +166,8 @@ def test_requests_given_up_while_they_wait_leave_every_slot_free(workspace: Work
     assert live.kinds() == ["passed"] * 4
 
 
-def test_requests_that_an_agent_sends_together_come_back_together_from_their_retries(workspace: Workspace) -> None:
-    """Row 0's two requests are sent away; row 1 has the only slot when they come back, and both wait for it."""
+def test_concurrent_requests_of_an_agent_wait_together_for_a_slot_after_their_retries(workspace: Workspace) -> None:
+    """Both requests of row 0 must retry; row 1 has the only slot when they come back, and both wait for it."""
     workspace.agent(
         """
         async def rollout(ctx):
@@ -183,10 +183,10 @@ def test_requests_that_an_agent_sends_together_come_back_together_from_their_ret
 
 
 @pytest.mark.parametrize("client", ["light", "openai"])
-def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_asked_for_again(
+def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_requested_again(
     workspace: Workspace, client: str
 ) -> None:
-    """Row 1 blocks for longer than a request may take; row 0's answer lies there, and is taken afterwards."""
+    """Row 1 blocks for longer than a request may take; row 0's answer has arrived, and is read afterwards."""
     workspace.agent(
         """
         import time
@@ -207,8 +207,8 @@ def test_answers_that_arrive_while_another_rollout_holds_the_loop_are_not_asked_
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, hosts: int) -> None:
-    """The first eight are refused, all at once. Each host notices with its fourth; all later ones wait."""
+def test_a_server_without_room_gets_no_request_from_any_host(workspace: Workspace, hosts: int) -> None:
+    """The first eight requests are refused at once. Each host notices with its fourth; all later requests wait."""
     sent: list[float] = []
     all_there = asyncio.Event()
     refused_at = 0.0
@@ -238,10 +238,10 @@ def test_a_server_without_room_is_left_alone_by_everyone(workspace: Workspace, h
 
 
 @pytest.mark.parametrize("refused", [0, 1])
-def test_a_server_without_room_leaves_each_host_the_means_to_end_what_it_began(
+def test_each_host_keeps_a_slot_to_finish_its_runs_while_a_server_has_no_room(
     workspace: Workspace, refused: int
 ) -> None:
-    """Each of two hosts has a row. When the other row is done, fewer than one a host would leave this one waiting."""
+    """Each of two hosts has a row. When the other row is done, a host without a slot would leave this one waiting."""
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
     answered = slow(0.5, reply("42"))
     script = by_row({refused: [*[status(429, retry_after="0.2")] * 4, answered]}, answered)

@@ -1,4 +1,4 @@
-"""Scoring: sync functions on the scorer, async ones and Graders in the host, one record; what is no score is said."""
+"""Scoring: sync functions in the scorer, async ones and Graders in the host, one record; invalid scores are errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.servers import ChatServer
 
 
 def scored_by(workspace: Workspace, code: str, *names: str, **tables: Mapping[str, Any]) -> Live:
-    """An eval on the embedded model of a few rows, scored by functions of `code`."""
+    """Run an eval of a few rows on the embedded model, scored by functions of `code`."""
     workspace.write("rewards.py", "import asyncio, os, sys, time\n" + code)
     scoring = {"eval_fns": [f"rewards:{name}" for name in names], **tables.pop("scoring", {})}
     return evaluated(workspace.config(None, scoring=scoring, **tables))
@@ -69,7 +69,7 @@ VALUES = {
 }
 
 
-def test_what_is_no_score_is_an_error_of_that_function_alone(workspace: Workspace) -> None:
+def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace) -> None:
     names = [f"bad{index}" for index in range(len(VALUES))]
     code = "from decimal import Decimal\ndef good(solution_str):\n    return 1\n"
     for name, value in zip(names, VALUES, strict=True):
@@ -141,7 +141,7 @@ def defaults(solution_str, threshold=0.5):
 
 
 @pytest.mark.parametrize("first", ["answer", "", "*args"])
-def test_another_first_parameter_is_a_code_error(workspace: Workspace, first: str) -> None:
+def test_an_unknown_first_parameter_is_a_code_error(workspace: Workspace, first: str) -> None:
     with pytest.raises(CodeError, match=r"rewards:odd: the first parameter must be .solution_str. .* or .messages."):
         scored_by(workspace, f"def odd({first}):\n    return 1\n", "odd")
 
@@ -150,16 +150,14 @@ def test_another_first_parameter_is_a_code_error(workspace: Workspace, first: st
     ("takes", "given"),
     [("solution_str, level", "ground_truth and extra_info"), ("messages, *, level", "ground_truth and metadata")],
 )
-def test_a_parameter_that_nothing_is_given_for_is_a_code_error(
-    workspace: Workspace, server: ChatServer, takes: str, given: str
-) -> None:
+def test_an_unknown_parameter_is_a_code_error(workspace: Workspace, server: ChatServer, takes: str, given: str) -> None:
     workspace.write("rewards.py", f"def odd({takes}):\n    return 1\n")
     with pytest.raises(CodeError, match=rf'rewards:odd: requires "level", but only .* {given}'):
         evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
     assert not server.requests
 
 
-def test_a_decorator_may_give_what_the_function_under_it_takes(workspace: Workspace) -> None:
+def test_a_decorator_may_pass_further_parameters_of_its_function(workspace: Workspace) -> None:
     code = """
 import functools
 def with_level(function):
@@ -194,7 +192,7 @@ async def high(solution_str, extra_info):
     assert live.kinds() == kinds
 
 
-def test_a_grader_may_remove_a_sample_and_must_else_set_a_reward(workspace: Workspace, server: ChatServer) -> None:
+def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, server: ChatServer) -> None:
     workspace.write(
         "graders.py",
         """
@@ -317,7 +315,7 @@ def gets(solution_str):
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_spoilt_conversation_reaches_scorers_as_plain_json(workspace: Workspace) -> None:
+def test_scorers_get_an_unusual_conversation_as_plain_json(workspace: Workspace) -> None:
     workspace.agent(
         """
         class Note:

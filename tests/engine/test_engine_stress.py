@@ -1,8 +1,8 @@
 """Everything at once: a server that refuses, fails and cuts, agents that end or hold their process, killed hosts.
 
-Whatever happens, the server's own count says that nothing was asked for beyond what each attempt allows, nothing that
-is journalled again, nothing never, and never more at once than `batch_size`. `running` checks that each run was told
-once, that the journal leads to the same records, and that no process and no thread is left.
+Whatever happens, the server counts no request beyond what each attempt allows, none for a run that is in the journal
+already, at least one for every run, and never more than `batch_size` at once. `running` checks that each run was
+reported once, that the journal leads to the same records, and that no process and no thread is left.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ async def rollout(ctx):
 
 
 def journal(live: Live) -> list[Mapping[str, Any]]:
-    """Its events."""
+    """Return the events of the journal."""
     return list(replay(live.run.directory.journal))
 
 
 def kill_one(live: Live, chance: random.Random) -> None:
-    """End one of the hosts, and all that it started; not the quarantine, as the run in there would be accused."""
+    """Kill one of the hosts and all that it started; not the quarantine, as its run would be blamed."""
     lines = [host.line for host in live.hosts if host.ready and host.role != "quarantine"]
     line = chance.choice([line for line in lines if isinstance(line, HostConnection)] or [None])
     if line is not None:
@@ -61,7 +61,7 @@ def tables(server: ChatServer, **evaluation: Any) -> dict[str, Mapping[str, Any]
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_faults_and_killed_hosts_cost_no_run_and_ask_for_nothing_twice(workspace: Workspace, seed: int) -> None:
+def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Workspace, seed: int) -> None:
     chance, weather = random.Random(seed), Weather(seed)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
     workspace.agent(AGENT)
@@ -82,7 +82,7 @@ def test_faults_and_killed_hosts_cost_no_run_and_ask_for_nothing_twice(workspace
 
 
 @pytest.mark.parametrize("kills", [False, True], ids=["stopped", "stopped and killed"])
-def test_what_is_stopped_in_the_middle_is_pending_and_was_not_asked_for(workspace: Workspace, kills: bool) -> None:
+def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Workspace, kills: bool) -> None:
     weather = Weather(3)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
     workspace.agent(AGENT.replace("7", "-7").replace("11", "-11"))
@@ -102,7 +102,7 @@ def test_what_is_stopped_in_the_middle_is_pending_and_was_not_asked_for(workspac
     assert any(record.status == "pending" for record in live.results.records)
 
 
-def test_a_server_that_never_answers_ends_with_the_deadlines(workspace: Workspace) -> None:
+def test_an_eval_on_a_server_that_never_answers_ends_with_the_deadlines(workspace: Workspace) -> None:
     workspace.agent(AGENT)
     with ChatServer(slow(1000, reply("42"))) as server:
         evaluation = {"agent_workflow_timeout_s": 1, "n": 1}

@@ -1,6 +1,6 @@
-"""Causes that every further run would meet stop an eval; what never ran is pending with the reason.
+"""Failures that every further run would meet stop an eval; runs that never ran are pending with the reason.
 
-A host gets two runs ahead of their turn, so as many may still begin before it hears of the stop.
+A host gets two runs ahead of their turn, so two may still begin before it gets the stop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def stopped_with(live: Live, text: str) -> bool:
-    """The eval says why it stopped, and every run that never ran says so too."""
+    """Check that the eval says why it stopped, and that every run that never ran says so too."""
     assert live.results.stopped is not None
     pending = [record for record in live.results.records if record.status == "pending"]
     assert all(record.skip_reason == live.results.stopped for record in pending)
@@ -40,7 +40,7 @@ def test_a_401_at_the_probe_stops_before_any_rollout(workspace: Workspace) -> No
     assert stopped_with(live, "the probe failed: the server answered 401")
 
 
-def test_a_401_later_stops_what_was_not_begun(workspace: Workspace) -> None:
+def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspace) -> None:
     with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
         live = evaluated(workspace.config(server, **ONE_BY_ONE))
         assert max(asked_rows(server)) <= 1 + AHEAD
@@ -50,7 +50,7 @@ def test_a_401_later_stops_what_was_not_begun(workspace: Workspace) -> None:
     assert stopped_with(live, "401")
 
 
-def test_a_404_stops_until_something_succeeded_and_then_is_that_run_s_alone(workspace: Workspace) -> None:
+def test_a_404_stops_the_eval_only_before_the_first_success(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [status(404)]}, reply("42"))) as server:
         first = evaluated(workspace.config(server, **ONE_BY_ONE))
     assert first.kinds()[0] == "error"
@@ -62,7 +62,7 @@ def test_a_404_stops_until_something_succeeded_and_then_is_that_run_s_alone(work
     assert later.results.stopped is None
 
 
-def test_the_same_error_in_the_first_ten_runs_stops(workspace: Workspace) -> None:
+def test_the_same_error_in_the_first_ten_runs_stops_the_eval(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}"} for index in range(20)])
     workspace.agent("async def rollout(ctx):\n    raise ValueError(f'broken at {id(ctx)}')\n")
     live = evaluated(workspace.config(None, **ONE_BY_ONE))
@@ -80,8 +80,8 @@ def test_a_server_that_refuses_connections_stops_at_the_probe(workspace: Workspa
     assert stopped_with(live, f"the probe failed: cannot reach {url}")
 
 
-def test_a_failed_engine_resolves_every_run_and_says_so(workspace: Workspace, server: ChatServer) -> None:
-    """User code that writes to the protocol's own descriptor what no host would say."""
+def test_a_failed_engine_reports_every_run_and_the_failure(workspace: Workspace, server: ChatServer) -> None:
+    """User code writes to the protocol's own descriptor what no host would send."""
     workspace.agent(
         """
         async def rollout(ctx):

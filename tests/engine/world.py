@@ -1,10 +1,10 @@
-"""Hosts that are none: what stands at the other end of the protocol is a seeded choice of what a host may do next.
+"""Simulated hosts: at the other end of the protocol is a seeded choice of what a host may do next.
 
-`World` is the engine's inbox, and its clock. Whenever the engine waits for a message, hosts and the user make moves
-until there is one: a host begins a run, ends it, scores it, falls silent, dies with what it had not written yet. So a
-seed is one history, in which nothing waits for real time, and nothing hangs on threads.
+`World` is the engine's inbox and clock. Whenever the engine waits for a message, hosts and the user make moves until
+there is one: a host begins a run, ends it, scores it, falls silent, or dies with events that it had not written. So a
+seed is one history, which depends neither on real time nor on threads.
 
-What must hold at each moment is looked at here (`violations`): who is asked for what, and how much at once.
+`World` checks at each move what must hold (`violations`): which host gets which run, and how many at once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pytest_osmosis.record.run_id import RunId
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 IDLE_S = 1.0
 MOST_IDLE = 3000
-"""So many looks in a row at which nobody could do anything: the eval hangs."""
+"""After this many turns in a row without a possible move, the eval hangs."""
 
 Move = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """How likely what goes wrong is, at each move of a host."""
+    """The probabilities of failures at each move of a host."""
 
     scorers: tuple[str, ...] = ("sync",)
     sync: tuple[str, ...] = ("sync",)
@@ -56,7 +56,7 @@ class Climate:
 
 
 class Rows:
-    """A dataset some of whose rows are gone."""
+    """A dataset, some of whose rows cannot be read."""
 
     def __init__(self, bad: frozenset[int]) -> None:
         self._bad = bad
@@ -75,7 +75,7 @@ class Rows:
 
 @dataclass(slots=True)
 class Rollout:
-    """One that a host has begun. `at` is where it is: "code", "permit", "open", "retry"."""
+    """A rollout that a host has begun. `at` is "code", "permit", "open" or "retry"."""
 
     key: Key
     requests_left: int
@@ -86,7 +86,7 @@ class Rollout:
 
 @dataclass(slots=True)
 class Scoring:
-    """A request to score. `name` is what runs now."""
+    """A request to score. `name` is the function that runs now."""
 
     key: Key
     names: list[str]
@@ -95,7 +95,7 @@ class Scoring:
 
 
 class World:
-    """The inbox of one engine, whose hosts and whose user live in `get`."""
+    """The inbox of one engine, whose hosts and user make moves in `get`."""
 
     def __init__(self, seed: int, climate: Climate, batch_size: int) -> None:
         self.chance = random.Random(seed)
@@ -116,7 +116,7 @@ class World:
         self._idle = 0
         self._engine: Engine | None = None
 
-    # -- what the engine finds in place of modules ---------------------------------------------------------
+    # -- stand-ins for modules that the engine uses ---------------------------------------------------------
 
     def monotonic(self) -> float:
         return self.now
@@ -136,7 +136,7 @@ class World:
         return self.inbox.popleft()
 
     def get(self, timeout: float = 0.0) -> EngineMessage:
-        """The next message, after some moves where one may wait for it."""
+        """Return the next message, after some moves if the engine may wait."""
         if not timeout:
             return self.get_nowait()
         for _ in range(self.chance.choice((0, 0, 1, 2, 5, 10))):
@@ -170,7 +170,7 @@ class World:
         return self.engine._actor.paused
 
     def _move(self) -> bool:
-        """One move of somebody; False where nobody can."""
+        """Let a host or the user make one move; return False if none can."""
         if self.plan and self.chance.random() < 0.08:
             self.plan.popleft()()
             return True
@@ -189,10 +189,10 @@ class World:
         return False
 
     def wait(self) -> None:
-        """The user does nothing yet."""
+        """Do nothing: a move of the user."""
 
     def close(self, grace_s: float) -> None:
-        """The user's session ends."""
+        """End the user's session."""
         self.ended = True
         self.put(Close(grace_s))
 
@@ -203,10 +203,10 @@ class World:
         self.hosts.append(host)
         return host
 
-    # -- what must hold ------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------
 
     def asked(self, host: FakeHost, key: Key) -> None:
-        """The engine asks a host to roll out."""
+        """Check a run request."""
         record = self.engine.ledger.records.get(key.run)
         begun = self.begun.get(key.run, [])
         elsewhere = [other for other in self.hosts if other is not host and not other.dead and other.has(key.run)]
@@ -224,7 +224,7 @@ class World:
         self.violations += [f"{key} is asked of {host.name}, though {what}" for what, holds in found.items() if holds]
 
     def begins(self, host: FakeHost, key: Key) -> None:
-        """A host begins a rollout: from here on it costs money."""
+        """Check a rollout that a host begins: from here on it costs money."""
         self.begun.setdefault(key.run, []).append(host)
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.batch_size:
@@ -233,7 +233,7 @@ class World:
             self.violations.append(f"{key} begins after a stop that {host.name} was not told of")
 
     def truth(self, run: RunId, name: str) -> tuple[str, float]:
-        """What a function makes of a run: "score" and its value, "error", or "removed"."""
+        """Return the result of a function for a run: "score" and its value, "error", or "removed"."""
         chance = random.Random(f"{run} {name}")
         if chance.random() < self.climate.removes:
             return "removed", 0.0
@@ -241,7 +241,7 @@ class World:
 
 
 class FakeHost:
-    """A host, as a line to it: it keeps what it is told, and may make `moves`."""
+    """A simulated host, and the line to it: it keeps its requests, and may make `moves`."""
 
     def __init__(self, world: World, name: str, setup: Setup, post: Post) -> None:
         self.name = name
@@ -288,18 +288,18 @@ class FakeHost:
         return ""
 
     def has(self, run: RunId) -> bool:
-        """True where it was told to roll the run out, and has not yet."""
+        """Return True if it has a request to roll out the run, and has not finished."""
         keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._told if each["op"] == "run")]
         return any(key.run == run for key in keys)
 
     def is_told(self, op: str) -> bool:
-        """True where it was told so, and has not read it yet."""
+        """Return True if it has such a request, and has not read it yet."""
         return any(message["op"] == op for message in self._told)
 
     # -- the process ---------------------------------------------------------------------------------------
 
     def die(self, status: int) -> None:
-        """End, with or without what was not written yet."""
+        """End, with or without the events that were not written yet."""
         if self._chance.random() < 0.5:
             self._flush()
         self.dead = True
@@ -328,7 +328,7 @@ class FakeHost:
         return not self.paused and self._world.now >= self._held_until
 
     def moves(self) -> Iterator[Move]:
-        """All that it may do now."""
+        """Yield all moves that it may make now."""
         climate, chance = self._world.climate, self._chance
         if self.killed:
             yield lambda: self.die(-9)
@@ -504,7 +504,7 @@ class FakeHost:
     # -- scoring -------------------------------------------------------------------------------------------
 
     def _score(self, scoring: Scoring) -> None:
-        """Begin its next function, or end it."""
+        """Begin its next function, or end the one that runs."""
         scoring.held = True
         if scoring.name is None:
             scoring.name = scoring.names.pop(0)
@@ -520,7 +520,7 @@ class FakeHost:
             self._scorings.remove(scoring)
 
     def _stall(self) -> None:
-        """Some code cannot be interrupted, and this host is held, but for what it says before it is ended."""
+        """Report code that cannot be interrupted; the host mostly does nothing more."""
         keys = [*self.rollouts, *(scoring.key for scoring in self._scorings if scoring.name is not None)]
         if keys:
             key = self._chance.choice(keys)

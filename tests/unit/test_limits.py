@@ -1,4 +1,4 @@
-"""Limits a minute: no minute at the server holds more, and little of what is allowed is left lying."""
+"""Limits per minute: no minute at the server holds more, and most of the allowance is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_osmosis.host.protocol import Size
 
 
 def granted(rate: Rate, amounts: Sequence[float], *, begin: float = 0.0, late_s: float = 0.0) -> list[float]:
-    """When each is taken, by one who wants all of them at once and is `late_s` late each time."""
+    """Return when each amount is taken by a caller who wants all at once, and is `late_s` late each time."""
     now, times = begin, []
     for amount in amounts:
         while (free_at := rate.free_at(now, amount)) > now:
@@ -25,7 +25,7 @@ def granted(rate: Rate, amounts: Sequence[float], *, begin: float = 0.0, late_s:
 
 
 def most_in_a_minute(times: Sequence[float], amounts: Sequence[float]) -> float:
-    """The most that any 60 s hold."""
+    """Return the most that any 60 s hold."""
     taken = list(zip(times, amounts, strict=True))
     return max(sum(amount for at, amount in taken if begin <= at < begin + 60) for begin in times)
 
@@ -62,20 +62,20 @@ def test_requests_are_spread_over_the_minute_and_the_limit_is_used() -> None:
     assert sum(at < 1.0 for at in times) <= 10 + 600 * BURST_S / 60 + 1
 
 
-def test_what_was_not_taken_for_long_is_not_made_up_for() -> None:
+def test_capacity_that_was_not_used_for_long_is_lost() -> None:
     rate = Rate(60)
     granted(rate, [1.0] * 2)
     times = granted(rate, [1.0] * 5, begin=1000.0)
     assert times[-1] - times[0] >= 4 - 2 * BURST_S
 
 
-def test_what_is_larger_than_the_limit_is_had_alone() -> None:
+def test_an_amount_above_the_limit_is_let_through_on_its_own() -> None:
     times = granted(Rate(100), [10.0, 500.0, 10.0])
     assert times[1] - times[0] >= WINDOW_S
     assert times[2] - times[1] >= WINDOW_S
 
 
-def test_a_correction_makes_the_next_ones_come_later_or_sooner() -> None:
+def test_a_correction_delays_or_hastens_the_next_requests() -> None:
     rate = Rate(600)
     taken = rate.take(0.0, 100.0)
     before = rate.free_at(0.0, 1.0)
@@ -85,7 +85,7 @@ def test_a_correction_makes_the_next_ones_come_later_or_sooner() -> None:
     assert rate.free_at(0.0, 600.0) <= 0.0
 
 
-def test_tokens_are_estimated_from_text_and_bound_until_answers_tell_better() -> None:
+def test_tokens_are_estimated_from_text_and_bound_until_usage_is_known() -> None:
     estimate = Estimate()
     assert estimate.tokens(Size(400, 50)) == 150
     assert estimate.tokens(Size(400, None)) == 600

@@ -1,4 +1,4 @@
-"""Permits for requests: whose turn it is, what a pause of everyone means, and what becomes of those not used."""
+"""Permits for requests: their order, pauses, and permits that are not used."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pytest_osmosis.host.protocol import AskEvent
 from pytest_osmosis.record.run_id import RunId
 
 
-class Line:
-    """A line that keeps what it is given."""
+class FakeLine:
+    """A line that keeps the permits it gets."""
 
     name = "host"
     gather_s = 0.0
@@ -37,89 +37,89 @@ class Line:
         return ""
 
 
-class House:
-    """Hosts that ask: ten requests a minute unless said otherwise."""
+class AskingHosts:
+    """Two hosts that ask for permits: ten requests a minute by default."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.permits = Permits(limits or Limits(requests_per_minute=10))
-        self.lines = [Line(), Line()]
+        self.lines = [FakeLine(), FakeLine()]
         self.hosts = [Host("host", line, 8, 0.0) for line in self.lines]
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
-        flight = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
-        event: AskEvent = {"ev": "ask", **flight.key.to_json(), "id": number, "chars": chars, "max_tokens": 10}
-        self.permits.ask(self.hosts[host], event, flight)
-        return flight
+        state = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
+        event: AskEvent = {"ev": "ask", **state.key.to_json(), "id": number, "chars": chars, "max_tokens": 10}
+        self.permits.ask(self.hosts[host], event, state)
+        return state
 
     def grant(self, now: float, not_before: float = 0.0) -> list[list[int]]:
-        """What each host was given by then."""
+        """Return the permits that each host has at that time."""
         self.permits.grant(now, not_before)
         return [line.permitted for line in self.lines]
 
 
-def test_who_asked_first_is_first_whichever_host_it_is() -> None:
-    house = House()
-    flights = [house.ask(0, 1), house.ask(1, 2), house.ask(0, 3)]
-    assert house.grant(100.0) == [[1], []]
-    assert house.permits.held_by == "requests_per_minute"
-    assert [flight.held for flight in flights] == [0, 1, 1]
-    assert house.permits.wait_s(100.0, 10.0) > 5.0
-    assert house.grant(106.2) == [[1], [2]]
-    assert house.grant(112.3) == [[1, 3], [2]]
-    assert house.permits.held_by is None
-    assert 12.0 < house.permits.held_s["requests_per_minute"] < 12.5
+def test_permits_are_granted_in_the_order_of_requests_of_all_hosts() -> None:
+    asking = AskingHosts()
+    states = [asking.ask(0, 1), asking.ask(1, 2), asking.ask(0, 3)]
+    assert asking.grant(100.0) == [[1], []]
+    assert asking.permits.held_by == "requests_per_minute"
+    assert [state.held for state in states] == [0, 1, 1]
+    assert asking.permits.wait_s(100.0, 10.0) > 5.0
+    assert asking.grant(106.2) == [[1], [2]]
+    assert asking.grant(112.3) == [[1, 3], [2]]
+    assert asking.permits.held_by is None
+    assert 12.0 < asking.permits.held_s["requests_per_minute"] < 12.5
 
 
-def test_while_everyone_waits_nothing_is_granted_and_no_limit_is_to_blame() -> None:
-    house = House()
-    house.ask(0, 1)
-    assert house.grant(100.0, not_before=130.0) == [[], []]
-    assert house.permits.held_by is None
-    assert house.grant(130.0, not_before=130.0) == [[1], []]
-    assert house.permits.held_s == {"requests_per_minute": 0.0}
+def test_no_permit_is_granted_during_a_pause_and_no_limit_is_blamed() -> None:
+    asking = AskingHosts()
+    asking.ask(0, 1)
+    assert asking.grant(100.0, not_before=130.0) == [[], []]
+    assert asking.permits.held_by is None
+    assert asking.grant(130.0, not_before=130.0) == [[1], []]
+    assert asking.permits.held_s == {"requests_per_minute": 0.0}
 
 
 def test_a_host_that_waits_for_its_permit_is_not_silent() -> None:
-    house = House()
+    asking = AskingHosts()
     for number in (1, 2):
-        house.ask(1, number)
-    house.grant(100.0)
-    house.grant(101.0)
-    assert (house.hosts[0].heard_at, house.hosts[1].heard_at) == (0.0, 101.0)
+        asking.ask(1, number)
+    asking.grant(100.0)
+    asking.grant(101.0)
+    assert (asking.hosts[0].heard_at, asking.hosts[1].heard_at) == (0.0, 101.0)
 
 
-def test_a_permit_that_was_not_used_is_another_s() -> None:
-    house = House()
-    flights = [house.ask(0, 1), house.ask(0, 2), house.ask(1, 3)]
-    house.grant(100.0)
-    house.permits.unused(house.hosts[0], 2)  # given up while it waited
-    assert flights[1].held == 0
-    house.permits.unused(house.hosts[0], 1)  # given up when it was on its way
-    assert house.grant(100.1) == [[1], [3]]
+def test_an_unused_permit_goes_to_another_request() -> None:
+    asking = AskingHosts()
+    states = [asking.ask(0, 1), asking.ask(0, 2), asking.ask(1, 3)]
+    asking.grant(100.0)
+    asking.permits.unused(asking.hosts[0], 2)  # given up while it waited
+    assert states[1].held == 0
+    asking.permits.unused(asking.hosts[0], 1)  # given up when it was on its way
+    assert asking.grant(100.1) == [[1], [3]]
 
 
-def test_a_dead_host_s_requests_wait_no_longer_and_those_that_it_sent_count() -> None:
-    house = House()
-    flights = [house.ask(0, 1), house.ask(0, 2), house.ask(1, 3)]
-    house.grant(100.0)
-    house.permits.died(house.hosts[0])
-    assert [flight.held for flight in flights] == [0, 0, 1]
-    assert house.grant(100.1) == [[1], []]
-    assert house.grant(106.2) == [[1], [3]]
+def test_requests_of_a_dead_host_no_longer_wait_and_those_it_sent_count() -> None:
+    asking = AskingHosts()
+    states = [asking.ask(0, 1), asking.ask(0, 2), asking.ask(1, 3)]
+    asking.grant(100.0)
+    asking.permits.died(asking.hosts[0])
+    assert [state.held for state in states] == [0, 0, 1]
+    assert asking.grant(100.1) == [[1], []]
+    assert asking.grant(106.2) == [[1], [3]]
 
 
-def test_tokens_are_put_right_by_what_was_answered() -> None:
-    house = House(Limits(tokens_per_minute=6100))
-    house.ask(0, 1)
-    house.grant(100.0)
-    house.permits.answered(house.hosts[0], 1, {"input_tokens": 400, "output_tokens": 600})
-    house.ask(0, 2)
-    assert house.grant(105.0) == [[1], []]
-    assert house.permits.held_by == "tokens_per_minute"
-    assert house.grant(110.0) == [[1, 2], []]
+def test_estimated_tokens_are_corrected_by_reported_usage() -> None:
+    asking = AskingHosts(Limits(tokens_per_minute=6100))
+    asking.ask(0, 1)
+    asking.grant(100.0)
+    asking.permits.answered(asking.hosts[0], 1, {"input_tokens": 400, "output_tokens": 600})
+    asking.ask(0, 2)
+    assert asking.grant(105.0) == [[1], []]
+    assert asking.permits.held_by == "tokens_per_minute"
+    assert asking.grant(110.0) == [[1, 2], []]
 
 
-def test_without_limits_there_is_nothing_to_wait_for() -> None:
+def test_without_limits_permits_are_granted_at_once() -> None:
     permits = Permits(Limits())
     permits.probed(0.0)
     permits.grant(1.0, 0.0)

@@ -1,4 +1,4 @@
-"""Servers that refuse: when everyone waits, and how many are in flight afterwards."""
+"""Servers that refuse requests: when all hosts pause, and how many runs are in flight afterwards."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ def refusal(status: int = 429) -> ModelError:
     return ModelError("no room", status=status, retryable=True)
 
 
-def test_refusals_in_a_row_mean_that_there_is_no_room() -> None:
+def test_refusals_in_a_row_mean_that_the_server_has_no_room() -> None:
     detector = OverloadDetector()
     assert [detector.overloaded(refusal()) for _ in range(OVERLOADED)] == [False] * (OVERLOADED - 1) + [True]
     assert not detector.overloaded(refusal()), "what was sent before is counted anew"
 
 
-def test_other_failures_are_no_refusals() -> None:
+def test_other_failures_do_not_count_as_refusals() -> None:
     detector = OverloadDetector()
     assert not any(detector.overloaded(error) for error in [refusal(500), refusal(408), None] * 20)
     assert any(detector.overloaded(refusal(503)) for _ in range(OVERLOADED))
 
 
-def test_a_few_refusals_among_good_answers_hold_nobody_up() -> None:
+def test_a_few_refusals_among_answers_cause_no_pause() -> None:
     chance, detector = random.Random(4), OverloadDetector()
     answers = [refusal() if chance.random() < 0.05 else None for _ in range(1000)]
     assert not any(detector.overloaded(answer) for answer in answers)
 
 
-def test_each_pause_halves_what_may_be_in_flight_down_to_one() -> None:
+def test_each_pause_halves_the_runs_in_flight_down_to_one() -> None:
     throttle = Throttle(8)
     ceilings = []
     for now in range(5):
@@ -41,14 +41,14 @@ def test_each_pause_halves_what_may_be_in_flight_down_to_one() -> None:
     assert (throttle.pauses, throttle.paused_s, throttle.least) == (5, 2.5, 1)
 
 
-def test_refusals_within_a_pause_only_make_it_longer() -> None:
+def test_refusals_during_a_pause_only_make_it_longer() -> None:
     throttle = Throttle(8)
     throttle.refused(0.0, 1.0)
     throttle.refused(0.5, 1.0)
     assert (throttle.ceiling, throttle.pauses, throttle.paused_s) == (4, 1, 1.5)
 
 
-def test_runs_that_finish_raise_it_again_and_never_above_the_limit() -> None:
+def test_finished_runs_raise_the_ceiling_up_to_the_limit() -> None:
     throttle = Throttle(8)
     throttle.refused(0.0, 1.0)
     seen = []

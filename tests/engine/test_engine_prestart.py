@@ -1,4 +1,4 @@
-"""A host that was started before its eval was known: it becomes what any host is, and leaves nothing behind unused."""
+"""A host that is started before its eval is known: it becomes an ordinary host, or ends unused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def rollout(ctx):
 
 @pytest.fixture
 def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
-    """Started with a variable that is not there any more when the eval begins."""
+    """Yield a host that was started with a variable that is gone when the eval begins."""
     monkeypatch.setenv("GONE", "still there")
     warm = PrestartedHost()
     monkeypatch.delenv("GONE")
@@ -30,12 +30,12 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
 
 
 def pid_of(warm: PrestartedHost) -> int:
-    """Of the process that waits."""
+    """Return the id of the process that waits."""
     assert warm._process is not None
     return warm._process.pid
 
 
-def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: PrestartedHost) -> None:
+def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: PrestartedHost) -> None:
     workspace.agent(TELLS)
     pid = pid_of(warm)
     config = workspace.config(None, env={"COLOUR": "green"})
@@ -45,7 +45,7 @@ def test_it_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm:
     assert "said beside every run" in (live.run.directory.host_log).read_text()
 
 
-def test_it_is_not_taken_where_a_process_must_start_with_other_variables(
+def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variables(
     workspace: Workspace, warm: PrestartedHost
 ) -> None:
     workspace.agent(TELLS)
@@ -55,7 +55,7 @@ def test_it_is_not_taken_where_a_process_must_start_with_other_variables(
     assert Path(f"/proc/{pid}").exists()
 
 
-def test_one_that_died_is_not_taken(workspace: Workspace, warm: PrestartedHost) -> None:
+def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: PrestartedHost) -> None:
     assert warm._process is not None
     warm._process.kill()
     warm._process.wait()
@@ -63,7 +63,7 @@ def test_one_that_died_is_not_taken(workspace: Workspace, warm: PrestartedHost) 
     assert [record.status for record in live.results.records] == ["finished"] * 4
 
 
-def test_nobody_wanted_it(warm: PrestartedHost) -> None:
+def test_an_unused_prestarted_host_is_ended(warm: PrestartedHost) -> None:
     pid = pid_of(warm)
     warm.close()
     warm.close()

@@ -1,4 +1,4 @@
-"""What a host says may wait for its reader, but the host never waits for that."""
+"""The line to a host process: messages may wait for their reader, but the host never does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ for line in sys.stdin:
 
 @contextmanager
 def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
-    """The line to a host that says three megabytes once it is told to."""
+    """Open the line to a host that writes three megabytes on request."""
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
     host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     setup = Setup("roll", str(tmp_path), (), {})
@@ -49,7 +49,7 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
 
 
 @pytest.mark.parametrize("size", [pipes.SIZE_BYTES, 1 << 16], ids=["large", "small"])
-def test_a_host_that_says_much_never_waits_for_its_reader(
+def test_a_host_that_writes_much_never_waits_for_its_reader(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipes, "SIZE_BYTES", size)
@@ -64,7 +64,7 @@ def test_a_host_that_says_much_never_waits_for_its_reader(
             n_heard += len(said.events)
 
 
-def test_what_waits_is_read_once_it_need_not_wait_any_more(tmp_path: Path) -> None:
+def test_gathered_messages_are_read_once_they_need_not_wait(tmp_path: Path) -> None:
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
     with talking(tmp_path, heard) as line:
         line.gather_s = FOR_EVER_S
