@@ -1,8 +1,8 @@
-"""The pytest plugin's entry point: options, the marker, and nothing else until a command names an eval.
+"""The entry point of the pytest plugin: options and markers, and nothing else until a command names an eval.
 
-Hooks that act on evals are registered by `pytest_configure` only then, so that every other run pays for one look at
-its arguments. Reward functions are found where pytest collects a module; that is one look at what is imported for each
-name, as long as nothing imported a decorator for them.
+`pytest_configure` registers the hooks that act on evals only then, so any other run pays for one look at its arguments.
+Reward functions are collected with their module; until something imports a decorator for them, that costs one look at
+`sys.modules` for each name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
-"""Modules without which no function can have been decorated."""
+"""Modules that define decorators of reward functions. Without them no function can be decorated."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that other plugins may implement."""
+    """Declare the hooks that other plugins may implement."""
     from pytest_osmosis.plugin.hooks import specs
 
     pluginmanager.add_hookspecs(specs)
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; start the session's part where an eval is named."""
+    """Register the markers, and the hooks that this process needs."""
     config.addinivalue_line("markers", options.MARKER)
     config.addinivalue_line("markers", options.EVAL_MARKER)
     config.addinivalue_line("markers", reward_options.MARKER)
@@ -73,54 +73,54 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 
 def _serve(config: pytest.Config) -> None:
-    """Be a worker of xdist."""
+    """Register the hooks of an xdist worker."""
     from pytest_osmosis.plugin.xdist.worker import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 
 
 def _control(config: pytest.Config) -> None:
-    """Start the session's part where evals are named."""
-    warm = _started(config) if options.seems_to_run(config) else None
+    """Register the hooks of a session that names evals, or tell which evals addopts name in vain."""
+    prestarted = _prestarted(config) if options.seems_to_run(config) else None
     from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
     from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals
 
     named = named_evals(config)
     if named.evals or named.source == "model":
-        _start(config, named, warm)
+        _register_controller(config, named, prestarted)
         return
     if named.ignored:
         config.pluginmanager.register(AddoptsNotice(config, named), "osmosis-addopts-notice")
     set_arguments(config, session_arguments(config, named))
 
 
-def _started(config: pytest.Config) -> PrestartedHost:
-    """The first host. It starts before anything else that an eval needs is imported, as it takes longer than that."""
+def _prestarted(config: pytest.Config) -> PrestartedHost:
+    """Start the first host. Do that before importing anything else for evals, because the host takes longer."""
     from pytest_osmosis.engine.prestart import PrestartedHost
 
-    warm = PrestartedHost()
-    config.add_cleanup(warm.close)
-    return warm
+    prestarted = PrestartedHost()
+    config.add_cleanup(prestarted.close)
+    return prestarted
 
 
-def _start(config: pytest.Config, named: NamedEvals, warm: PrestartedHost | None) -> None:
+def _register_controller(config: pytest.Config, named: NamedEvals, prestarted: PrestartedHost | None) -> None:
     from pytest_osmosis.plugin.command import session_options
 
-    asked = session_options.read(config, os.environ)
-    if not named.runs_evals or config.option.collectonly or asked.dry_run or asked.inline:
-        warm = None
-    elif warm is None:
-        warm = _started(config)
+    settings = session_options.read(config, os.environ)
+    if not named.runs_evals or config.option.collectonly or settings.dry_run or settings.inline:
+        prestarted = None
+    elif prestarted is None:
+        prestarted = _prestarted(config)
     from pytest_osmosis.plugin.controller import ControllerPlugin
 
-    ControllerPlugin(config, named, asked, warm).register()
+    ControllerPlugin(config, named, settings, prestarted).register()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item | pytest.Collector] | None:
-    """A reward function is tests of its own."""
+    """Collect the tests of a reward function."""
     if not any(module in sys.modules for module in DECORATORS) or not callable(obj):
         return None
     if not isinstance(collector, pytest.Module):
@@ -132,7 +132,7 @@ def pytest_pycollect_makeitem(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test marked `osmosis_eval` is one for each row and run."""
+    """Make a test marked `osmosis_eval` a test for each row and run."""
     if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
         from pytest_osmosis.plugin.rollout_tests.marker import parametrize
 

@@ -233,7 +233,7 @@ class ControllerPlugin:
 
     def pytest_unconfigure(self) -> None:
         """Close the workers' socket, and what runs in this process."""
-        atexit.register(gc.freeze)  # an interpreter that ends looks through all objects, of which our tests left many
+        atexit.register(gc.freeze)  # or Python looks for garbage at its exit among the many objects that our tests left
         self.evals.close()
         if self.server is not None:
             self.server.close()

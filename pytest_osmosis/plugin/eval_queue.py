@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INTERRUPT_GRACE_S = 2.0
 LOG_CHARS = 2000
-"""How much of a host's log is shown when it did not start."""
+"""The last characters of a host's log that are shown if it does not start."""
 
 
 class EvalQueue:

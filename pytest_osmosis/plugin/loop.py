@@ -101,7 +101,7 @@ class CompletionLoop:
                 yield waiting.pop(key), not waiting
 
     def _next_completed(self) -> UnitKey | None:
-        """Return the next unit that is done, None if there is none for a moment."""
+        """Return the next unit that is done, None if no unit is done within a moment."""
         try:
             return self._evals.outcomes.completed.get(timeout=IDLE_S)
         except queue.Empty:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 class EvalSession:
     """The evals of a session by id, in the order in which they run: test evals first, because tests wait for them.
 
-    `by_id` holds all that were prepared, `named` those that the command names, `selected` those of which something was
-    selected, `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is
-    how many tests of ours were selected. The first host that an eval needs is `prestarted`, if there is one.
+    `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
+    `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
+    tests of ours were selected. The first host that an eval needs is `prestarted`, if there is one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Gates, limits and stops, as tests of their own and as exit statuses."""
+"""Gates, limits and stops as tests of their own, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
 
 
-def test_gates_of_every_metric_and_of_a_function_alone_decide(workspace: Workspace) -> None:
+def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], evaluation={"n": 2}, gate={"rewards:score": {"mean": ">= 0.5"}})
 
     result = workspace.run(
@@ -71,7 +71,7 @@ def test_gates_of_every_metric_and_of_a_function_alone_decide(workspace: Workspa
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
 
 
-def test_a_typed_gate_that_is_none_is_exit_4(plain_workspace: Workspace) -> None:
+def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 
     result = plain_workspace.run(CONFIG, "--osmosis-gate=pass_rate > 0.7", "--osmosis-gate=pass_at_2 >= 0.5")
@@ -92,7 +92,7 @@ def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["error"]
 
 
-def test_a_part_of_the_plan_gives_no_verdict(workspace: Workspace) -> None:
+def test_a_partial_selection_has_no_verdict(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, PASS], gate={"pass_rate": ">= 0.1"})
 
     result = workspace.run(CONFIG, "-k", "row0-", "-rs")
@@ -102,7 +102,7 @@ def test_a_part_of_the_plan_gives_no_verdict(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["SKIPPED ?1? configs/eval/x.toml:1: gate pass_rate >= 0.1: partial: 1 of 2 runs"])
 
 
-def test_runxfail_lets_the_runs_decide(workspace: Workspace) -> None:
+def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
 
     result = workspace.run(CONFIG, "--runxfail")
@@ -125,7 +125,7 @@ def test_max_errors_stops_an_eval(workspace: Workspace) -> None:
     assert all("max_errors" in run["reason"] for run in results["pending"])
 
 
-def test_a_refused_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:
+def test_a_rejected_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
 
@@ -140,7 +140,7 @@ def test_a_refused_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:
     assert workspace.results()["rows"] == []
 
 
-def test_a_key_refused_later_stops_an_eval(workspace: Workspace) -> None:
+def test_a_key_that_is_rejected_later_stops_an_eval(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), status(401)) as server:
         workspace.eval(rows=9, model={"base_url": server.base_url})
 
@@ -163,7 +163,7 @@ def test_the_exit_status_of_not_measured_can_be_set(plain_workspace: Workspace) 
     result.assert_outcomes(errors=2)
 
 
-def test_a_bad_exit_status_is_exit_4(plain_workspace: Workspace) -> None:
+def test_an_invalid_exit_status_is_a_usage_error(plain_workspace: Workspace) -> None:
     plain_workspace.ini("osmosis_not_measured_exit = 256")
     plain_workspace.eval()
 

@@ -1,4 +1,4 @@
-"""`granularity = "row"`: one test for each row, of all its runs."""
+"""`granularity = "row"`: one test for each row, which reports all its runs."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
     return float(solution_str in extra_info["passing"])
 """
 ROWS: list[Row] = [{"passing": "012"}, {"passing": "0"}, {"passing": "02", "raising": "1"}, {"passing": "012"}]
-"""Which of three runs pass, and for which the reward function raises."""
+"""The runs that pass, and those for which the reward function raises, out of three of each row."""
 
 
 def prepare(workspace: Workspace, rows: Iterable[Row] = ROWS, **tables: Mapping[str, Any]) -> None:
-    """An eval with three runs of each row."""
+    """Write an eval with three runs of each row."""
     workspace.write("rewards.py", REWARDS)
     workspace.write("agent.py", AGENT)
-    given: dict[str, Mapping[str, Any]] = {
+    defaults: dict[str, Mapping[str, Any]] = {
         "execution": {"granularity": "row"},
         "evaluation": {"n": 3, "batch_size": 4},
         "agent": {"agent": "agent:rollout"},
         "limits": {"max_errors": 12},
     }
-    workspace.eval("x", rows, ".", **{**given, **tables})
+    workspace.eval("x", rows, ".", **{**defaults, **tables})
 
 
 def ran(workspace: Workspace) -> list[str]:
-    """What the last run rolled out, in order of rows and runs."""
+    """Return the runs that were rolled out last, in order."""
     return sorted(f"row{event['row']}-run{event['run']}" for event in workspace.events("start"))
 
 
 def runs(*rows: int) -> list[str]:
-    """Three runs of each of these rows."""
+    """Return the names of three runs of each row."""
     return [f"row{row}-run{run}" for row in rows for run in range(3)]
 
 
-def test_a_row_is_one_test_of_all_its_runs(workspace: Workspace) -> None:
+def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     prepare(workspace)
 
     result = workspace.run(CONFIG, "--junitxml=junit.xml")
@@ -70,12 +70,12 @@ def test_a_row_is_one_test_of_all_its_runs(workspace: Workspace) -> None:
     assert failure.text.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1\n  run2: score 0 < 1\nrun1:\n")
     assert failure.text.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
     assert "run1: scorer error: rewards:score: ZeroDivisionError" in str(error.text)
-    told = {name: Counter(one.attrib["name"] for one in case.iter("property")) for name, case in cases.items()}
-    assert told["x[row0]"]["osmosis.runs"] == told["x[row1]"]["osmosis.runs_passed"] == 1
+    properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}
+    assert properties["x[row0]"]["osmosis.runs"] == properties["x[row1]"]["osmosis.runs_passed"] == 1
     assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}
 
 
-def test_a_gate_counts_runs_whatever_tests_are_of(workspace: Workspace) -> None:
+def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> None:
     prepare(workspace, gate={"pass_rate": ">= 0.7"})
 
     whole = workspace.run(CONFIG)
@@ -88,7 +88,7 @@ def test_a_gate_counts_runs_whatever_tests_are_of(workspace: Workspace) -> None:
     assert ran(workspace) == runs(1)
 
 
-def test_a_rows_id_runs_all_its_runs(plain_workspace: Workspace) -> None:
+def test_the_id_of_a_row_selects_all_its_runs(plain_workspace: Workspace) -> None:
     prepare(plain_workspace, data={"rows": "0"})
 
     result = plain_workspace.run("configs/eval/x.toml::x[row3]", "configs/eval/x.toml::x[row0]", "-rA")
@@ -99,26 +99,26 @@ def test_a_rows_id_runs_all_its_runs(plain_workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "typed", "said"),
+    ("unit", "option", "advice"),
     [
-        ("row1-run2", BY_ROW, "type 'configs/eval/x.toml::x[row1]' for all of them"),
+        ("row1-run2", BY_ROW, "type 'configs/eval/x.toml::x[row1]' for all runs"),
         ("row1", "--osmosis-granularity=run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
     ],
 )
-def test_an_id_of_the_other_granularity_says_what_to_type(
-    plain_workspace: Workspace, part: str, typed: str, said: str
+def test_an_id_of_the_other_granularity_is_an_error_with_advice(
+    plain_workspace: Workspace, unit: str, option: str, advice: str
 ) -> None:
     prepare(plain_workspace)
 
-    result = plain_workspace.run(f"configs/eval/x.toml::x[{part}]", typed)
+    result = plain_workspace.run(f"configs/eval/x.toml::x[{unit}]", option)
 
     assert result.ret == 4
     [line] = [line for line in result.errlines if line.startswith("ERROR")]
-    assert said in line
+    assert advice in line
     assert not plain_workspace.run_dirs()
 
 
-def test_lf_finds_what_failed_under_the_other_granularity(workspace: Workspace) -> None:
+def test_lf_selects_rows_or_runs_that_failed_under_the_other_granularity(workspace: Workspace) -> None:
     prepare(workspace, execution={})
     workspace.run(CONFIG, BY_ROW)
 
@@ -137,7 +137,7 @@ def test_lf_finds_what_failed_under_the_other_granularity(workspace: Workspace) 
     assert len(workspace.last_failed()) == 3
 
 
-def test_stepwise_goes_on_under_the_other_granularity(plain_workspace: Workspace) -> None:
+def test_stepwise_continues_under_the_other_granularity(plain_workspace: Workspace) -> None:
     plain_workspace.write("test_python.py", "def test_python():\n    pass\n")
     prepare(plain_workspace, execution={})
     plain_workspace.run("test_python.py", CONFIG, "--sw", BY_ROW).assert_outcomes(passed=2, failed=1)
@@ -151,14 +151,14 @@ def test_stepwise_goes_on_under_the_other_granularity(plain_workspace: Workspace
 
 
 @pytest.mark.skipif(pytest.version_tuple < (8, 4), reason="--sw does not count tests before pytest 8.4")
-def test_stepwise_begins_anew_where_more_than_the_granularity_changed(plain_workspace: Workspace) -> None:
+def test_stepwise_starts_over_if_more_than_the_granularity_changed(plain_workspace: Workspace) -> None:
     prepare(plain_workspace, execution={})
     plain_workspace.run(CONFIG, "--sw", BY_ROW).assert_outcomes(passed=1, failed=1)
 
     plain_workspace.run(CONFIG, "--sw", "--osmosis-limit=3").assert_outcomes(passed=4, failed=1)
 
 
-def test_rows_are_tests_inline_too(plain_workspace: Workspace) -> None:
+def test_rows_are_tests_inline(plain_workspace: Workspace) -> None:
     prepare(plain_workspace)
 
     plain_workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=2, failed=1, errors=1)
@@ -166,7 +166,7 @@ def test_rows_are_tests_inline_too(plain_workspace: Workspace) -> None:
     assert ran(plain_workspace) == runs(0, 1, 2, 3)
 
 
-def test_the_header_recommends_rows_where_there_would_be_many_tests() -> None:
+def test_the_header_recommends_rows_for_many_tests() -> None:
     plan = Plan("x", "/ws/x.toml", "/ws/x.jsonl", (Span(0, MANY_TESTS // 4, 1),), n=4)
 
     assert list(number_of_tests(plan)) == []
@@ -175,4 +175,6 @@ def test_the_header_recommends_rows_where_there_would_be_many_tests() -> None:
     assert "--osmosis-granularity=row" in line
     assert "makes 5,000, one for each row" in line
     assert list(number_of_tests(replace(plan, n=5, granularity="row"))) == ["  granularity: row, 5,000 tests"]
-    assert list(number_of_tests(Plan("x", "", "", (Span(0, 5 * MANY_TESTS, 1),), n=1))) == []  # rows would be as many
+    assert (
+        list(number_of_tests(Plan("x", "", "", (Span(0, 5 * MANY_TESTS, 1),), n=1))) == []
+    )  # there are as many rows as runs

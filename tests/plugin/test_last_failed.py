@@ -1,4 +1,4 @@
-"""--lf and --ff: what failed, lay below its threshold or could not be scored, is rolled out again."""
+"""--lf and --ff: runs that failed, scored below their threshold or were not scored are rolled out again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
 
 
 def ids(*rows: int) -> set[str]:
-    """Ids of the first run of rows."""
+    """Return the ids of the first run of each row."""
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 
 def ran(workspace: Workspace) -> list[int]:
-    """The rows that the last run rolled out."""
+    """Return the rows that were rolled out last."""
     return sorted(event["row"] for event in workspace.events("start"))
 
 
-def test_lf_selects_what_failed_or_was_not_scored(workspace: Workspace) -> None:
+def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
 
     workspace.run(CONFIG).assert_outcomes(passed=2, failed=1, errors=1)
@@ -32,13 +32,13 @@ def test_lf_selects_what_failed_or_was_not_scored(workspace: Workspace) -> None:
     assert ran(workspace) == [1, 2]
 
 
-def test_lf_selects_what_lay_below_its_threshold_where_a_gate_decides(workspace: Workspace) -> None:
+def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
 
     first = workspace.run(CONFIG)
 
     first.assert_outcomes(passed=2, xfailed=2, failed=1)
-    assert first.ret == 1  # 0.5 to 0.75: the gate, which lastfailed does not hold
+    assert first.ret == 1  # the gate fails between 0.5 and 0.75; lastfailed does not contain it
     assert workspace.last_failed() == ids(1, 2)
 
     second = workspace.run(CONFIG, "--lf")
@@ -48,7 +48,7 @@ def test_lf_selects_what_lay_below_its_threshold_where_a_gate_decides(workspace:
     assert workspace.last_failed() == ids(1, 2)
 
 
-def test_a_run_that_passes_leaves_lastfailed(plain_workspace: Workspace) -> None:
+def test_a_run_that_passes_is_removed_from_lastfailed(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
     workspace.run(CONFIG)
@@ -59,7 +59,7 @@ def test_a_run_that_passes_leaves_lastfailed(plain_workspace: Workspace) -> None
     assert workspace.last_failed() == ids(2)
 
 
-def test_the_cache_keeps_ids_of_other_tests_alone(workspace: Workspace) -> None:
+def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 0})
     workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
 
@@ -84,7 +84,7 @@ def test_ff_runs_everything(plain_workspace: Workspace) -> None:
     assert "INTERNALERROR" not in result.stdout.str()
 
 
-def test_no_cacheprovider_is_no_trouble(workspace: Workspace) -> None:
+def test_evals_run_without_the_cacheprovider(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS[:2])
 
     result = workspace.run(CONFIG, "-pno:cacheprovider")

@@ -1,4 +1,4 @@
-"""configs/eval/x.toml::x[row3-run1]: a run's test, by its id."""
+"""Node ids of runs: `configs/eval/x.toml::x[row3-run1]`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def listed(result: pytest.RunResult) -> list[str]:
-    """The ids that `--co -q` prints."""
+    """Return the ids that `--co -q` prints."""
     return [line for line in result.outlines if "::" in line]
 
 
-def test_ids_name_row_and_run_and_nothing_else(plain_workspace: Workspace) -> None:
+def test_an_id_depends_on_row_and_run_alone(plain_workspace: Workspace) -> None:
     plain_workspace.eval(data={"rows": "1-2"})
 
     ids = listed(plain_workspace.run(CONFIG, "--osmosis-n=2", "--co", "-q"))
@@ -23,7 +23,7 @@ def test_ids_name_row_and_run_and_nothing_else(plain_workspace: Workspace) -> No
     assert listed(plain_workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-batch-size=7", "--co", "-q")) == ids
 
 
-def test_an_id_runs_that_run_alone(workspace: Workspace) -> None:
+def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.1"})
 
     result = workspace.run("configs/eval/x.toml::x[row1-run1]")
@@ -34,7 +34,7 @@ def test_an_id_runs_that_run_alone(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is True
 
 
-def test_several_ids_run_together(workspace: Workspace) -> None:
+def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
     workspace.eval("x", evaluation={"batch_size": 4})
     workspace.eval("y")
     ids = ["x.toml::x[row2-run0]", "x.toml::x[row0-run0]", "y.toml::y[row1-run0]"]
@@ -55,7 +55,7 @@ def test_an_id_outside_the_selection_is_collected(workspace: Workspace) -> None:
     assert [row["row_index"] for row in workspace.results()["rows"]] == [4]
 
 
-def test_unknown_ids_are_not_found(plain_workspace: Workspace) -> None:
+def test_unknown_ids_are_usage_errors(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
     unknown = ["row3-run0", "row0-run1", "row99999999999999999999-run0"]
 

@@ -1,4 +1,4 @@
-"""-x and --maxfail: nothing more is begun, what ran is kept, nothing stays behind."""
+"""-x and --maxfail: no further run begins, finished runs are kept, and no process stays behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.servers import ChatServer, held, reply
 pytestmark = PLAIN_AND_XDIST
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
-TELLS = """
+RECORDS_LOW_LATENCY = """
 from pathlib import Path
 
 def pytest_sessionfinish(session):
@@ -21,7 +21,7 @@ def pytest_sessionfinish(session):
 """
 
 
-def test_maxfail_stops_what_was_not_begun(workspace: Workspace) -> None:
+def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
         workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
@@ -39,7 +39,7 @@ def test_maxfail_stops_what_was_not_begun(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-def test_x_ends_evals_whose_turn_had_not_come(workspace: Workspace) -> None:
+def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
         workspace.eval("y", rows=2, model={"base_url": server.base_url})
@@ -54,19 +54,19 @@ def test_x_ends_evals_whose_turn_had_not_come(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.parametrize(("asked", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
-def test_a_session_that_may_end_at_a_failure_hears_of_it_soon(
-    workspace: Workspace, asked: list[str], low_latency: bool
+@pytest.mark.parametrize(("options", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
+def test_hosts_report_at_once_if_a_failure_may_end_the_session(
+    workspace: Workspace, options: list[str], low_latency: bool
 ) -> None:
     workspace.eval(rows=1)
-    workspace.write("conftest.py", TELLS)
+    workspace.write("conftest.py", RECORDS_LOW_LATENCY)
 
-    workspace.run(CONFIG, *asked)
+    workspace.run(CONFIG, *options)
 
     assert (workspace.root / "low_latency").read_text() == f"[{low_latency}]"
 
 
-def test_a_python_test_that_fails_stops_evals_too(workspace: Workspace) -> None:
+def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         workspace.write("test_python.py", "def test_python(): raise AssertionError\n")

@@ -1,7 +1,7 @@
 """The table of outcomes and the table of exit codes, row by row, as a user's pytest shows them.
 
-What can become of a run stands in rows of one eval, which runs once for each column; each exit code, and each pair of
-them of which both would hold, is a session of its own.
+Each row of one eval leads to another outcome; the eval runs once for each column. Each exit code, and each pair of exit
+codes that compete, has a session of its own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from tests.servers import Behaviour, ChatServer, Exchange, held, reply, status
 # -- outcomes ---------------------------------------------------------------------------------------------
 
 Counts = Literal["pass", "fail", "unmeasured", "left out"]
+"""The part of a run in the statistics."""
 
 
-class Told(NamedTuple):
-    """What is told of a run: its test without a gate and with one, its results, and what it is to the statistics."""
+class Reported(NamedTuple):
+    """The reports of a run: its test without a gate and with one, its entry in results.json, its part in statistics."""
 
     alone: str
     gated: str
@@ -32,22 +33,22 @@ class Told(NamedTuple):
 
 
 ERROR, XFAIL = "error", "xfail"
-TOLD: Mapping[str, Told] = {
-    "passed": Told("passed", "passed", "finished", True, None, "pass"),
-    "a function that does not decide raised": Told("passed", "passed", "finished", True, None, "pass"),
-    "not passed": Told("failure", XFAIL, "finished", True, None, "fail"),
-    "model": Told(ERROR, XFAIL, "failed", False, "model", "fail"),
-    "agent": Told(ERROR, XFAIL, "failed", False, "agent", "fail"),
-    "timeout": Told(ERROR, XFAIL, "failed", False, "timeout", "fail"),
-    "provider": Told(ERROR, XFAIL, "failed", False, "provider", "unmeasured"),
-    "host": Told(ERROR, XFAIL, "failed", False, "host", "unmeasured"),
-    "reward raised": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "reward hung": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "reward gave None": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "reward gave a str": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "reward gave NaN": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "reward gave inf": Told(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
-    "taken out": Told("skip", "skip", "skipped", True, None, "left out"),
+REPORTED: Mapping[str, Reported] = {
+    "passed": Reported("passed", "passed", "finished", True, None, "pass"),
+    "a function that does not decide raised": Reported("passed", "passed", "finished", True, None, "pass"),
+    "not passed": Reported("failure", XFAIL, "finished", True, None, "fail"),
+    "model": Reported(ERROR, XFAIL, "failed", False, "model", "fail"),
+    "agent": Reported(ERROR, XFAIL, "failed", False, "agent", "fail"),
+    "timeout": Reported(ERROR, XFAIL, "failed", False, "timeout", "fail"),
+    "provider": Reported(ERROR, XFAIL, "failed", False, "provider", "unmeasured"),
+    "host": Reported(ERROR, XFAIL, "failed", False, "host", "unmeasured"),
+    "reward raised": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward hung": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave None": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave a str": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave NaN": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "reward gave inf": Reported(ERROR, XFAIL, "finished", True, "reward", "unmeasured"),
+    "taken out": Reported("skip", "skip", "skipped", True, None, "left out"),
 }
 ROWS: Mapping[str, Row] = {
     "passed": {},
@@ -138,18 +139,18 @@ REASONS = {
     "reward gave inf": "scorer error: rewards:score: ",
     "taken out": "taken out by its grader",
 }
-"""What the message of a test begins with, or holds."""
+"""A part of the message of a test."""
 
 NEVER_RAN = {
     "decided": "decided: ",
     "limit": "[limits] max_tokens = 1 is reached",
     "systemic": "401",
 }
-"""Evals of which the last run never ran, and why."""
+"""The evals whose last run never ran, and a part of the reason."""
 
 
 def by_prompt() -> Behaviour:
-    """Answers as the prompt says."""
+    """Return the behaviour of a server that answers as the prompt says."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
         prompt = exchange.seen.body["messages"][-1]["content"]
@@ -160,7 +161,7 @@ def by_prompt() -> Behaviour:
 
 
 class Session(NamedTuple):
-    """One pytest that has run, and what it left."""
+    """A pytest run, and the files that it left. `reported` holds kind and message of each test."""
 
     gated: bool
     result: pytest.RunResult
@@ -170,30 +171,30 @@ class Session(NamedTuple):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["no gate", "a gate decides"])
 def gated(request: pytest.FixtureRequest) -> bool:
-    """The two columns of tests."""
+    """Return False and True: the two columns of the table of outcomes."""
     return bool(request.param)
 
 
 @pytest.fixture(scope="module", params=[[], ["-n2"]], ids=["plain", "-n2"])
 def session(request: pytest.FixtureRequest, gated: bool, tmp_path_factory: pytest.TempPathFactory) -> Session:
-    """A session with all that can become of a run."""
+    """Run a session with every outcome of a run."""
     workspace = Workspace(Shell(tmp_path_factory.mktemp("tables")), request.param)
     with ChatServer(by_prompt()) as server:
         make(workspace, server, gated=gated)
         names = ["systemic", "limit", "x"]
         configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in names]
         result = workspace.run(*configs, "--osmosis-no-probe", "--junitxml=junit.xml")
-        told = reported(workspace)
+        reports = reported(workspace)
         if gated:
             names.append("decided")
             decided = ("--osmosis-config=configs/eval/decided.toml", "--osmosis-stop-when-decided")
             workspace.run(*decided, "--osmosis-no-probe", "--junitxml=junit.xml")
-            told |= reported(workspace)
-    return Session(gated, result, {name: workspace.results(name) for name in names}, told)
+            reports |= reported(workspace)
+    return Session(gated, result, {name: workspace.results(name) for name in names}, reports)
 
 
 def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
-    """The evals: one with all outcomes of what ran, and those that end before their last run."""
+    """Write the evals: one with every outcome of a run, and those that end before their last run."""
     gate = {"pass_rate": ">= 0.1"} if gated else {}
     model = {"base_url": server.base_url, "max_retries": 0}
     workspace.write("agents.py", AGENT)
@@ -226,52 +227,56 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
     )
 
 
-BESIDE = ("properties", "system-out")
+NO_OUTCOME = ("properties", "system-out")
 
 
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
-    """How JUnit reports each test, and the message, by the test's name."""
-    found = {}
+    """Return the kind and message of each test in JUnit XML, by the test's name."""
+    reports = {}
     for name, case in junit_cases(workspace.root / "junit.xml").items():
-        child = next((child for child in case if child.tag not in BESIDE), None)
+        child = next((child for child in case if child.tag not in NO_OUTCOME), None)
         kind = "passed" if child is None else child.get("type", child.tag).removeprefix("pytest.")
-        found[name] = (kind, "" if child is None else child.attrib["message"])
-    return found
+        reports[name] = (kind, "" if child is None else child.attrib["message"])
+    return reports
 
 
 def run_of(session: Session, name: str) -> Mapping[str, Any]:
-    """What results.json says of a run of x."""
+    """Return the entry of a run of x in results.json."""
     index = list(ROWS).index(name)
     (run,) = next(row["runs"] for row in session.results["x"]["rows"] if row["row_index"] == index)
-    found: Mapping[str, Any] = run
-    return found
+    entry: Mapping[str, Any] = run
+    return entry
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_a_run_is_reported_as_what_became_of_it(session: Session, name: str) -> None:
+@pytest.mark.parametrize("name", REPORTED)
+def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
     kind, message = session.reported[f"x[row{list(ROWS).index(name)}-run0]"]
 
-    assert kind == (TOLD[name].gated if session.gated else TOLD[name].alone)
+    assert kind == (REPORTED[name].gated if session.gated else REPORTED[name].alone)
     assert REASONS.get(name, "") in message
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_results_say_what_became_of_a_run(session: Session, name: str) -> None:
-    told, run = TOLD[name], run_of(session, name)
+@pytest.mark.parametrize("name", REPORTED)
+def test_results_hold_the_outcome_of_a_run(session: Session, name: str) -> None:
+    expected, run = REPORTED[name], run_of(session, name)
 
-    assert (run["status"], run["success"], run.get("boundary")) == (told.status, told.success, told.boundary)
-    assert run["passed"] == (told.counts == "pass")
-    assert ("error" in run) == (told.boundary is not None or name == "a function that does not decide raised")
-    assert run.get("infra", False) == (told.boundary in ("provider", "host"))
-    scored = {"rewards:score"} if told.status == "finished" and told.boundary is None else set()
-    aside = set() if told.status != "finished" else {"reward", "rewards:aside"}
+    assert (run["status"], run["success"], run.get("boundary")) == (
+        expected.status,
+        expected.success,
+        expected.boundary,
+    )
+    assert run["passed"] == (expected.counts == "pass")
+    assert ("error" in run) == (expected.boundary is not None or name == "a function that does not decide raised")
+    assert run.get("infra", False) == (expected.boundary in ("provider", "host"))
+    scored = {"rewards:score"} if expected.status == "finished" and expected.boundary is None else set()
+    aside = set() if expected.status != "finished" else {"reward", "rewards:aside"}
     raised = {"rewards:aside"} if name == "a function that does not decide raised" else set()
     assert run["scores"].keys() == (scored | aside) - raised
 
 
-def test_statistics_count_what_became_of_runs(session: Session) -> None:
-    others = {name: run_of(session, name)["passed"] for name in ROWS if name not in TOLD}
-    counts = [TOLD[name].counts if name in TOLD else "pass" if others[name] else "unmeasured" for name in ROWS]
+def test_statistics_count_runs_by_their_outcome(session: Session) -> None:
+    others = {name: run_of(session, name)["passed"] for name in ROWS if name not in REPORTED}
+    counts = [REPORTED[name].counts if name in REPORTED else "pass" if others[name] else "unmeasured" for name in ROWS]
     n_counted = len(counts) - counts.count("left out")
     summary = session.results["x"]["summary"]
 
@@ -295,7 +300,7 @@ def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str
     assert summary["measured"] <= summary["total_runs"]
 
 
-def test_a_systemic_stop_is_an_error_of_its_own(session: Session) -> None:
+def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
     kind, message = session.reported["systemic[probe]"]
 
     assert (kind, session.result.ret) == ("error", 9)
@@ -331,7 +336,7 @@ NO_WARNINGS = ("test_warns.py", "--max-warnings=0")
 RAISES = "def pytest_runtest_logfinish(): raise RuntimeError('a plugin broke')\n"
 
 
-TELLS_OF_A_FAILURE = """
+TOUCHES_A_FILE_AT_A_FAILURE = """
 import os
 from pathlib import Path
 
@@ -342,7 +347,7 @@ def pytest_runtest_logreport(report):
 
 
 class Case(NamedTuple):
-    """What holds in a session, by the evals that it names; `n2` is the exit where xdist's own differs."""
+    """A session: its evals, further arguments and files, and its exit code. `n2` is xdist's own code if it differs."""
 
     evals: Mapping[str, Mapping[str, Any]]
     exit: int
@@ -359,7 +364,7 @@ CASES: Mapping[str, Case] = {
     "1: a run failed": Case({"x": {"rows": [PASS, FAIL]}}, 1),
     "1: a run is an error": Case({"x": {"rows": [PASS, BROKEN], "limits": ANY_ERRORS}}, 1),
     "1: a gate does not hold": Case({"x": {"rows": [PASS, FAIL], "gate": {"pass_rate": ">= 0.9"}}}, 1),
-    "1 and 0: a Python test failed beside an eval that passed": Case(
+    "1 and 0: a Python test failed, an eval passed": Case(
         {"x": {}}, 1, ("test_fails.py",), {"test_fails.py": "def test_fails(): assert 0\n"}
     ),
     "3 and 9: a plugin broke before anything was measured": Case(
@@ -399,11 +404,11 @@ CASES: Mapping[str, Case] = {
     ),
     "1 and 9: --maxfail ended it before anything was measured": Case({"x": MEASURED_NOTHING}, 1, ("-x",), n2=2),
 }
-"""5 and 6 never hold both: pytest counts warnings where everything passed. 0 gives way to all."""
+"""5 and 6 never compete: pytest counts warnings only if everything passed. 0 yields to all others."""
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_exit_code_is_that_of_the_table(workspace: Workspace, name: str) -> None:
+def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) -> None:
     case = CASES[name]
     if "--max-warnings=0" in case.arguments and pytest.version_tuple < (9, 1):
         pytest.skip("pytest counts warnings from 9.1 on")
@@ -421,11 +426,11 @@ def test_the_exit_code_is_that_of_the_table(workspace: Workspace, name: str) -> 
 
 
 @pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
-def test_ctrl_c_goes_before_what_was_not_measured_and_what_failed(workspace: Workspace, measured: bool) -> None:
+def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
     first = [reply("42")] if measured else []
     with ChatServer(*first, held(reply("42"))) as server:
         workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
-        workspace.write("conftest.py", TELLS_OF_A_FAILURE)
+        workspace.write("conftest.py", TOUCHES_A_FILE_AT_A_FAILURE)
         session = workspace.start(NAMED, "--osmosis-no-probe", "--junitxml=junit.xml")
         wait_until(lambda: len(server.requests) == 2 + measured, "the requests")
         if measured:
@@ -440,7 +445,7 @@ def test_ctrl_c_goes_before_what_was_not_measured_and_what_failed(workspace: Wor
     assert len(reported(workspace)) == measured, "no report of what did not run, as in pytest"
 
 
-def test_after_x_what_did_not_run_has_no_report(workspace: Workspace) -> None:
+def test_runs_that_x_prevented_have_no_report(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 

@@ -1,4 +1,4 @@
-"""Ordinary tests over rollouts: on reference solutions offline, on a model's answers with --osmosis-source=model."""
+"""Tests over rollouts: on reference solutions offline, on a model's answers with --osmosis-source=model."""
 
 from __future__ import annotations
 
@@ -30,50 +30,50 @@ def test_answer(rollout):
 def test_scores(rollout):
     assert dict(rollout.scores) == {{"rewards:score": score(rollout.solution_str, rollout.ground_truth, rollout.row)}}
 
-def test_beside():
+def test_without_a_rollout():
     pass
 """
 IDS = [
     *(f"test_answer[row{row}-run{run}]" for row in range(3) for run in range(2)),
     *(f"test_scores[row{row}-run0]" for row in range(4)),
-    "test_beside",
+    "test_without_a_rollout",
 ]
 
 
 def product(body: Mapping[str, Any]) -> str:
-    """The right answer to what a row asks."""
+    """Return the right answer to the question of a row."""
     a, b = map(int, re.findall(r"\d+", body["messages"][-1]["content"]))
     return str(a * b)
 
 
 def with_references(*rows: Row, n: int = 0) -> list[Row]:
-    """Rows whose reference solution is their ground truth; `n` more of them that say nothing else."""
-    given = [*rows, *[{} for _ in range(n)]]
-    return [{"solution_str": str(index * 2), **row} for index, row in enumerate(given)]
+    """Return rows whose reference solution is their ground truth, and `n` more rows with nothing else."""
+    all_rows = [*rows, *[{} for _ in range(n)]]
+    return [{"solution_str": str(index * 2), **row} for index, row in enumerate(all_rows)]
 
 
 def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] | None = None, **tables: Any) -> None:
-    """An eval, and a file with tests over its rollouts."""
+    """Write an eval, and a file with tests over its rollouts."""
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
     workspace.eval(rows=with_references(n=5) if rows is None else rows, **tables)
     workspace.write("tests/test_x.py", tests)
 
 
 def at(server: ChatServer) -> dict[str, Any]:
-    """[model] of a config that asks this server."""
+    """Return the [model] table for this server."""
     return {"base_url": server.base_url}
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, str]:
-    """What became of each test, by its name."""
-    found = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+?::(\S+)", result.stdout.str(), re.MULTILINE)
-    return {name: outcome for outcome, name in found}
+    """Return the outcome of each test, by its name."""
+    pairs = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+?::(\S+)", result.stdout.str(), re.MULTILINE)
+    return {name: outcome for outcome, name in pairs}
 
 
 # -- one file, two sources --------------------------------------------------------------------------------
 
 
-def test_the_same_tests_run_on_references_offline_and_on_each_rollout_of_a_model_once(workspace: Workspace) -> None:
+def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_once(workspace: Workspace) -> None:
     with ChatServer(answered(product)) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"}, secrets={"required": ["NOT_SET"]})
 
@@ -86,12 +86,12 @@ def test_the_same_tests_run_on_references_offline_and_on_each_rollout_of_a_model
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"})
-        asked = workspace.run("tests", MODEL, "-rA")
+        online = workspace.run("tests", MODEL, "-rA")
 
-        assert asked.ret == 0
-        assert outcomes(asked) == outcomes(offline)
+        assert online.ret == 0
+        assert outcomes(online) == outcomes(offline)
         assert len(server.requests) == 7 + 1  # 3 rows x 2 runs, the first run of a fourth, and the probe
-    asked.stdout.fnmatch_lines(
+    online.stdout.fnmatch_lines(
         [
             "osmosis: x-tests (configs/eval/x.toml)",
             "  7 rollouts of 4 rows, 1 in flight*",
@@ -102,7 +102,7 @@ def test_the_same_tests_run_on_references_offline_and_on_each_rollout_of_a_model
     assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
 
 
-def test_a_failure_is_the_tests_own_and_says_what_was_said(plain_workspace: Workspace) -> None:
+def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(plain_workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(plain_workspace, model=at(server))
 
@@ -119,7 +119,7 @@ def test_a_failure_is_the_tests_own_and_says_what_was_said(plain_workspace: Work
     assert command[1] == "tests/test_x.py::test_answer[row1-run0]"
 
 
-def test_rollouts_go_on_ahead_of_the_tests(plain_workspace: Workspace) -> None:
+def test_rollouts_run_ahead_of_the_tests(plain_workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
 
@@ -180,7 +180,7 @@ def test_deselected(rollout):
         assert len(server.requests) == 1
 
 
-def test_coroutines_get_rollouts_too(plain_workspace: Workspace) -> None:
+def test_coroutines_get_rollouts(plain_workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -208,7 +208,7 @@ def anyio_backend():
         result.assert_outcomes(passed=4)
 
 
-def test_fixtures_are_torn_down_where_tests_over_rollouts_end(plain_workspace: Workspace) -> None:
+def test_session_fixtures_are_torn_down_after_tests_over_rollouts(plain_workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -226,7 +226,7 @@ def test_x(rollout):
     plain_workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
 
 
-def test_listing_asks_and_loads_nothing(plain_workspace: Workspace) -> None:
+def test_listing_and_dry_runs_ask_no_model_and_load_no_code(plain_workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(plain_workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
@@ -243,7 +243,7 @@ def test_listing_asks_and_loads_nothing(plain_workspace: Workspace) -> None:
 # -- the marker -------------------------------------------------------------------------------------------
 
 
-def test_ids_of_classes_modules_and_other_parameters(plain_workspace: Workspace) -> None:
+def test_ids_with_markers_of_classes_and_modules_and_with_other_parameters(plain_workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -253,7 +253,7 @@ pytestmark = {MARK[1:]}, rows="2")
 def test_styles(rollout, style):
     assert rollout.row_index == 2
 
-def test_without():
+def test_plain():
     pass
 
 @pytest.mark.osmosis_eval("configs/eval/x.toml", offset=3, limit=1)
@@ -279,7 +279,7 @@ def test_by_a_fixture(answer):
     assert list(outcomes(result)) == [
         "test_styles[row2-run0-a]",
         "test_styles[row2-run0-b]",
-        "test_without",
+        "test_plain",
         "TestMany::test_of_class[row3-run0]",
         "TestMany::test_nearest[row4-run0]",
         "TestMany::test_nearest[row4-run1]",
@@ -289,7 +289,7 @@ def test_by_a_fixture(answer):
 
 
 @pytest.mark.parametrize(
-    ("tests", "said"),
+    ("tests", "message"),
     [
         (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
         (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "used twice on this test*"),
@@ -297,16 +297,16 @@ def test_by_a_fixture(answer):
         (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
     ],
 )
-def test_a_marker_that_is_wrong_is_an_error_at_its_test(plain_workspace: Workspace, tests: str, said: str) -> None:
+def test_a_mistake_in_a_marker_is_an_error_at_its_test(plain_workspace: Workspace, tests: str, message: str) -> None:
     make(plain_workspace, f"import pytest\n\n{tests}\n")
 
     result = plain_workspace.run("tests")
 
     assert result.ret == 2
-    result.stdout.fnmatch_lines([f"tests/test_x.py:3: test_x: osmosis_eval*{said}"])
+    result.stdout.fnmatch_lines([f"tests/test_x.py:3: test_x: osmosis_eval*{message}"])
 
 
-def test_a_config_that_is_wrong_says_which_test_asked_for_it(workspace: Workspace) -> None:
+def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
 
     result = workspace.run("tests", MODEL)
@@ -320,7 +320,7 @@ def test_a_config_that_is_wrong_says_which_test_asked_for_it(workspace: Workspac
     )
 
 
-def test_the_fixture_without_the_marker_says_what_is_missing(plain_workspace: Workspace) -> None:
+def test_the_fixture_without_the_marker_names_what_is_missing(plain_workspace: Workspace) -> None:
     make(plain_workspace, "def test_x(rollout): ...")
 
     result = plain_workspace.run("tests")
@@ -329,7 +329,7 @@ def test_the_fixture_without_the_marker_says_what_is_missing(plain_workspace: Wo
     result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
 
 
-def test_of_rows_and_runs_the_command_goes_first_then_variables_the_marker_the_toml(
+def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(plain_workspace, f"import pytest\n{MARK}, rows='1')\ndef test_x(rollout): ...", evaluation={"n": 2})
@@ -343,10 +343,10 @@ def test_of_rows_and_runs_the_command_goes_first_then_variables_the_marker_the_t
     assert ids() == ["row1-run0"]
 
 
-# -- where nothing can be said ----------------------------------------------------------------------------
+# -- without a rollout ------------------------------------------------------------------------------------
 
 
-def test_a_row_without_a_reference_is_skipped_and_none_at_all_is_an_error(plain_workspace: Workspace) -> None:
+def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_any_is_an_error(plain_workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -372,7 +372,7 @@ def test_none(rollout):
     )
 
 
-def test_what_kept_a_rollout_from_ending_is_an_error_of_its_tests_with_the_boundary(plain_workspace: Workspace) -> None:
+def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(plain_workspace: Workspace) -> None:
     with ChatServer(status(400), reply("0"), reply("0")) as server:
         make(plain_workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
 
@@ -383,7 +383,7 @@ def test_what_kept_a_rollout_from_ending_is_an_error_of_its_tests_with_the_bound
         result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
 
 
-def test_what_could_not_be_measured_is_neither_passed_nor_failed(workspace: Workspace) -> None:
+def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         make(workspace, model=at(server))
 
@@ -395,7 +395,7 @@ def test_what_could_not_be_measured_is_neither_passed_nor_failed(workspace: Work
         assert len(server.requests) == 1
 
 
-def test_a_key_that_is_not_set_and_code_that_does_not_load_are_usage_errors(plain_workspace: Workspace) -> None:
+def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(plain_workspace: Workspace) -> None:
     make(plain_workspace, secrets={"required": ["NOT_SET"]})
     unset = plain_workspace.run("tests", MODEL)
     make(plain_workspace, scoring={"eval_fns": ["nowhere:f"]})
@@ -407,7 +407,7 @@ def test_a_key_that_is_not_set_and_code_that_does_not_load_are_usage_errors(plai
     assert plain_workspace.run_dirs("x-tests") == []
 
 
-def test_a_function_of_the_eval_that_breaks_is_raised_where_a_test_looks_at_its_score(workspace: Workspace) -> None:
+def test_an_error_of_a_reward_function_is_raised_when_a_test_looks_up_its_score(workspace: Workspace) -> None:
     tests = f"""
 import pytest
 
@@ -430,10 +430,10 @@ def test_looks_elsewhere(rollout):
         result.stdout.fnmatch_lines(["E*ZeroDivisionError: the reward function broke"])
 
 
-# -- beside evals, and ends before the end ----------------------------------------------------------------
+# -- with named evals, and early ends ---------------------------------------------------------------------
 
 
-def test_beside_a_named_eval_both_run_one_after_the_other(workspace: Workspace) -> None:
+def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
 
@@ -459,7 +459,7 @@ def test_a_named_eval_alone_leaves_the_tests_offline(plain_workspace: Workspace)
         assert plain_workspace.run_dirs("x-tests") == []
 
 
-def test_maxfail_ends_what_tests_asked_for(workspace: Workspace) -> None:
+def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
     with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
         tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
         make(workspace, tests, rows=with_references(n=30), model=at(server))
@@ -486,7 +486,7 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert "INTERNALERROR" not in session.output
 
 
-def test_inline_the_agent_runs_in_pytests_own_process(plain_workspace: Workspace) -> None:
+def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(plain_workspace: Workspace) -> None:
     make(plain_workspace, agent={"agent": "agent:rollout"})
     agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
     plain_workspace.write("agent.py", agent)
@@ -502,7 +502,9 @@ def test_inline_the_agent_runs_in_pytests_own_process(plain_workspace: Workspace
 # -- the option -------------------------------------------------------------------------------------------
 
 
-def test_only_the_command_itself_asks_models(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_command_line_can_select_models_as_the_source(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ChatServer(reply("0")) as server:
         make(plain_workspace, model=at(server))
         plain_workspace.ini("pythonpath = .", f"addopts = {MODEL}")
@@ -521,7 +523,7 @@ def test_only_the_command_itself_asks_models(plain_workspace: Workspace, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["--osmosis-source=modle"], '*must be "reference" or "model", got "modle"'),
         (
@@ -536,12 +538,12 @@ def test_only_the_command_itself_asks_models(plain_workspace: Workspace, monkeyp
         (["--osmosis-limit=2"], "*--osmosis-limit: no eval is named; *--osmosis-source=model*"),
     ],
 )
-def test_options_that_mean_nothing_to_tests_are_usage_errors(
-    plain_workspace: Workspace, args: list[str], said: str
+def test_options_that_do_not_apply_to_tests_are_usage_errors(
+    plain_workspace: Workspace, args: list[str], message: str
 ) -> None:
     make(plain_workspace)
 
     result = plain_workspace.run("tests", *args)
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines([said])
+    result.stderr.fnmatch_lines([message])

@@ -1,1 +1,1 @@
-"""The tests of an eval: collected, named, reported, remembered."""
+"""The tests of an eval: their collection, node ids and reports, the exit status, and pytest's cache."""

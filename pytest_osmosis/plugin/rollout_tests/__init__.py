@@ -1,1 +1,1 @@
-"""Tests marked `osmosis_eval`: ordinary tests, one for each row and run, that get a `rollout`."""
+"""Tests over rollouts: ordinary tests marked `osmosis_eval`, one for each row and run, that get a `rollout`."""

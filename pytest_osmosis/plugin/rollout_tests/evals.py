@@ -150,7 +150,7 @@ class TestEvals:
                 self._tests.setdefault(path, {}).setdefault(run, {})[nodeid] = None
 
     def prepare(self) -> None:
-        """Check every eval of which a run is requested. Raise `pytest.UsageError` with all problems. Idempotent."""
+        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent."""
         if self.by_id or not self._tests:
             return
         paths = list(self._tests)

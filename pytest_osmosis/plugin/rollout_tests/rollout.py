@@ -119,9 +119,9 @@ class Rollout:
 
 
 class RolloutResult(NamedTuple):
-    """What a test gets: a rollout, or the reason for a skip or an error (`text`). `where` is the dataset line.
+    """The answer to a test's request: a rollout, or the reason for a skip or an error (`text`).
 
-    `sections` and `properties` go into the test's report.
+    `where` is the dataset line; `sections` and `properties` go into the test's report.
     """
 
     rollout: Rollout | None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RETRY_S = 0.01
 CLOSE_S = 1.0
-"""How long `close` waits for each thread that serves a worker; by then the workers have gone."""
+"""The time that `close` gives each thread that serves a worker; by then the workers have ended."""
 
 
 class OutcomeServer:
