@@ -38,8 +38,8 @@ _OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
 """The options that an eval without a TOML needs, and how to set them."""
 
 
-class Settings(NamedTuple):
-    """Values that do not come from the TOML, like "n = 5 (--osmosis-n)": above it in precedence, and below it."""
+class Remarks(NamedTuple):
+    """Texts like "n = 5 (--osmosis-n)" about values that override the TOML, and about values that it does not set."""
 
     overridden: tuple[str, ...]
     preset: tuple[str, ...]
@@ -59,7 +59,7 @@ class Draft:
         self._levels: dict[ConfigLevel, dict[TableKey, Any]] = {level: {} for level in LEVELS}
         self._origins: dict[TableKey, Origin] = {}
         self._raw: dict[TableKey, object] = {}
-        self._settings: dict[tuple[ConfigLevel, TableKey, tuple[str, ...]], str] = {}
+        self._remarks: dict[tuple[ConfigLevel, TableKey, tuple[str, ...]], str] = {}
         self._problems: list[tuple[tuple[int, int], Problem]] = []
         for level in LEVELS:
             if level in documents:
@@ -94,16 +94,16 @@ class Draft:
         """Return the values of one table."""
         return {key: value for (table, key), value in self.values.items() if table == name}
 
-    def settings(self, ignored: frozenset[TableKey] = frozenset()) -> Settings:
-        """Return the values from outside of the TOML that are in effect, except those of `ignored` keys."""
+    def remarks(self, ignored: frozenset[TableKey] = frozenset()) -> Remarks:
+        """Return remarks on the values from outside of the TOML that are in effect, except those of `ignored` keys."""
         overridden, preset = [], []
-        for (level, place, _), text in self._settings.items():
+        for (level, place, _), text in self._remarks.items():
             if place in self.values and place not in ignored:
                 if level in LEVELS_ABOVE_FILE:
                     overridden.append(text)
                 elif self._origins[place].level == level:
                     preset.append(text)
-        return Settings(tuple(overridden), tuple(preset))
+        return Remarks(tuple(overridden), tuple(preset))
 
     def fail(self, table: str, key: str, text: str, *below: str) -> None:
         """Add a problem with the value of a key, or with its absence."""
@@ -161,7 +161,7 @@ class Draft:
         if not reading.faults:
             self._levels[origin.level][place] = reading.value
             if origin.level in PROJECT_LEVELS:
-                self._add_setting(origin, place, (), value)
+                self._add_remark(origin, place, (), value)
 
     def _read_override(self, override: Override) -> None:
         place, origin = (override.table, override.key), Origin(override.level, override.origin)
@@ -179,7 +179,7 @@ class Draft:
         if not reading.faults:
             self._levels[override.level][place] = reading.value
             self._raw[place] = value.whole
-            self._add_setting(origin, place, override.below, value.part)
+            self._add_remark(origin, place, override.below, value.part)
 
     def _reading(self, table: Table, override: Override) -> tuple[Reading, _TypedValue]:
         """Return the first possible meaning of an override that is valid, or else the first one."""
@@ -207,15 +207,15 @@ class Draft:
         inner[override.below[-1]] = part
         return whole
 
-    def _add_setting(self, origin: Origin, place: TableKey, below: tuple[str, ...], value: object) -> None:
+    def _add_remark(self, origin: Origin, place: TableKey, below: tuple[str, ...], value: object) -> None:
         if not below:
-            self._settings = {key: text for key, text in self._settings.items() if key[1] != place}
+            self._remarks = {key: text for key, text in self._remarks.items() if key[1] != place}
         table, key = place
         field = self._tables[table].field(key)
         shown = "..." if field is not None and field.private else toml(value)
         first = next(name for name, keys in self._tables.items() if name == table or keys.field(key) is not None)
         name = ".".join(map(key_text, (*([] if first == table else [table]), key, *below)))
-        self._settings[origin.level, place, below] = f"{name} = {shown} ({origin.where()})"
+        self._remarks[origin.level, place, below] = f"{name} = {shown} ({origin.where()})"
 
     def _check_required(self) -> None:
         for table in self._tables.values():

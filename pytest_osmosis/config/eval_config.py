@@ -90,7 +90,7 @@ def _reject_other_configs(document: Document) -> None:
 
 def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
     default = RowSelection(rows="all") if draft.document is None else RowSelection()
-    overridden, preset = draft.settings(ignored=frozenset(SELECTING.values()) - selecting_keys(draft.levels))
+    overridden, preset = draft.remarks(ignored=frozenset(SELECTING.values()) - selecting_keys(draft.levels))
     return EvalConfig(
         path=path,
         name=path.stem,

@@ -131,7 +131,7 @@ def test_problems_of_pyproject_are_reported_with_their_line(
     assert table_problems("experiment", "") == [expected]
 
 
-def test_the_highest_level_that_selects_gives_the_whole_selection(
+def test_the_highest_level_that_selects_rows_sets_the_whole_selection(
     load_table: Load, project: Callable[[str], None]
 ) -> None:
     project("[tool.pytest-osmosis]\nlimit = 3\noffset = 4\n")

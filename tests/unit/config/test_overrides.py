@@ -192,7 +192,7 @@ def test_bad_overrides_are_reported_after_the_problems_of_the_file(table_problem
         ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5), ["n = 3 (--x)"]),
     ],
 )
-def test_the_highest_level_that_selects_gives_the_whole_selection(
+def test_an_override_that_selects_rows_replaces_the_selection_of_the_file(
     load_table: Load,
     file: str,
     overrides: list[tuple[str, str, str]],
