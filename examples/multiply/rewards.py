@@ -1,7 +1,7 @@
-"""Reward functions of the multiply example: plain functions, found by their first parameter's name.
+"""Reward functions of the multiply example. The name of the first parameter decides what a function gets.
 
-`solution_str` gets the last answer's text (simple mode), `messages` the whole conversation (full mode).
-Nothing is imported from pytest-osmosis, so the same functions serve in training.
+`solution_str` is the text of the last answer (simple mode), `messages` the whole conversation (full mode).
+The functions import nothing from pytest-osmosis, so training can use them unchanged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ TOLERANCE = 1e-7
 def compute_reward(
     solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None, **kwargs: Any
 ) -> float:
-    """1.0 where the answer's number is the ground truth, else 0.0.
+    """Return 1.0 if the answer's number is the ground truth, else 0.0.
 
-    The number is the one after the last `####`, or else the last one in the text.
+    The answer's number follows the last `####`; without a `####`, it is the last number in the text.
 
     >>> compute_reward("17 * 23 is\\n#### 391", "391"), compute_reward("I think 17 * 23 = 392", "391")
     (1.0, 0.0)
@@ -30,10 +30,10 @@ def compute_reward(
 
 
 def efficiency(messages: list[dict[str, Any]], ground_truth: str, metadata: dict[str, Any], **kwargs: Any) -> float:
-    """How few turns were taken: 1.0 for the fewest possible, else fewest / turns; 0.0 without a turn.
+    """Return the fewest possible turns divided by the turns taken; 0.0 without a turn.
 
-    The fewest is one assistant turn, or two where a tool was called: the call, and the answer to its result.
-    Whether the answer is right is not looked at: that is `compute_reward`'s.
+    The fewest is one assistant turn, or two if a tool was called: the call, and the answer to its result.
+    A wrong answer can score 1.0: `compute_reward` checks the answer.
 
     >>> call, answer = {"role": "assistant", "tool_calls": [{}]}, {"role": "assistant", "content": "391"}
     >>> efficiency([answer], "391", {}), efficiency([call, answer], "391", {})

@@ -1,4 +1,4 @@
-"""One file, two sources: on the reference solutions a unit test, with --osmosis-source=model a smoke eval."""
+"""Unit tests on the reference solutions; with --osmosis-source=model, a smoke test on a model's answers."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_at_most_batch_size_requests_are_in_flight(repository: Path) -> None:
 def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "examples/rewards", tmp_path / "rewards")
     path = tmp_path / "rewards/rewards.py"
-    path.write_text(path.read_text(encoding="utf-8").replace("found[-1]", "found[0]"), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("answers[-1]", "answers[0]"), encoding="utf-8")
 
     words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio", "-oosmosis_lab=false"]
     done = subprocess.run(words, cwd=tmp_path / "rewards", capture_output=True, text=True, timeout=DEADLINE_S)

@@ -29,10 +29,10 @@ MULTIPLY: dict[str, Any] = {
 
 
 class MultiplyWorkflow(AgentWorkflow):
-    """Asks the model, runs the tools it calls, and asks again, for at most `max_turns` answers."""
+    """Ask the model, run the tools that it calls, and ask again, for at most `max_turns` answers."""
 
     async def run(self, ctx: AgentWorkflowContext) -> AgentWorkflowOutput:
-        """The whole conversation, the prompt first."""
+        """Return the whole conversation, beginning with the prompt."""
         messages: list[dict[str, Any]] = list(ctx.prompt)
         for _ in range(ctx.max_turns):
             reply = await ctx.chat(messages, tools=[MULTIPLY])
@@ -44,10 +44,10 @@ class MultiplyWorkflow(AgentWorkflow):
 
 
 class MultiplyGrader(Grader):
-    """1.0 where the number after the last answer's `####` is the label, else 0.0."""
+    """Give 1.0 if the number after the last answer's `####` is the label, else 0.0."""
 
     async def grade(self, ctx: GraderContext) -> None:
-        """Set the reward; a conversation that ends without an answer gets 0.0."""
+        """Set the reward, 0.0 for a conversation that ends without an answer."""
         final = ctx.sample.messages[-1]
         text = str(final.get("content")) if final["role"] == "assistant" else ""
         answers = re.findall(r"####\s*(\S+)", text)
@@ -55,11 +55,11 @@ class MultiplyGrader(Grader):
 
 
 def tool_message(call: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one tool call: the product, or the error, so that the model may try again."""
+    """Return the answer to a tool call: the product, or the error, so that the model can try again."""
     function = call["function"]
     try:
         if function["name"] != "multiply":
-            raise ValueError(f"there is no tool {function['name']!r}, only multiply")
+            raise ValueError(f"unknown tool {function['name']!r}; the only tool is multiply")
         content = multiply(**json.loads(function["arguments"]))
     except (TypeError, ValueError) as error:
         content = f"error: {error}"
@@ -67,7 +67,7 @@ def tool_message(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def multiply(a: float, b: float) -> str:
-    """The tool: the product, as text. Raises TypeError for anything but numbers."""
+    """Return the product as text. Raise TypeError for anything but numbers."""
     if not all(isinstance(number, int | float) for number in (a, b)):
         raise TypeError(f"a and b must be numbers, got {a!r} and {b!r}")
     return str(a * b)
