@@ -16,10 +16,10 @@ import pytest
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, Spawn
-from pytest_osmosis.plugin.command import confirm, named_evals, prepare_evals, session_options
+from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
-from pytest_osmosis.plugin.hooks.call import HookCaller
+from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items.collect import by_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem
 from pytest_osmosis.plugin.items.last_failed import FailedTests
@@ -75,7 +75,7 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
-        evals = prepare_evals.prepared_evals(self.config, self._naming, self.options)
+        evals = preparation.prepared_evals(self.config, self._naming, self.options)
         self.not_listed = evals.not_listed
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
@@ -164,9 +164,9 @@ class EvalSession:
         costs = {}
         for eval_id, selected in self.selected.items():
             prepared = self.by_id[eval_id].prepared
-            costs[prepared.config.name] = confirm.estimate(prepared, len(selected.runs))
-        cost = confirm.above(costs, usd)
-        confirmed = cost is None or confirm.ask(self.config, cost)
+            costs[prepared.config.name] = cost_confirmation.estimate(prepared, len(selected.runs))
+        cost = cost_confirmation.above(costs, usd)
+        confirmed = cost is None or cost_confirmation.ask(self.config, cost)
         if confirmed:
             return
         if confirmed is None:

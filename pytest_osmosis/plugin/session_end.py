@@ -9,7 +9,7 @@ import pytest
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.eval_queue import EvalQueue
-from pytest_osmosis.plugin.hooks.call import HookCaller
+from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items import exit_status, gate_reports
 from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.output import markdown_page

@@ -157,7 +157,7 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
             [],
             "*x.toml: [[]baseline] results: baselines/x.json does not exist; --osmosis-update-baseline writes it*",
         ),
-        ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: give [[]baseline] results or model_path"),
+        ({"baseline": {}}, [], "*[[]gate] max_regression: needs a baseline: set [[]baseline] results or model_path"),
         (
             {"baseline": {}, "gate": {}},
             [UPDATE],
@@ -166,7 +166,7 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
         ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
         ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
         ({}, [UPDATE, f"--osmosis-output={FILE}"], "*is the baseline's, which only --osmosis-update-baseline writes"),
-        ({"baseline": {"results": "../x.json"}}, [UPDATE], "*results: must stay inside the workspace*"),
+        ({"baseline": {"results": "../x.json"}}, [UPDATE], "*results: must be inside the workspace *"),
     ],
     ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],
 )

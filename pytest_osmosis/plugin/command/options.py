@@ -86,9 +86,9 @@ OF_CONFIG = (
     Option("batch-size", "N", "Rollouts in flight ([evaluation] batch_size; default: 1)."),
     Option("limit", "N|all", "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
     Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
-    Option("max-turns", "N", "Most turns of a rollout ([agent] max_turns; default: 10)."),
+    Option("max-turns", "N", "Maximum turns of a rollout ([agent] max_turns; default: 10)."),
     Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
-    Option("max-tokens", "N", "Most tokens of an answer ([sampling] max_tokens; default: the model's)."),
+    Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
     Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
     Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
     Option("baseline-base-url", "URL", "OpenAI-compatible server of the baseline model ([baseline] base_url)."),
@@ -130,7 +130,7 @@ OF_SESSION = (
     # which runs, and how many at once
     SMOKE,
     Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
-    Option("max-in-flight", "N", "Limit rollouts in flight below batch_size (default: no limit)."),
+    Option("max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit)."),
     Option(
         "stop-when-decided",
         None,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_osmosis.evals import FinishedEval
-from pytest_osmosis.plugin.hooks.call import HookError
+from pytest_osmosis.plugin.hooks.caller import HookError
 from pytest_osmosis.plugin.items.exit_status import LIMITS, SYSTEMIC, all_gates_decided
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
