@@ -76,24 +76,16 @@ def variable_name() -> ValueKind:
     return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
 
 
-def _header_value() -> ValueKind:
-    expects = "a string without line breaks"
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str):
-            raise refuse(f"must be {expects}")
-        if re.search(r"[\r\n\0]", value):
-            raise refuse(f"must be {expects}", got="one with a line break or a NUL")
-        return value
-
-    return ValueKind(expects, read, schema={"type": "string"})
-
-
 def headers() -> ValueKind:
     """HTTP headers. Names are checked, and values are never shown."""
     pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
     token = string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)))
-    return table_of("a table of header names to strings", token, _header_value())
+    value = string(
+        "a string without line breaks",
+        lambda value: not re.search(r"[\r\n\0]", value),
+        got=lambda _: "one with a line break or a NUL",
+    )
+    return table_of("a table of header names to strings", token, value)
 
 
 def stop() -> ValueKind:

@@ -67,14 +67,14 @@ class _Scanner:
 
     def document(self) -> None:
         table: Keys = ()
-        self.skip(_BLANK)
+        self.match(_BLANK)
         while self.at < len(self.text):
             if self.peek() == "[":
                 table = self.header()
             else:
                 self.pair(table)
-            self.skip(_REST_OF_LINE)
-            self.skip(_BLANK)
+            self.match(_REST_OF_LINE)
+            self.match(_BLANK)
 
     def header(self) -> Keys:
         while self.peek() == "[":
@@ -90,7 +90,7 @@ class _Scanner:
         if table is not None:
             self.record(table, keys, line)
         self.expect("=")
-        self.skip(_SPACE)
+        self.match(_SPACE)
         self.value(None if table is None else table + keys)
 
     def value(self, keys: Keys | None) -> None:
@@ -105,13 +105,13 @@ class _Scanner:
 
     def items(self, end: str, item: Callable[[], None]) -> None:
         self.step()
-        self.skip(_BLANK)
+        self.match(_BLANK)
         while self.peek() != end:
             item()
-            self.skip(_BLANK)
+            self.match(_BLANK)
             if self.peek() == ",":
                 self.step()
-                self.skip(_BLANK)
+                self.match(_BLANK)
             elif self.peek() != end:
                 raise _Unknown
         self.step()
@@ -124,9 +124,9 @@ class _Scanner:
         return tuple(parts)
 
     def key_part(self) -> str:
-        self.skip(_SPACE)
+        self.match(_SPACE)
         raw = self.match(_STRING if self.peek() in "\"'" else _BARE_KEY)
-        self.skip(_SPACE)
+        self.match(_SPACE)
         return _unquoted(raw) if raw[0] in "\"'" else raw
 
     def record(self, table: Keys, keys: Keys, line: int) -> None:
@@ -154,9 +154,6 @@ class _Scanner:
         self.at = match.end()
         self.line += match[0].count("\n")
         return match[0]
-
-    def skip(self, pattern: re.Pattern[str]) -> None:
-        self.match(pattern)
 
 
 def _unquoted(raw: str) -> str:

@@ -197,12 +197,14 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **l
     return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
 
 
-def string(expects: str, fits: Callable[[str], bool]) -> ValueKind:
-    """A string for which `fits` returns True. `expects` describes it."""
+def string(
+    expects: str, fits: Callable[[str], bool], got: Callable[[str], str] = lambda value: toml(value)
+) -> ValueKind:
+    """A string for which `fits` returns True. `expects` describes it. `got` shows a string that does not fit."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
-            raise refuse(f"must be {expects}")
+            raise refuse(f"must be {expects}", got=got(value) if got is not None and isinstance(value, str) else None)
         return value
 
     return ValueKind(expects, read, schema={"type": "string"})
@@ -213,22 +215,14 @@ def text() -> ValueKind:
     return string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
 
 
-def _name_shown(value: object) -> str:
+def _name_shown(value: str) -> str:
     """Return a name for messages. A text that looks like an API key (long, with digits) is not shown."""
-    if isinstance(value, str) and len(value) >= 20 and re.search("[0-9]", value):
-        return f"a string of {len(value)} characters"
-    return toml(value)
+    return f"a string of {len(value)} characters" if len(value) >= 20 and re.search("[0-9]", value) else toml(value)
 
 
 def name(pattern: str, expects: str) -> ValueKind:
     """The name of a secret or a variable. `pattern` must match all of it."""
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise refuse(f"must be {expects}", got=_name_shown(value))
-        return value
-
-    return ValueKind(expects, read, schema={"type": "string"})
+    return string(expects, lambda value: bool(re.fullmatch(pattern, value)), got=_name_shown)
 
 
 def choice(*valid: str) -> ValueKind:
