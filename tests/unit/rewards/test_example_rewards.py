@@ -59,7 +59,7 @@ def test_more_turns_than_needed_lower_the_efficiency(turns: list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    path = Path(__file__).parents[2] / "examples/multiply/data/multiply.jsonl"
+    path = Path(__file__).parents[3] / "examples/multiply/data/multiply.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pytest_osmosis.host.permits import Permit
 from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Slots
-from tests.unit.test_slots import FakeClock
+from tests.unit.host.test_slots import FakeClock
 
 State = Literal["waits for its turn", "in flight", "waits for a retry"]
 SEEDS = range(200)
