@@ -197,9 +197,7 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **l
     return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
 
 
-def string(
-    expects: str, fits: Callable[[str], bool], got: Callable[[str], str] = lambda value: toml(value)
-) -> ValueKind:
+def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] | None = None) -> ValueKind:
     """A string for which `fits` returns True. `expects` describes it. `got` shows a string that does not fit."""
 
     def read(value: Any) -> str:
