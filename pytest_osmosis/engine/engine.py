@@ -28,7 +28,7 @@ class Engine:
         self.notices = self._actor.notices
         self._thread = threading.Thread(target=self._actor.run, name="osmosis-engine", daemon=True)
 
-    # -- what is known -----------------------------------------------------------------------------------
+    # -- the state of the eval ---------------------------------------------------------------------------
 
     @property
     def pass_rule(self) -> PassRule:
@@ -75,7 +75,7 @@ class Engine:
         """The seconds for which each limit per minute held back a request."""
         return dict(self._actor.permits.held_s)
 
-    # -- what to do --------------------------------------------------------------------------------------
+    # -- orders for the engine ---------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the hosts, which load the user's code. No request is sent before `go`."""

@@ -135,11 +135,11 @@ class Feed:
     def _recall(self, rescore: RescoreJob) -> None:
         """Let stored rollouts wait for the functions that have no reusable score of them."""
         table = self._table
-        gone = [run for run in table.queue if run in rescore.without_rollout]
-        if gone:
+        unstored = [run for run in table.queue if run in rescore.without_rollout]
+        if unstored:
             table.queue = deque(run for run in table.queue if run not in rescore.without_rollout)
-            self._n_not_stored += len(gone)
-        for run in gone:
+            self._n_not_stored += len(unstored)
+        for run in unstored:
             self._runs.skip(run, rescore.without_rollout[run])
         while table.queue and len(table.states) < self._most_unscored:
             run = table.queue.popleft()

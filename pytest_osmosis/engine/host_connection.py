@@ -152,9 +152,9 @@ class HostConnection:
             end = log.seek(0, os.SEEK_END)
             begun = self._log_begun if self._log_begun <= end else 0  # otherwise its middle was removed
             log.seek(max(begun, end - LOG_BYTES))
-            said = log.read().decode("utf-8", errors="replace")
-            begin = said.rfind("Fatal Python error")
-            words = said[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
+            text = log.read().decode("utf-8", errors="replace")
+            begin = text.rfind("Fatal Python error")
+            words = text[begin:].partition("\nExtension modules")[0].splitlines() if begin >= 0 else []
             return "\n".join(line for line in words if not names_our_file(line))[:LAST_WORDS_CHARS]
         return ""
 

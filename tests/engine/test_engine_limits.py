@@ -22,7 +22,7 @@ async def rollout(ctx):
 
 
 class Log:
-    """The arrival times of requests, one in four of which is refused."""
+    """The arrival times of requests. It refuses one in four."""
 
     def __init__(self, *, refuses: bool = False, answer: Behaviour | None = None) -> None:
         self.arrived: list[float] = []

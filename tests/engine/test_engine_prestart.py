@@ -13,7 +13,7 @@ from tests.engine.evaluating import Workspace, evaluated
 
 TELLS = """
 async def rollout(ctx):
-    os.write(2, b"said beside every run")
+    os.write(2, b"written outside of any run")
     said = " ".join([str(os.getppid()), os.getcwd(), os.environ.get("COLOUR", "none"), os.environ.get("GONE", "none")])
     return [*ctx.prompt, {"role": "assistant", "content": f"{os.getpid()} {said}"}]
 """
@@ -42,7 +42,7 @@ def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: W
     live = evaluated(config, spawn=warm.spawn)
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}
     assert said == {f"{pid} {os.getpid()} {workspace.root} green none"}
-    assert "said beside every run" in (live.run.directory.host_log).read_text()
+    assert "written outside of any run" in (live.run.directory.host_log).read_text()
 
 
 def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variables(

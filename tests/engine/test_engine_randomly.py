@@ -70,12 +70,12 @@ class History:
         chance = random.Random(seed)
         n_hosts = chance.choice((1, 1, 2, 3))
         batch_size = chance.randint(n_hosts, n_hosts + 4)
-        n_rows, n, beside = chance.randint(1, 12), chance.choice((1, 2)), chance.random() < 0.2
+        n_rows, n, with_baseline = chance.randint(1, 12), chance.choice((1, 2)), chance.random() < 0.2
         self.runs = [
             RunId(row, index, model)
             for row in range(n_rows)
             for index in range(n)
-            for model in (ModelTag if beside else (ModelTag.PRIMARY,))
+            for model in (ModelTag if with_baseline else (ModelTag.PRIMARY,))
         ]
         self.climate = climate
         self.world = World(seed, climate, batch_size)
@@ -95,7 +95,7 @@ class History:
             bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
             n_runs=len(self.runs),
-            probes=tuple(ModelTag) if beside else chance.choice(((), (ModelTag.PRIMARY,))),
+            probes=tuple(ModelTag) if with_baseline else chance.choice(((), (ModelTag.PRIMARY,))),
             hosts=n_hosts,
             watchdog_s=math.inf,
             spawn=self.world.spawn,
@@ -103,11 +103,11 @@ class History:
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
             job = replace(job, early_stop=EarlyStop(decided_after(enough)))
-        self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._told)
+        self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._reported)
         self.disturbed = self._plan(chance)
 
-    def _told(self, run: RunId, outcome: Outcome) -> None:
-        self.world.told[run] += 1
+    def _reported(self, run: RunId, outcome: Outcome) -> None:
+        self.world.n_reports[run] += 1
 
     def _plan(self, chance: random.Random) -> bool:
         """Plan what the user does, in order; return True if that may end the eval before its runs are done."""
@@ -171,54 +171,56 @@ def wrong(history: History) -> list[str]:
     """Return the invariants that a finished history violates."""
     engine, world = history.engine, history.world
     records = {record.run: record for record in records_of(sorted(world.submitted), engine.ledger.records)}
-    found = list(world.violations)
-    found += ["it hung"] if world.hung else []
-    found += [notice for notice in engine.notices.texts if any(words in notice for words in ENDS_HERE)]
-    found += [f"{run} was told {world.told[run]} times" for run in world.submitted if world.told[run] != 1]
-    found += [f"{host.name} is left" for host in world.hosts if not (host.dead or host.killed)]
+    errors = list(world.violations)
+    errors += ["it hung"] if world.hung else []
+    errors += [notice for notice in engine.notices.texts if any(words in notice for words in ENDS_HERE)]
+    errors += [
+        f"{run} was reported {world.n_reports[run]} times" for run in world.submitted if world.n_reports[run] != 1
+    ]
+    errors += [f"{host.name} is left" for host in world.hosts if not (host.dead or host.killed)]
     said = ("scores", "errors", "removed")
     if any(event["ev"] == "score" and not any(event.get(name) for name in said) for event in replay(history.path)):
-        found.append("a score is journalled that is none")
+        errors.append("the journal holds an empty score")
     if fold(replay(history.path)) != engine.ledger:
-        found.append("the journal leads elsewhere")
+        errors.append("the journal leads elsewhere")
     statuses = Counter(record.status for record in records.values())
     if engine.progress.done != statuses.total() - statuses["pending"]:
-        found.append(f"{engine.progress.done} are done, and they are {statuses}")
+        errors.append(f"{engine.progress.done} are done, and they are {statuses}")
     never = [run for run, record in records.items() if record.status == "pending"]
     if engine.baseline_stopped is not None:
         never = [run for run in never if not run.is_baseline]
     if engine.stopped is not None and engine.stopped.reason == "closed" and not history.disturbed and never:
-        found.append(f"nobody stopped it, and {never} never ran")
+        errors.append(f"it was not stopped, and {never} never ran")
     for key in world.written:
         record = records[key.run]
         if not record.rolled and record.attempt == key.attempt:
-            found.append(f"{key} was rolled out, and that is lost")
+            errors.append(f"{key} was rolled out, and that is lost")
     for record in records.values():
-        found += misreported(record, history)
-    return found
+        errors += misreported(record, history)
+    return errors
 
 
 def misreported(record: RunRecord, history: History) -> list[str]:
     """Return the differences between a record and what its hosts did."""
     world, run = history.world, record.run
     event: dict[str, Any] | None = cast(Any, world.written.get(Key(run, record.attempt)))
-    found = []
+    errors = []
     if record.status == "finished":
         if event is None or event.get("boundary") is not None:
-            found.append(f"{run} finished, and no host said so")
+            errors.append(f"{run} finished, and no host said so")
         kinds = {name: world.truth(run, name) for name in history.climate.scorers}
-        found += [
+        errors += [
             f"{run}: {name} gave {kinds[name]}"
             for name, score in record.scores.items()
             if kinds[name] != ("score", score)
         ]
         if missing := set(kinds) - record.scores.keys() - record.scorer_errors.keys():
-            found.append(f"{run} finished without {missing}")
+            errors.append(f"{run} finished without {missing}")
         if record.tokens != sum(USAGE.values()):
-            found.append(f"{run} took {record.tokens} tokens")
+            errors.append(f"{run} took {record.tokens} tokens")
     if record.status == "failed" and run not in world.begun and record.boundary != "host":
-        found.append(f"{run} failed at {record.boundary} and was never begun")
-    return found
+        errors.append(f"{run} failed at {record.boundary} and was never begun")
+    return errors
 
 
 @pytest.mark.parametrize("climate", CLIMATES)

@@ -72,9 +72,9 @@ def test_the_same_error_in_the_first_ten_runs_stops_the_eval(workspace: Workspac
 
 
 def test_a_server_that_refuses_connections_stops_at_the_probe(workspace: Workspace) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         live = evaluated(workspace.config(url), probe=True)
     assert live.kinds() == ["skipped"] * 8
     assert stopped_with(live, f"the probe failed: cannot reach {url}")

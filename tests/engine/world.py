@@ -108,7 +108,7 @@ class World:
         self.violations: list[str] = []
         self.begun: dict[RunId, list[FakeHost]] = {}
         self.written: dict[Key, Mapping[str, Any]] = {}
-        self.told = Counter[RunId]()
+        self.n_reports = Counter[RunId]()
         self.submitted: set[RunId] = set()
         self.deaths_left = climate.deaths
         self.ended = False
@@ -183,7 +183,7 @@ class World:
         if self.plan:
             self.plan.popleft()()
             return True
-        if not self.ended and self.submitted and self.told.keys() >= self.submitted:
+        if not self.ended and self.submitted and self.n_reports.keys() >= self.submitted:
             self.close(0.0)
             return True
         return False
@@ -205,23 +205,25 @@ class World:
 
     # -- invariants ----------------------------------------------------------------------------------------
 
-    def asked(self, host: FakeHost, key: Key) -> None:
+    def handed(self, host: FakeHost, key: Key) -> None:
         """Check a run request."""
         record = self.engine.ledger.records.get(key.run)
         begun = self.begun.get(key.run, [])
         elsewhere = [other for other in self.hosts if other is not host and not other.dead and other.has(key.run)]
         stopped = self.engine.stopped or (key.run.is_baseline and self.engine.baseline_stopped)
-        found = {
+        errors = {
             "its rollout is in the journal": record is not None and record.rolled,
-            "nothing new is begun": stopped,
+            "no further run may begin": stopped,
             "another host has it": elsewhere,
             "it was begun twice": len(begun) > 1,
             "it was begun in a host that lives": any(not other.dead for other in begun),
-            "it was begun, and is no second attempt in quarantine": begun
+            "it was begun, and this is not its second attempt, in quarantine": begun
             and (host.name, key.attempt) != ("quarantine", 2),
             "it was never begun, and is a second attempt": not begun and key.attempt != 1,
         }
-        self.violations += [f"{key} is asked of {host.name}, though {what}" for what, holds in found.items() if holds]
+        self.violations += [
+            f"{key} is handed to {host.name}, though {error}" for error, holds in errors.items() if holds
+        ]
 
     def begins(self, host: FakeHost, key: Key) -> None:
         """Check a rollout that a host begins: from here on it costs money."""
@@ -229,8 +231,8 @@ class World:
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.batch_size:
             self.violations.append(f"{in_flight} in flight of {self.batch_size}")
-        if self.engine.stopped and not host.is_told("drop"):
-            self.violations.append(f"{key} begins after a stop that {host.name} was not told of")
+        if self.engine.stopped and not host.is_sent("drop"):
+            self.violations.append(f"{key} begins after a stop that {host.name} has not heard of")
 
     def truth(self, run: RunId, name: str) -> tuple[str, float]:
         """Return the result of a function for a run: "score" and its value, "error", or "removed"."""
@@ -254,7 +256,7 @@ class FakeHost:
         self._chance = world.chance
         self._setup = setup
         self._post = post
-        self._told: deque[Request] = deque()
+        self._requests: deque[Request] = deque()
         self._unwritten: list[Any] = []
         self._waiting: deque[Key] = deque()
         self._scorings: list[Scoring] = []
@@ -262,16 +264,16 @@ class FakeHost:
         self._held_until = 0.0
         self._numbers = 0
 
-    # -- the line ------------------------------------------------------------------------------------------
+    # -- line -----------------------------------------------------------------------------------------------
 
     def send(self, messages: Iterable[Request]) -> None:
         for message in messages:
             if message["op"] == "run":
-                self._world.asked(self, Key.of(message))
+                self._world.handed(self, Key.of(message))
             if message["op"] in ("run", "probe", "score", "permit") and self._world.engine_paused:
-                self._world.violations.append(f"{message['op']} is asked of {self.name} in a pause")
+                self._world.violations.append(f"{self.name} gets {message['op']} in a pause")
             if not self.dead:
-                self._told.append(message)
+                self._requests.append(message)
 
     def kill(self) -> None:
         self.killed = True
@@ -289,12 +291,12 @@ class FakeHost:
 
     def has(self, run: RunId) -> bool:
         """Return True if it has a request to roll out the run, and has not finished."""
-        keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._told if each["op"] == "run")]
+        keys = [*self._waiting, *self.rollouts, *(Key.of(each) for each in self._requests if each["op"] == "run")]
         return any(key.run == run for key in keys)
 
-    def is_told(self, op: str) -> bool:
+    def is_sent(self, op: str) -> bool:
         """Return True if it has such a request, and has not read it yet."""
-        return any(message["op"] == op for message in self._told)
+        return any(message["op"] == op for message in self._requests)
 
     # -- the process ---------------------------------------------------------------------------------------
 
@@ -345,7 +347,7 @@ class FakeHost:
         if self.doomed:
             yield lambda: self.die(3)
             return
-        if self._told:
+        if self._requests:
             yield self._read
         if self.closing:
             yield lambda: self.die(0)
@@ -382,8 +384,8 @@ class FakeHost:
         self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
 
     def _read(self) -> None:
-        for _ in range(self._chance.randint(1, len(self._told))):
-            message = self._told.popleft()
+        for _ in range(self._chance.randint(1, len(self._requests))):
+            message = self._requests.popleft()
             match message["op"]:
                 case "run":
                     self._waiting.append(Key.of(message))
@@ -453,8 +455,8 @@ class FakeHost:
 
     def _over(self, rollout: Rollout) -> None:
         if rollout.permit is not None:
-            said = {"ev": "answered", "usage": USAGE} if rollout.at == "open" else {"ev": "unused"}
-            self._emit({**said, "id": rollout.permit})
+            fields = {"ev": "answered", "usage": USAGE} if rollout.at == "open" else {"ev": "unused"}
+            self._emit({**fields, "id": rollout.permit})
             rollout.permit = None
 
     def _answered(self, rollout: Rollout) -> None:
