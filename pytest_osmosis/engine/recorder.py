@@ -25,7 +25,7 @@ from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunRecord
-from pytest_osmosis.record.stored_rollouts import Made
+from pytest_osmosis.record.stored_rollouts import StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import Outcome
@@ -86,7 +86,7 @@ class Recorder:
         self._enter_own(loaded)
         self._enter_own(rows)
 
-    def recall(self, record: RunRecord, kept: Mapping[str, Made]) -> RunRecord:
+    def recall(self, record: RunRecord, kept: Mapping[str, StoredScore]) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
         self.ledger.records[record.run] = record
         key = Key(record.run, record.attempt).to_json()

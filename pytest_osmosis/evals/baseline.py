@@ -1,7 +1,7 @@
-"""What an eval is compared with: a model that is asked the same, or earlier results, read and checked.
+"""The baseline of an eval: a second model that gets the same prompts, or an earlier results file.
 
-Only whole results are a baseline: all that was planned ran. Where an eval ran side by side with a model, its own runs
-are what is read, not that model's.
+Only the results of a whole plan can be a baseline. From the results of an eval that itself had a baseline model, only
+the runs of its own model are read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from pytest_osmosis.results.publish import SCHEMA_VERSION
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import RowRuns
 from pytest_osmosis.verdicts.previous_run import is_measured, is_own
@@ -30,12 +31,12 @@ COMPARED = {
     "decide": "what decides",
     "sampling": "the sampling",
 }
-"""Keys of the published `config` that make two results differ, and how they are called."""
+"""Keys of the published `config` that must be equal for a fair comparison, with their names in notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineModel:
-    """A model that is asked the same: its name as typed, where it is, and its price, None where nobody knows it."""
+    """The second model of an eval: its name as typed, its target, and its price if that is known."""
 
     name: str
     target: ModelTarget
@@ -43,31 +44,31 @@ class BaselineModel:
 
 
 def baseline_target(config: EvalConfig, environ: Mapping[str, str], where: str) -> ModelTarget | None:
-    """The target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
+    """Return the target of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
 
-    It is asked as `[model]` says: as often, and for as long. Client and headers are those of `[model]` only where it is
-    the same server, as headers may hold what only that server may know.
+    Timeouts and retries are those of `[model]`. Its client and headers apply only to the same server, because headers
+    may hold credentials that no other server may see.
     """
-    named, own = config.baseline, config.model
-    if named.model_path is None:
+    baseline, model = config.baseline, config.model
+    if baseline.model_path is None:
         return None
-    table = replace(own, base_url=named.base_url, api_key_env=named.api_key_env)
-    if named.base_url is None or named.base_url != own.base_url:
+    table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env)
+    if baseline.base_url is None or baseline.base_url != model.base_url:
         table = replace(table, client="auto", headers={})
     try:
-        return resolve(named.model_path, table, environ, where=where)
+        return resolve(baseline.model_path, table, environ, where=where)
     except ConfigError as error:
-        raise ConfigError(Problem(one.where, _of_baseline(one.text)) for one in error.problems) from None
+        raise ConfigError(Problem(each.where, _for_baseline(each.text)) for each in error.problems) from None
 
 
-def _of_baseline(text: str) -> str:
-    """A problem with `[experiment] model_path` or `[model]`, told of `[baseline]`."""
+def _for_baseline(text: str) -> str:
+    """Return the text of a problem with `[experiment] model_path` or `[model]` as one with `[baseline]`."""
     return text.replace("[experiment] model_path", "[baseline] model_path").replace("[model]", "[baseline]")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResults:
-    """What a results file says. `config` is its published `config`, `started_at` UTC, ISO 8601."""
+    """The contents of a results file. `config` is the published one, `started_at` is UTC, ISO 8601."""
 
     path: Path
     started_at: str
@@ -77,19 +78,19 @@ class StoredResults:
     rows: Sequence[RowRuns]
 
     def differs(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """The settings that are others in `config`, in words: "the model: openai/gpt-5, here openai/gpt-5-mini"."""
+        """Return the settings that differ from `config`: "the model: openai/gpt-5, here openai/gpt-5-mini"."""
         here = json.loads(json.dumps({key: config[key] for key in COMPARED}))
-        pairs = ((what, self.config[key], here[key]) for key, what in COMPARED.items())
-        return tuple(f"{what}: {_said(old)}, here {_said(new)}" for what, old, new in pairs if old != new)
+        pairs = ((name, self.config[key], here[key]) for key, name in COMPARED.items())
+        return tuple(f"{name}: {_text(old)}, here {_text(new)}" for name, old, new in pairs if old != new)
 
 
 def read_results(path: Path, where: str) -> StoredResults:
-    """The results in a file, `where` being named where they are none. Raises `ConfigError`."""
+    """Return the results in a file. Raises `ConfigError` at `where` if they cannot be a baseline."""
 
     def refuse(text: str, fix: str) -> ConfigError:
         return ConfigError([Problem(where, f"[baseline] results: {shown(path)} {text}; {fix}")])
 
-    another = "name a results.json of a whole run, or have one written with --osmosis-update-baseline"
+    another = "name the results.json of a whole eval run, or write one with --osmosis-update-baseline"
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -99,28 +100,28 @@ def read_results(path: Path, where: str) -> StoredResults:
     except (ValueError, RecursionError) as error:
         raise refuse(f"is not JSON: {error}", another) from None
     if not isinstance(results, dict) or "schema_version" not in results:
-        raise refuse("holds no results of pytest-osmosis: it has no schema_version", another)
+        raise refuse("is not a results file of pytest-osmosis: it has no schema_version", another)
     if results["schema_version"] != SCHEMA_VERSION:
-        found = f"is of schema_version {results['schema_version']}, this pytest-osmosis reads {SCHEMA_VERSION}"
-        raise refuse(found, "delete it and have it written anew with --osmosis-update-baseline")
+        text = f"has schema_version {results['schema_version']}, this pytest-osmosis reads {SCHEMA_VERSION}"
+        raise refuse(text, "delete it and write a new one with --osmosis-update-baseline")
     try:
-        unfit = _unfit(results)
-        if unfit is None:
+        reason = _why_no_baseline(results)
+        if reason is None:
             return _stored(path, results)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        unfit = f"is not valid against its schema (python -m pytest_osmosis schema): {type(error).__name__}: {error}"
-    raise refuse(unfit, another)
+        reason = f"is not valid against its schema (python -m pytest_osmosis schema): {type(error).__name__}: {error}"
+    raise refuse(reason, another)
 
 
-def _unfit(results: Mapping[str, Any]) -> str | None:
-    """Why these results are no baseline, None where they are one."""
+def _why_no_baseline(results: Mapping[str, Any]) -> str | None:
+    """Return why these results cannot be a baseline, None if they can."""
     if results["partial"]:
-        return "holds a part of its eval only"
+        return "holds only part of its eval"
     if results["status"] != "finished":
-        return f"is of an eval that was stopped ({results.get('stop_reason')})"
+        return f"comes from an eval that was stopped ({results.get('stop_reason')})"
     if results["pending"]:
-        return f"is of an eval of which {len(results['pending'])} runs never ran"
-    return None if results["summary"]["measured"] else "is of an eval of which no run was measured"
+        return f"comes from an eval that left out {plural(len(results['pending']), 'run')}"
+    return None if results["summary"]["measured"] else "comes from an eval that measured no run"
 
 
 def _stored(path: Path, results: Mapping[str, Any]) -> StoredResults:
@@ -141,5 +142,5 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[RowRuns]:
         yield RowRuns(int(row["row_index"]), str(row["row_digest"]), runs)
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.evals.rollout_source import RescoreCounts
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
@@ -42,7 +43,7 @@ class Conclusion:
             comparison=compared,
             verdicts=[self._verdict(rule, compared) for rule in self._prepared.config.gates],
             flips=flips(last, measured.shares()) if last is not None and measured.whole else None,
-            redecided=self._prepared.source.rescored(measured, self._run.directory, self._run.rescore_counts),
+            redecided=self._prepared.source.rescored(measured, self._run.directory, rescore_counts(self._run)),
         )
 
     def _measure(self) -> Results:
@@ -115,7 +116,7 @@ class Conclusion:
         return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.judging))
 
     def _regression_verdict(self, rule: GateRule, compared: Comparison | None) -> Verdict:
-        if self._run.updates_baseline:
+        if updates_baseline(self._run):
             return gates.not_decided(rule, "a new baseline is asked for")
         if self._selected.lacks_baseline:
             n_selected, n_planned = len(self._selected.of_baseline), self._prepared.plan.n_runs
@@ -123,6 +124,16 @@ class Conclusion:
         if compared is None:  # stored rollouts of an eval that had no baseline
             return gates.not_measured(rule, "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
+
+
+def rescore_counts(run: EvalRun) -> RescoreCounts:
+    """Return how a closed eval run scored stored rollouts."""
+    return RescoreCounts(run.duration_ms, run.engine.kept, run.engine.rescored)
+
+
+def updates_baseline(run: EvalRun) -> bool:
+    """Return True if the results are also to be written as the baseline's."""
+    return run.settings.update_baseline and run.prepared.config.baseline.results is not None
 
 
 def _is_regression_gate(rule: GateRule) -> bool:

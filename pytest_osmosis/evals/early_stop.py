@@ -1,6 +1,6 @@
 """Exact curtailment: an eval may end once no missing run can change a verdict of its gates.
 
-This is no estimate: the bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole
+Nothing is estimated: the bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole
 eval in whatever order its runs are done. Statistics of the runs that were done are biased, and results say so.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_osmosis.evals.conclude import Conclusion
+from pytest_osmosis.evals.conclude import Conclusion, rescore_counts, updates_baseline
 from pytest_osmosis.evals.regressions import corrected
 from pytest_osmosis.evals.result_paths import baseline_path, results_path
 from pytest_osmosis.evals.run import EvalRun
@@ -51,8 +51,8 @@ class FinishedEval:
 
     @property
     def not_updated(self) -> str | None:
-        """Why the results do not become the baseline; None if they do, or were not to."""
-        if not self.run.updates_baseline:
+        """The reason why the results do not become the baseline; None if they do, or were not to."""
+        if not updates_baseline(self.run):
             return None
         if self.results.partial:
             return f"{self.run.selected.share_text} are no baseline"
@@ -67,13 +67,13 @@ class FinishedEval:
         if self.is_written:
             return
         config = self.run.prepared.config
-        counts, output, baseline = self.run.rescore_counts, results_path(config), baseline_path(config)
+        counts, output, baseline = rescore_counts(self.run), results_path(config), baseline_path(config)
         own = self.run.prepared.source.results_path(self.run.directory, counts)
         self._write(own, keep_earlier=counts.is_complete)
         if output is not None:
             path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
             self._write(path)
-        if baseline is not None and self.run.updates_baseline and self.not_updated is None:
+        if baseline is not None and updates_baseline(self.run) and self.not_updated is None:
             self._write_baseline(baseline)
 
     def _write(self, path: Path, *, keep_earlier: bool = False) -> None:

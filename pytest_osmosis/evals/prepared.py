@@ -67,7 +67,7 @@ class Prepared:
 
     @property
     def subject(self) -> Subject:
-        """What is evaluated."""
+        """The eval as results describe it."""
         return self.source.subject(self)
 
     def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
@@ -93,7 +93,7 @@ class Prepared:
 
     @property
     def needs_every_run(self) -> str | None:
-        """Why the gates cannot be decided before the last run, None if they can."""
+        """The reason why the gates cannot be decided before the last run, None if they can."""
         return early_stop.why_impossible(self.config.gates, removable=_has_grader(self.config))
 
 

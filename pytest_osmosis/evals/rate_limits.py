@@ -1,4 +1,4 @@
-"""The limits per minute of an eval's provider, and how the header words them."""
+"""The limits per minute of an eval's provider, and their words in the header."""
 
 from __future__ import annotations
 

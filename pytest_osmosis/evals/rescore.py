@@ -80,8 +80,8 @@ def prepare_rescore(
 ) -> Prepared:
     """Prepare to score the rollouts of `run` again, with the config in `path`.
 
-    Without a path the config is the run's own as it is now, with the options that were typed then. Missing secrets are
-    left out, because most of them only serve to ask a model. Raises `ProblemsError`.
+    Without a path it is the present version of the run's own config, with the options that were typed then. Missing
+    secrets are left out, because most of them only serve to ask a model. Raises `ProblemsError`.
     """
     rollouts = _stored_rollouts(run)
     planned = Plan.from_json(run.manifest["plan"])

@@ -40,10 +40,10 @@ class OpenRun(NamedTuple):
 
 
 class RescoreCounts(NamedTuple):
-    """How an engine scored stored rollouts.
+    """Counts of an engine that scored stored rollouts.
 
-    `reused` says how many stored scores of each function were used again; `is_complete` that all of the plan was scored
-    and the journal holds it.
+    `reused` counts the stored scores of each function that were used again. With `is_complete` the whole plan was
+    scored and the journal says so.
     """
 
     duration_ms: float
@@ -132,7 +132,7 @@ class RescoreSource:
 
     @property
     def rolled_out_at(self) -> str:
-        """When the earlier eval run began, UTC, ISO 8601."""
+        """The time at which the earlier eval run began, UTC, ISO 8601."""
         at: str = self.run.manifest["started_at"]
         return at
 
@@ -141,14 +141,14 @@ class RescoreSource:
         return OpenRun(self.run.directory, Journal.reopen(self.run.directory.journal))
 
     def discard(self, directory: RunDirectory) -> None:
-        """Leave the run directory as it is."""
+        """Keep the run directory."""
 
     def started_at(self, began_at: datetime) -> str:
         """Return when the first rollout began, UTC, ISO 8601."""
         return self.rolled_out_at
 
     def subject(self, prepared: Prepared) -> Subject:
-        """Return what was evaluated, under the name and with the overrides of today's config."""
+        """Return what was evaluated, under the name and with the overrides of the present config."""
         config = prepared.config
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
         return replace(self.subject_then, name=config.name, extra={**self.subject_then.extra, **now})

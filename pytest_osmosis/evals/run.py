@@ -11,7 +11,6 @@ from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Stop, StopReason
 from pytest_osmosis.evals.engine_job import engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_source import RescoreCounts
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.run_outcomes import RunOutcomes
 from pytest_osmosis.evals.run_settings import RunSettings
@@ -30,8 +29,8 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `notices` are lines for the summary; some are alerts. `conversations` holds
-    those of finished runs, if the settings ask for them. `began` says that its turn in the session has come.
+    `notices` tells users what results do not. `conversations` holds those of finished runs, if the settings ask for
+    them. `began` is True once the eval's turn in the session has come.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class EvalRun:
         self.engine.loaded()
 
     def host_log_text(self) -> str:
-        """Return the hosts' log as it is now, without secrets."""
+        """Return the present text of the hosts' log, without secrets."""
         return redacted_log(self.directory, self.prepared)
 
     def discard(self) -> None:
@@ -100,13 +99,11 @@ class EvalRun:
         """Probe the models, then perform the selected runs; with `first` only those, until more are submitted."""
         self.began = True
         self._since = time.monotonic()
-        self.submit(self._in_order() if first is None else first)
+        runs = self.selected.runs
+        if may_end_early(self.prepared, self.selected, self.settings):
+            runs = shuffled(runs, self.prepared.config.data.seed)  # plan order would measure the first rows only
+        self.submit(runs if first is None else first)
         self.engine.go()
-
-    def _in_order(self) -> Sequence[RunId]:
-        """Return the selected runs in plan order, or shuffled if the eval may end before the last of them."""
-        runs, seed = self.selected.runs, self.prepared.config.data.seed
-        return shuffled(runs, seed) if may_end_early(self.prepared, self.selected, self.settings) else runs
 
     # -- while it runs -----------------------------------------------------------------------------------
 
@@ -131,18 +128,8 @@ class EvalRun:
         self.engine.release()
 
     @property
-    def rescore_counts(self) -> RescoreCounts:
-        """How it scored stored rollouts."""
-        return RescoreCounts(self.duration_ms, self.engine.kept, self.engine.rescored)
-
-    @property
-    def updates_baseline(self) -> bool:
-        """True if the results are also to be written as the baseline's."""
-        return self.settings.update_baseline and self.prepared.config.baseline.results is not None
-
-    @property
     def stopped(self) -> Stop | None:
-        """Why no further run starts, None while they do."""
+        """The reason why no further run starts, None while runs start."""
         return self.engine.stopped
 
     @property
@@ -152,7 +139,7 @@ class EvalRun:
 
     @property
     def pass_rule(self) -> PassRule:
-        """What a run has to reach to pass. It knows its functions once the code is loaded."""
+        """The rule by which runs pass. It knows its functions once the code is loaded."""
         return self.engine.pass_rule
 
     def record(self, run: RunId) -> RunRecord:

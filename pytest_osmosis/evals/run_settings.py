@@ -1,4 +1,4 @@
-"""How a session performs an eval run, apart from what the eval's config says."""
+"""The settings of an eval run that its config does not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `[sampling]` puts into requests, and how the header words it."""
+"""The sampling parameters of requests, and their words in the header."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_osmosis.models.targets import ModelTarget
 
 
 def request_sampling(config: EvalConfig) -> dict[str, Any]:
-    """Return what `[sampling]` puts into the body of a request, except the seed, which each run has its own of."""
+    """Return the parameters that `[sampling]` adds to requests, except the seed, which differs between runs."""
     sampling = config.sampling
     values = {
         "temperature": sampling.temperature,

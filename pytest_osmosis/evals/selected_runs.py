@@ -40,7 +40,7 @@ class SelectedRuns:
 
     @property
     def share_text(self) -> str:
-        """How much of the plan is selected: "20 of 100 runs"."""
+        """The selected share of the plan in words: "20 of 100 runs"."""
         plan = self.plan
         if plan.granularity == "row" and not self.smoke:
             return f"{len({run.row for run in self.runs}):,} of {plan.n_rows:,} rows"

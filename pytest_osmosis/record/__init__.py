@@ -1,1 +1,1 @@
-"""What happened and what is planned: run ids, events, records, the journal, the plan."""
+"""The record of an eval: run ids, events, records, the journal, the plan, run directories."""

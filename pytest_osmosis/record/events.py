@@ -68,7 +68,7 @@ class RolloutEvent(AttemptFields):
 
 
 class RewardErrorFields(TypedDict):
-    """Why a function gave no score: one line, and the user's traceback ("" if there is none)."""
+    """The reason why a function gave no score: one line, and the user's traceback or ""."""
 
     message: str
     details: str

@@ -1,4 +1,4 @@
-"""The eval runs of a workspace that are over, found by name: their folders, what was asked for and what came out."""
+"""The stored eval runs of a workspace, found by name, with their manifests and results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class StoredEvalRun:
-    """The folder of one eval run. `manifest` is what was asked for, `results` what came out (None: not written)."""
+    """A stored eval run. `results` is None if none were written."""
 
     directory: RunDirectory
     manifest: Mapping[str, Any]
@@ -30,12 +30,12 @@ class StoredEvalRun:
 
     @property
     def workspace(self) -> Path:
-        """The workspace of its eval: where it was, or where the run's folder was moved to with all around it."""
+        """The workspace of its eval: the recorded one, or the one that now surrounds a run directory that was moved."""
         return self._here(Path(self.manifest["workspace"]))
 
     @property
     def config(self) -> Path | None:
-        """Its TOML, None where it was typed without one."""
+        """The path of its TOML, None for an eval that options alone described."""
         return self._here(Path(self.manifest["plan"]["path"])) if self.manifest["config_text"] is not None else None
 
     def _here(self, path: Path) -> Path:
@@ -45,30 +45,30 @@ class StoredEvalRun:
 
 
 def find_run(folder: Path, name: str) -> StoredEvalRun:
-    """The run called `name`: its folder, its name or the beginning of it, a results file of it, or "latest".
+    """Return the eval run that `name` means: its folder, its name or the beginning of it, its results, or "latest".
 
-    Names are those in `.osmosis/runs` of `folder` or of the nearest folder above that has one. `OsmosisError` where
-    there is no such run, or several.
+    Names are searched in `.osmosis/runs` of `folder` or of the nearest folder above it that has one. Raises
+    `OsmosisError` if no run matches, or several do.
     """
     if name != LATEST and is_run(folder / name):
         return stored(folder / name)
     if name != LATEST and (folder / name).is_file():
         return _run_of_results(folder / name)
     home, runs = runs_above(folder)
-    found = [run for run in runs if name == LATEST or run.name.startswith(name)]
-    exact = [run for run in found if run.name == name]
-    if len(exact or found) == 1 or (found and name == LATEST):
-        return stored((exact or found)[0])
-    if found:
-        raise OsmosisError(f'run "{name}": stands for {len(found)} runs, {_listed(found)}; give more of the name')
+    matches = [run for run in runs if name == LATEST or run.name.startswith(name)]
+    exact = [run for run in matches if run.name == name]
+    if len(exact or matches) == 1 or (matches and name == LATEST):
+        return stored((exact or matches)[0])
+    if matches:
+        raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
     close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
-    meant = f'did you mean "{escaped(close[0])}"? ' if close else ""
-    there = f"the newest are {_listed(runs)}" if runs else "there are none"
-    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {meant}{there}')
+    hint = f'did you mean "{escaped(close[0])}"? ' if close else ""
+    newest = f"the newest are {_listed(runs)}" if runs else "there are none"
+    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
 
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:
-    """The nearest `.osmosis/runs`, from `folder` upwards, and the runs in it, the newest first."""
+    """Return the nearest `.osmosis/runs`, from `folder` upwards, and the runs in it, newest first."""
     homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
     home = next((home for home in homes if home.is_dir()), homes[0])
     runs = [run for run in home.glob("*") if is_run(run)]
@@ -76,31 +76,31 @@ def runs_above(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def is_run(folder: Path) -> bool:
-    """True for the folder of a run."""
+    """Return True for a run directory."""
     return RunDirectory(folder).manifest.is_file()
 
 
 def stored(folder: Path) -> StoredEvalRun:
-    """The run in a folder. `OsmosisError` where it cannot be read."""
+    """Return the eval run in a run directory. Raises `OsmosisError` if it cannot be read."""
     directory = RunDirectory(folder)
     manifest = _read(directory.manifest)
     return StoredEvalRun(directory, manifest, _read(directory.results) if directory.results.exists() else None)
 
 
 def _run_of_results(path: Path) -> StoredEvalRun:
-    """The run that a results file came of: the one that it stands in, else the one that it names."""
+    """Return the eval run that a results file belongs to: the one around it, else the one that it names."""
     if is_run(path.parent):
         return stored(path.parent)
     results = _read(path)
     try:
-        named = Path(results["provenance"]["run_dir"])
+        run_dir = Path(results["provenance"]["run_dir"])
     except (KeyError, TypeError):
-        raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; give the run itself") from None
+        raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; name the run itself") from None
     homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
-    places = [place for home in homes for place in (home / named, home / RUNS / named.name)]
+    places = [place for home in homes for place in (home / run_dir, home / RUNS / run_dir.name)]
     folder = next((place for place in places if is_run(place)), None)
     if folder is None:
-        raise OsmosisError(f"{shown(path)}: its run, {escaped(str(named))}, is not there any more")
+        raise OsmosisError(f"{shown(path)}: its run, {escaped(str(run_dir))}, no longer exists")
     return stored(folder)
 
 

@@ -1,9 +1,9 @@
-"""The journal: events of one eval run, one JSON object a line, append-only, one writer. It is the authority.
+"""The journal: the events of one eval run, one JSON object a line, append-only, with one writer. It is the authority.
 
-Lines are flushed to the operating system as they are appended, so a killed process loses nothing that was appended;
-they are forced to the disk at most once a second and at the end, which only matters when the machine itself dies.
-A torn last line (a crash in the middle of an append) is left out on reading; a bad line elsewhere is corruption.
-The writer holds a lock on the file, which ends with its process.
+Appended lines reach the operating system at once, so a killed process loses none of them. They are forced to the disk
+at most once a second and at the end, which matters only if the machine dies. Readers skip a torn last line, which a
+crash in the middle of an append leaves; a bad line elsewhere is an error. The writer's lock on the file ends with its
+process.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Journal:
             self.sync()
 
     def sync(self) -> None:
-        """Force what was appended to the disk. `JournalError` where it does not take it."""
+        """Force appended lines to the disk. Raises `JournalError` if that fails."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -83,7 +83,7 @@ def _opened_to_write(path: Path, mode: Literal["xb", "r+b"]) -> FileIO:
 
 
 def encode(event: Event) -> bytes:
-    """One line of the journal, pure ASCII, strict JSON."""
+    """Return the line of an event: pure ASCII, strict JSON."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
@@ -91,13 +91,13 @@ IN_USE = "another process writes to it, so its eval run is still in progress"
 
 
 def in_use(path: Path) -> bool:
-    """True where a process is writing to the journal."""
+    """Return True if a process is writing to the journal."""
     with _opened(path) as file:
         return not _locked(file)
 
 
 def _locked(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; False where another process has locked it."""
+    """Lock a file until it is closed. Return False if another process holds the lock."""
     try:
         import fcntl
     except ImportError:  # no such locks on Windows
@@ -112,7 +112,7 @@ def _locked(file: IO[bytes]) -> bool:
 
 
 def _end_of_lines(file: IO[bytes]) -> int:
-    """Where the last whole line ends."""
+    """Return the position after the last whole line."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         begin = max(0, end - READ_BYTES)
@@ -124,28 +124,28 @@ def _end_of_lines(file: IO[bytes]) -> int:
 
 
 def replay(path: Path) -> Iterator[Event]:
-    """The events of a journal in order; a torn last line is left out.
+    """Return the events of a journal in order, without a torn last line.
 
-    `JournalError` names any other bad line, and a file that cannot be read.
+    Raises `JournalError` for any other bad line, and for a file that cannot be read.
     """
-    return (event for _, event in replay_with_places(path))
+    return (event for _, event in replay_with_positions(path))
 
 
-def replay_with_places(path: Path) -> Iterator[tuple[int, Event]]:
-    """As `replay`, each event with the place in the file at which `event_at` finds it again."""
-    place = 0
+def replay_with_positions(path: Path) -> Iterator[tuple[int, Event]]:
+    """Yield the events of `replay`, each with its position in the file, for `event_at`."""
+    position = 0
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
-                yield place, _event(line, f"{path}:{number}")
-            place += len(line)
+                yield position, _event(line, f"{path}:{number}")
+            position += len(line)
 
 
-def event_at(path: Path, place: int) -> Event:
-    """The event that begins at a place in a journal."""
+def event_at(path: Path, position: int) -> Event:
+    """Return the event that begins at a position in a journal."""
     with _opened(path) as file:
-        file.seek(place)
-        return _event(file.readline(), f"{path}, byte {place}")
+        file.seek(position)
+        return _event(file.readline(), f"{path}, byte {position}")
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -161,9 +161,9 @@ def _event(line: bytes, where: str) -> Event:
     except ValueError as error:
         raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error
     if not isinstance(event, dict):
-        found = f"an event is a JSON object, this is {type(event).__name__}"
-        raise JournalError(f"{where}: not a journal line: {found}; {_DAMAGED}")
+        reason = f"an event is a JSON object, this is {type(event).__name__}"
+        raise JournalError(f"{where}: not a journal line: {reason}; {_DAMAGED}")
     return event
 
 
-_DAMAGED = "the file was damaged: take that line out, and the others can be read"
+_DAMAGED = "the file was damaged; delete that line to read the others"

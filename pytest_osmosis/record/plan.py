@@ -1,7 +1,7 @@
-"""What an eval will do: which (row, run), in which order, with which seeds. Pure and deterministic.
+"""The plan of an eval: its runs, their order and their seeds. Pure and deterministic.
 
-A plan is made once, by the controller, from a config and its dataset. It crosses to xdist workers as JSON: they open
-no dataset and cannot disagree.
+The controller makes a plan once, from a config and its dataset. xdist workers receive it as JSON: they open no dataset,
+so their collections cannot differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Granularity = Literal["run", "row"]
 
 
 class Span(NamedTuple):
-    """`n_rows` rows from row `first`; row `first` stands on `line` of the dataset, each next one a line below."""
+    """`n_rows` rows from row `first`, which is on `line` of the dataset; each following row is a line further down."""
 
     first: int
     n_rows: int
@@ -28,11 +28,13 @@ class Span(NamedTuple):
 class Plan:
     """The runs of one eval.
 
-    `name` is the eval's (the config's stem), `path` the file that pytest collects (the TOML) and `dataset` the dataset
-    file, both absolute;
-    `selection` says which rows in words ("sample 100 of 1,000, seed 0"). `spans` hold the planned rows in file
-    order. `named` hold rows outside of them that a node id on the command line asked for. `granularity` is what a
-    test reports of: a run, or all runs of a row. With `baseline` another model makes the same runs beside.
+    - `name`: the eval's name, which is the stem of its config
+    - `path`, `dataset`: absolute paths of the file that pytest collects (the TOML) and of the dataset
+    - `spans`: the planned rows in file order
+    - `selection`: the planned rows in words ("sample 100 of 1,000, seed 0")
+    - `named`: further rows, which node ids on the command line name
+    - `granularity`: the unit that a test reports, a run or all runs of a row
+    - `baseline`: True if another model makes the same runs
     """
 
     name: str
@@ -47,17 +49,17 @@ class Plan:
 
     @property
     def n_rows(self) -> int:
-        """Planned rows, without those that only a node id asked for."""
+        """The number of planned rows, without those that only a node id names."""
         return sum(span.n_rows for span in self.spans)
 
     @property
     def n_runs(self) -> int:
-        """Planned runs, without the baseline's: rows x n."""
+        """The number of planned runs of the eval's own model: rows x n."""
         return self.n_rows * self.n
 
     @property
     def n_rollouts(self) -> int:
-        """Planned runs of all models."""
+        """The number of planned runs of all models."""
         return self.n_runs * len(self.models)
 
     @property
@@ -66,7 +68,7 @@ class Plan:
         return tuple(ModelTag) if self.baseline else (ModelTag.PRIMARY,)
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """(row index, dataset line) of every row to collect, in file order."""
+        """Yield (row index, dataset line) of every row to collect, in file order."""
         for span in sorted((*self.spans, *self.named)):
             for offset in range(span.n_rows):
                 yield span.first + offset, span.line + offset
@@ -93,7 +95,7 @@ class Plan:
         return [unit] if isinstance(unit, RunId) else [RunId(unit.row, index, unit.model) for index in range(self.n)]
 
     def runs(self) -> Iterator[RunId]:
-        """Every planned run, row by row, those of the baseline each beside its own."""
+        """Yield every planned run, row by row, each followed by the baseline's run."""
         for span in self.spans:
             for row in range(span.first, span.first + span.n_rows):
                 yield from self._runs_of_row(row)
@@ -104,12 +106,12 @@ class Plan:
                 yield RunId(row, index, model)
 
     def every_run(self) -> Iterator[RunId]:
-        """Those, and the runs of rows that only a node id asked for."""
+        """Yield all planned runs, and the runs of rows that only a node id names."""
         for row, _ in self.rows():
             yield from self._runs_of_row(row)
 
     def first(self, n_rows: int) -> Plan:
-        """This plan with one run of each of its first `n_rows` rows, and of the rows that were named."""
+        """Return this plan with one run of each of its first `n_rows` rows and of the named rows."""
         spans, left = [], n_rows
         for span in self.spans:
             if left > 0:
@@ -118,13 +120,13 @@ class Plan:
         return replace(self, spans=tuple(spans), n=1)
 
     def with_named(self, rows: Iterable[int], line_of: Callable[[int], int]) -> Plan:
-        """This plan, collecting also `rows` (those it does not hold yet)."""
+        """Return this plan, which also collects `rows`."""
         have = {row for row, _ in self.rows()}
         extra = sorted(set(rows) - have)
         return replace(self, named=self.named + spans_of(extra, line_of)) if extra else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for a worker."""
+        """Return plain JSON, for a worker."""
         return {
             "name": self.name,
             "path": self.path,
@@ -139,13 +141,13 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:
-        """The plan that `to_json` gave."""
+        """Return the plan of what `to_json` returned."""
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
         return cls(**{**data, **spans})
 
 
 def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, ...]:
-    """Sorted row indices as spans: rows that follow one another, on lines that follow one another.
+    """Return sorted row indices as spans: consecutive rows on consecutive lines.
 
     >>> spans_of([0, 1, 2, 7], lambda row: row + 1)
     (Span(first=0, n_rows=3, line=1), Span(first=7, n_rows=1, line=8))
@@ -162,7 +164,7 @@ def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, 
 
 
 def shuffled(runs: Iterable[RunId], seed: int) -> list[RunId]:
-    """Runs in an order that has nothing to do with their rows, the same for a seed wherever it is made.
+    """Return runs in an order independent of their rows, which is the same for a seed on every machine.
 
     >>> [run.row for run in shuffled([RunId(row, 0) for row in range(6)], seed=0)]
     [0, 1, 5, 2, 3, 4]
@@ -171,10 +173,10 @@ def shuffled(runs: Iterable[RunId], seed: int) -> list[RunId]:
 
 
 def run_seed(seed: int, run: RunId) -> int:
-    """The seed that a run sends: a function of the config's seed, the row and the run, in 0..2**31 - 1.
+    """Return the seed that a run sends, from the config's seed, the row and the run's index: 0..2**31 - 1.
 
-    One seed for all runs of a row would make n equal answers and pass@k meaningless. The baseline's run has that of the
-    run that it is compared with.
+    With one seed for all runs of a row, n answers would be equal and pass@k meaningless. A run of the baseline sends
+    the seed of the run that it is compared with.
 
     >>> run_seed(0, RunId(0, 0)) != run_seed(0, RunId(0, 1))
     True

@@ -24,7 +24,7 @@ class RunDirectory:
 
     @property
     def manifest(self) -> Path:
-        """What the command and the config asked for."""
+        """The config, options and plan of the eval run."""
         return self.path / "manifest.json"
 
     @property

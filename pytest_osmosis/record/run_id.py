@@ -91,7 +91,7 @@ class RowId(NamedTuple):
 
 
 Unit = RunId | RowId
-"""What one test of an eval reports: a run, or with granularity "row" all runs of a row."""
+"""The runs that one test of an eval reports: a single run, or with granularity "row" all runs of a row."""
 
 _RUN_NAME = re.compile(r"row([0-9]{1,18})-run([0-9]{1,18})(-baseline)?")
 _ROW_NAME = re.compile(r"row([0-9]{1,18})(-baseline)?")

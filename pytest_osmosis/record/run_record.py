@@ -1,18 +1,8 @@
-"""What happened in a run: events, and `RunRecord`, the fold of a run's events.
+"""`RunRecord`, the fold of a run's events (see `events`), and `Ledger`, the records of an eval run.
 
-Events are JSON objects, one a line of the journal, keyed by (row, run, attempt), and `baseline` for runs of that:
-
-- `loaded`   begins a decision: the names of the functions that score, in order, and the digests of their code
-- `rows`     digests of the rows' content, (prompt, whole row) by index; after `loaded`
-- `start`    the host began the run (from here on it may have cost money)
-- `rollout`  the conversation, its usage and duration, or the error and its boundary; written when it was paid for
-- `score`    scores and scorer errors by function name, or `removed`; written when made, maybe in several parts
-- `skip`     the run will not be done in this session, with the reason
-- `rescored` every stored rollout was scored again: this completes what a later `loaded` began
-
-A later attempt replaces an earlier one; of two lines about the same score the later one counts. A `skip` belongs to the
-run and carries no attempt. A further decision scores the rollouts anew, all of them; without its `rescored` it never
-was (`settled`). Whoever wants numbers, verdicts or reports asks a `RunRecord`; nobody else reads events.
+A later attempt replaces an earlier one. Of two events about the same score, the later one counts. A `skip` belongs to
+the run and has no attempt. A further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its
+`rescored` follows (`settled`). Numbers, verdicts and reports are made from records, never from events.
 """
 
 from __future__ import annotations
@@ -35,18 +25,18 @@ Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
 Status = Literal["pending", "finished", "failed", "skipped"]
 
 INFRASTRUCTURE: frozenset[str] = frozenset({"provider", "host"})
-"""Boundaries that are nobody's answer: a run that ended there is unmeasured."""
+"""Boundaries that say nothing about the model: a run that broke there is unmeasured."""
 
 ENDED_TWICE = "ended its process twice"
 UNINTERRUPTIBLE = "took too long and could not be interrupted"
-"""How errors of user code begin that took its process along: whoever calls it again is next."""
+"""Beginnings of the errors of user code that ended its process; calling it again would end another one."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class RewardError:
-    """Why a function gave no score: one line, and the user's traceback ("" where there is none)."""
+    """The reason why a function gave no score: one line, and the user's traceback or ""."""
 
     message: str
     details: str = ""
@@ -55,9 +45,9 @@ class RewardError:
 class RunRecord(NamedTuple):
     """The fold of a run's events, without its transcript.
 
-    `duration_ms` is the rollout alone, `scoring_ms` the scoring alone; queue time is in neither. `usage` holds token
-    counts by name, None where the server sent none; `answer` is the digest of the last assistant message, None where
-    there is none. `error` and `boundary` say how the rollout failed.
+    `duration_ms` is the time of the rollout, `scoring_ms` that of scoring; neither includes time in a queue. `usage`
+    holds token counts by name, None if the server sent none. `answer` is the digest of the last assistant message, None
+    without one. `error` and `boundary` say how the rollout failed.
     """
 
     run: RunId
@@ -81,7 +71,7 @@ class RunRecord(NamedTuple):
 
     @property
     def status(self) -> Status:
-        """`finished` and `failed` ran to their end, `skipped` was taken out by its grader, `pending` is all else."""
+        """`finished` or `failed` after a whole run, `skipped` if its Grader removed it, otherwise `pending`."""
         if not self.rolled:
             return "pending"
         if self.boundary is not None:
@@ -92,7 +82,7 @@ class RunRecord(NamedTuple):
 
     @property
     def tokens(self) -> int | None:
-        """Input and output tokens, None where the server sent no usage."""
+        """The number of input and output tokens, None if the server sent no usage."""
         if self.usage is None:
             return None
         return self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0)
@@ -100,13 +90,13 @@ class RunRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """The records of one eval run, kept up to date event by event; replaying a journal gives the same ledger."""
+    """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger."""
 
     scorers: tuple[str, ...] = ()
     records: dict[RunId, RunRecord] = field(default_factory=dict)
 
     def apply(self, event: Event) -> RunRecord | None:
-        """Fold one event in; gives the record it changed, None for events that belong to no run."""
+        """Apply an event. Return the record that it changed, None for events that belong to no run."""
         kind = event["ev"]
         if kind == "loaded":
             self.scorers = tuple(event["scorers"])
@@ -128,12 +118,12 @@ class Ledger:
     def _complete(self, record: RunRecord) -> bool:
         if record.removed:
             return True
-        known = {*record.scores, *record.scorer_errors}
-        return bool(self.scorers) and known.issuperset(self.scorers)
+        done = {*record.scores, *record.scorer_errors}
+        return bool(self.scorers) and done.issuperset(self.scorers)
 
 
 def fold(events: Iterable[Event]) -> Ledger:
-    """The ledger that all `events` of decisions that came to their end lead to."""
+    """Return the ledger of `events`, without rescorings that did not finish."""
     ledger = Ledger()
     for event in settled(events):
         ledger.apply(event)
@@ -141,7 +131,7 @@ def fold(events: Iterable[Event]) -> Ledger:
 
 
 def settled(events: Iterable[Event]) -> Iterator[Event]:
-    """`events` without those of further decisions that never came to their end. The first decision always counts."""
+    """Yield `events` without those of rescorings that did not finish. The first scoring always counts."""
     begun = False
     further: list[Event] | None = None
     for event in events:
@@ -157,7 +147,7 @@ def settled(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def unscored(record: RunRecord) -> RunRecord:
-    """A record as it was before anything scored it."""
+    """Return the record without its scores."""
     return record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
 
 
@@ -185,22 +175,22 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
 
 
 def _answer(messages: Sequence[object]) -> str | None:
-    """The digest of what the last assistant message says: its content and its tool calls, without their ids."""
+    """Return the digest of the last assistant message: its content and its tool calls, without their ids."""
     for message in reversed(messages):
         if isinstance(message, Mapping) and message.get("role") == "assistant":
             calls = message.get("tool_calls")
             called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
-            said = SORTED.encode([message.get("content"), called])
-            return blake2b(said.encode(), digest_size=8).hexdigest()
+            text = SORTED.encode([message.get("content"), called])
+            return blake2b(text.encode(), digest_size=8).hexdigest()
     return None
 
 
 def _score(record: RunRecord, event: Event) -> RunRecord:
     scores: Mapping[str, float] = event.get("scores", {})
     errors = {name: RewardError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
-    known, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
+    kept, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
     return record._replace(
-        scores=_shared((*known.items(), *scores.items())),
+        scores=_shared((*kept.items(), *scores.items())),
         scorer_errors={**broken, **errors} if broken or errors else NOTHING,
         removed=record.removed or event.get("removed", False),
         scoring_ms=record.scoring_ms + event.get("ms", 0.0),
@@ -209,17 +199,17 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
 
 @functools.lru_cache(maxsize=1024)
 def _shared(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
-    """A mapping of these items, one for all records that have the same: a large eval has few different ones."""
+    """Return a mapping of these items, which equal records share: a large eval has few different ones."""
     return dict(items)
 
 
 def _interned(text: str | None) -> str | None:
-    """The same text, one for all records."""
+    """Return the same text, which equal records share."""
     return None if text is None else sys.intern(text)
 
 
-def _without(known: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    return {name: value for name, value in known.items() if name not in names}
+def _without(values: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _skip(record: RunRecord, event: Event) -> RunRecord:

@@ -1,6 +1,6 @@
 """The rollouts that an eval run left in its journal, to be scored again.
 
-Of a conversation only its place in the journal is kept, so that memory does not grow with what models said.
+Memory holds only the position of each conversation in the journal, not the conversation.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import event_at, replay_with_places
+from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
 
 
-class Made(NamedTuple):
-    """A score that a function gave; `value` is None where a Grader took the run out."""
+class StoredScore(NamedTuple):
+    """A score that a function gave; `value` is None if the Grader removed the run."""
 
     value: float | None
     ms: float
 
 
-class _Maker(NamedTuple):
-    """What a score came of: a function, the digest of its code, the digest of the row."""
+class _ScoreKey(NamedTuple):
+    """All that a score depends on: a function, the digest of its code, and the digest of the row."""
 
     name: str
     code: str
@@ -33,97 +33,99 @@ class _Maker(NamedTuple):
 
 
 class StoredRollouts:
-    """What a journal holds of rollouts, and every score that was made of them, also by decisions that did not end.
+    """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
 
-    `records` are those of all runs, unscored; `contents` the digests of rows when they were rolled out.
-    `JournalError` for a journal that cannot be read, or is not one of rollouts that could be scored.
+    `contents` holds the digests of rows at the time of their rollout. Raises `JournalError` for a journal that
+    cannot be read, and for one whose rollouts cannot be scored.
     """
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
         self._ledger = Ledger()
-        self._places: dict[RunId, int] = {}
-        self._made: dict[RunId, dict[_Maker, Made]] = {}
+        self._positions: dict[RunId, int] = {}
+        self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
         self._times: list[str] = []
         self.contents: dict[int, Content] = {}
         self._read()
 
     @property
     def records(self) -> Mapping[RunId, RunRecord]:
-        """Of all runs that something happened to, without scores."""
+        """The records of all runs with events, without scores."""
         return self._ledger.records
 
     @property
     def n_rolled(self) -> int:
-        """How many rollouts there are."""
-        return len(self._places)
+        """The number of rollouts."""
+        return len(self._positions)
 
     @property
     def took_ms(self) -> float:
-        """From the beginning of the first rollout to the end of the last."""
+        """The time from the start of the first rollout to the end of the last."""
         if not self._times:
             return 0.0
         first, last = (datetime.fromisoformat(at) for at in (min(self._times), max(self._times)))
         return (last - first).total_seconds() * 1000
 
     def __contains__(self, run: RunId) -> bool:
-        return run in self._places
+        return run in self._positions
 
     def rollout(self, run: RunId) -> Event:
-        """The event that holds the conversation of a run's last attempt. `KeyError` for a run that is not in here."""
-        return event_at(self._journal, self._places[run])
+        """Return the `rollout` event of a run's last attempt. Raises `KeyError` for a run without one."""
+        return event_at(self._journal, self._positions[run])
 
-    def scores(self, run: RunId, codes: Mapping[str, str], row: str) -> dict[str, Made]:
-        """What functions gave the rollout, by name: those whose code is that of `codes` still, and for this `row`."""
-        made = self._made.get(run, {})
-        known = {name: made.get(_Maker(name, code, row)) for name, code in codes.items()}
-        return {name: one for name, one in known.items() if one is not None}
+    def scores(self, run: RunId, codes: Mapping[str, str], row: str) -> dict[str, StoredScore]:
+        """Return the scores that functions gave a rollout, if the digests of their code and of its row are these."""
+        stored = self._scores.get(run, {})
+        scores = {name: stored.get(_ScoreKey(name, code, row)) for name, code in codes.items()}
+        return {name: score for name, score in scores.items() if score is not None}
 
     def _read(self) -> None:
         codes: Mapping[str, str] = {}
         rows: Mapping[str, tuple[str, str]] = {}
-        for place, event in replay_with_places(self._journal):
+        for position, event in replay_with_positions(self._journal):
             match event["ev"]:
                 case "loaded":
                     if "digests" not in event:
-                        raise JournalError(f"{self._journal}: an earlier version wrote it, without what this one needs")
+                        raise JournalError(
+                            f"{self._journal}: an earlier version wrote it, without what rescoring needs"
+                        )
                     codes = event["digests"]
                 case "rows":
                     rows = event["rows"]
                     self.contents = self.contents or {int(row): Content(*digests) for row, digests in rows.items()}
                 case "score":
-                    self._keep(event, codes, rows)
+                    self._keep_scores(event, codes, rows)
                 case "start" | "rollout":
-                    self._roll(place, event)
+                    self._keep_rollout(position, event)
                 case "skip":
                     self._ledger.apply(event)
-        for run in self._places:
+        for run in self._positions:
             if run.row not in self.contents:
-                raise JournalError(f"{self._journal}: the rollout of {run} is stored without its row")
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
 
-    def _roll(self, place: int, event: Event) -> None:
-        """A later attempt takes the place of an earlier one, and of its scores."""
+    def _keep_rollout(self, position: int, event: Event) -> None:
+        """Keep a rollout; a later attempt replaces an earlier one and its scores."""
         run = RunId.of(event)
         record = self._ledger.apply(event)
         if record is None:
             return
         self._times += [event["at"]] if "at" in event else []
-        self._made.pop(run, None)
-        self._places.pop(run, None)
+        self._scores.pop(run, None)
+        self._positions.pop(run, None)
         if record.rolled:
             if "messages" not in event:
-                raise JournalError(f"{self._journal}: the rollout of {run} is stored without its conversation")
-            self._places[run] = place
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its conversation")
+            self._positions[run] = position
 
-    def _keep(self, event: Event, codes: Mapping[str, str], rows: Mapping[str, tuple[str, str]]) -> None:
+    def _keep_scores(self, event: Event, codes: Mapping[str, str], rows: Mapping[str, tuple[str, str]]) -> None:
         run = RunId.of(event)
         record = self.records.get(run)
         if record is None or event["attempt"] != record.attempt or str(run.row) not in rows:
             return
-        given: dict[str, float | None] = dict(event["scores"])
+        values: dict[str, float | None] = dict(event["scores"])
         if event.get("removed"):
-            given[event["name"]] = None
+            values[event["name"]] = None
         _, row = rows[str(run.row)]
-        for name, value in given.items():
+        for name, value in values.items():
             if name in codes:
-                self._made.setdefault(run, {})[_Maker(name, codes[name], row)] = Made(value, event["ms"])
+                self._scores.setdefault(run, {})[_ScoreKey(name, codes[name], row)] = StoredScore(value, event["ms"])

@@ -242,7 +242,7 @@ def test_show_of_a_run_that_never_ran(typed: Cli, stored: Callable[..., Path]) -
         (["row9-run0"], "row9-run0: nothing happened to it in .osmosis/runs/x-1; it holds 1 rollout, "),
         (["row3"], '"row3": must be a run like row3-run1, or a node id that ends in [row3-run1]'),
         (["y", "row3-run1"], 'run "y": not found in .osmosis/runs; the newest are x-1, x-2'),
-        (["x", "row3-run1"], 'run "x": stands for 2 runs, x-1, x-2; give more of the name'),
+        (["x", "row3-run1"], 'run "x": matches 2 runs, x-1, x-2; type more of the name'),
     ],
 )
 def test_show_says_what_is_wrong(typed: Cli, stored: Callable[..., Path], arguments: list[str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""A results file as baseline: what is read of it, and what is refused with its cause and its fix."""
+"""A results file as baseline: reading it, and refusing it with a cause and a fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLING = {"temperature": 0.5, "seed": None}
 
 
 def published(**changed: Any) -> dict[str, Any]:
-    """The published results of four rows of two runs: passed, mixed, unmeasured, and one that the grader took out."""
+    """The published results of four rows of two runs: passed, mixed, unmeasured, and one that the Grader removed."""
     records = [
         *(finished({A: 1.0}, 0, run) for run in (0, 1)),
         *(finished({A: float(run)}, 1, run) for run in (0, 1)),
@@ -51,7 +51,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_rows_come_with_their_runs_and_what_was_not_measured(stored: Callable[[Any], Path]) -> None:
+def test_rows_are_read_with_their_measured_and_unmeasured_runs(stored: Callable[[Any], Path]) -> None:
     found = read_results(stored(published()), "x.toml")
 
     assert found.rows == [
@@ -63,7 +63,7 @@ def test_rows_come_with_their_runs_and_what_was_not_measured(stored: Callable[[A
     assert (found.started_at, found.n_runs) == ("2026-11-20T14:03:59.000+00:00", 8)
 
 
-def test_of_a_side_by_side_eval_its_own_runs_are_read(stored: Callable[[Any], Path]) -> None:
+def test_runs_of_the_baselines_own_baseline_model_are_left_out(stored: Callable[[Any], Path]) -> None:
     results = published()
     for row in results["rows"]:
         row["runs"] += [{**run, "model_tag": "baseline", "passed": False} for run in row["runs"]]
@@ -71,7 +71,7 @@ def test_of_a_side_by_side_eval_its_own_runs_are_read(stored: Callable[[Any], Pa
     assert read_results(stored(results), "x.toml").rows == read_results(stored(published()), "x.toml").rows
 
 
-def test_what_differs_is_said(stored: Callable[[Any], Path]) -> None:
+def test_settings_that_differ_are_listed(stored: Callable[[Any], Path]) -> None:
     found = read_results(stored(published()), "x.toml")
     here = {**published()["config"], "model": "b", "n_runs": 3, "thresholds": {A: 0.5}, "sampling": SAMPLING}
 
@@ -83,7 +83,7 @@ def test_what_differs_is_said(stored: Callable[[Any], Path]) -> None:
     )
 
 
-UPDATE = "name a results.json of a whole run, or have one written with --osmosis-update-baseline"
+UPDATE = "name the results.json of a whole eval run, or write one with --osmosis-update-baseline"
 INVALID = "is not valid against its schema"
 
 
@@ -92,17 +92,17 @@ INVALID = "is not valid against its schema"
     [
         ("{", f"is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); {UPDATE}"),
         ("[" * 100_000, "is not JSON: maximum recursion depth exceeded"),
-        ([], f"holds no results of pytest-osmosis: it has no schema_version; {UPDATE}"),
-        ({"config": {}}, f"holds no results of pytest-osmosis: it has no schema_version; {UPDATE}"),
+        ([], f"is not a results file of pytest-osmosis: it has no schema_version; {UPDATE}"),
+        ({"config": {}}, f"is not a results file of pytest-osmosis: it has no schema_version; {UPDATE}"),
         (
             {"schema_version": 2},
-            "is of schema_version 2, this pytest-osmosis reads 1; "
-            "delete it and have it written anew with --osmosis-update-baseline",
+            "has schema_version 2, this pytest-osmosis reads 1; "
+            "delete it and write a new one with --osmosis-update-baseline",
         ),
-        (published(partial=True), f"holds a part of its eval only; {UPDATE}"),
-        (published(status="stopped", stop_reason="401"), f"is of an eval that was stopped (401); {UPDATE}"),
-        (published(pending=[{}, {}]), f"is of an eval of which 2 runs never ran; {UPDATE}"),
-        (published(summary={"measured": 0}), f"is of an eval of which no run was measured; {UPDATE}"),
+        (published(partial=True), f"holds only part of its eval; {UPDATE}"),
+        (published(status="stopped", stop_reason="401"), f"comes from an eval that was stopped (401); {UPDATE}"),
+        (published(pending=[{}, {}]), f"comes from an eval that left out 2 runs; {UPDATE}"),
+        (published(summary={"measured": 0}), f"comes from an eval that measured no run; {UPDATE}"),
         (published(rows=[{}]), f"{INVALID} (python -m pytest_osmosis schema): KeyError: 'runs'; {UPDATE}"),
         (published(rows=None), INVALID),
         (published(config=[]), INVALID),
@@ -122,11 +122,11 @@ INVALID = "is not valid against its schema"
         "config",
     ],
 )
-def test_what_is_no_baseline_is_refused(stored: Callable[[Any], Path], content: Any, text: str) -> None:
+def test_results_that_cannot_be_a_baseline_are_refused(stored: Callable[[Any], Path], content: Any, text: str) -> None:
     assert refusal(stored(content)).startswith(f"x.toml: [baseline] results: base.json {text}")
 
 
-def test_a_file_that_is_not_there_can_be_made(stored: Callable[[Any], Path]) -> None:
+def test_a_missing_file_can_be_written_by_an_update(stored: Callable[[Any], Path]) -> None:
     path = stored("").with_name("none.json")
 
     assert refusal(path) == (

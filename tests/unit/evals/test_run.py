@@ -1,4 +1,4 @@
-"""One eval from its TOML to its run directory, without pytest: real hosts, the embedded model."""
+"""An eval from its TOML to its run directory, without pytest: real hosts, the embedded model."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 @pytest.fixture
 def begun() -> Begun:
-    """Start an eval's host; gives the eval run and the queue of runs that are done."""
+    """Start an eval's host; return the eval run and the queue of runs that are done."""
 
     def begun(prepared: Prepared, selected: Sequence[RunId] | None = None) -> tuple[EvalRun, Done]:
         done: Done = queue.SimpleQueue()
@@ -137,7 +137,7 @@ def read(path: Path) -> Any:
 # -- prepare ----------------------------------------------------------------------------------------------
 
 
-def test_problems_of_dataset_model_and_secrets_come_at_once(workspace: Workspace) -> None:
+def test_problems_of_dataset_model_and_secrets_are_reported_at_once(workspace: Workspace) -> None:
     workspace.configure(
         ('model_path = "demo/arithmetic"', 'model_path = "nobody/model"'),
         ("required = []", 'required = ["MISSING_TOKEN"]'),
@@ -154,7 +154,7 @@ def test_problems_of_dataset_model_and_secrets_come_at_once(workspace: Workspace
     assert "data/x.jsonl:2" in text
 
 
-def test_a_typed_model_is_refused_where_it_was_typed(workspace: Workspace) -> None:
+def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> None:
     typed = Override("experiment", "model_path", "nobody/model", "--osmosis-model")
 
     with pytest.raises(ProblemsError) as caught:
@@ -169,7 +169,9 @@ def test_listing_needs_no_secrets(workspace: Workspace) -> None:
     assert workspace.prepare(listing=True).secrets == {}
 
 
-def test_a_named_row_is_planned_beside_the_selection_and_one_beyond_the_end_is_not(workspace: Workspace) -> None:
+def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end(
+    workspace: Workspace,
+) -> None:
     workspace.configure(('rows = "all"', 'rows = "0"'))
 
     plan = workspace.prepare(named_rows=[2, 99]).plan
@@ -182,30 +184,30 @@ def sampling(prepared: Prepared) -> str:
     return sampling_text(prepared.config, prepared.target)
 
 
-def test_sampling_in_words(workspace: Workspace) -> None:
+def test_sampling_is_worded_for_the_header(workspace: Workspace) -> None:
     assert sampling(workspace.prepare()) == "the model's defaults"
     workspace.configure(("[secrets]", "[sampling]\ntemperature = 0.5\nseed = 0\n[secrets]"))
     assert sampling(workspace.prepare()) == "temperature 0.5, seed 0"
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "text"),
     [
         ("openai/gpt-5-mini", "seed 7"),
         ("anthropic/claude-sonnet-4-5", "seed 7 (not sent: this provider takes none)"),
         ("litellm/a/b", "seed 7 (sent where the provider takes one)"),
     ],
 )
-def test_a_seed_that_is_not_sent_is_told(workspace: Workspace, model: str, said: str) -> None:
+def test_the_header_says_if_a_seed_is_not_sent(workspace: Workspace, model: str, text: str) -> None:
     workspace.configure(("[secrets]", "[sampling]\nseed = 7\n[secrets]"), ("demo/arithmetic", model))
 
-    assert sampling(workspace.prepare(listing=True)) == said
+    assert sampling(workspace.prepare(listing=True)) == text
 
 
 # -- the run directory ------------------------------------------------------------------------------------
 
 
-def test_a_run_directory_tells_the_whole_story(workspace: Workspace, ran: Ran) -> None:
+def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace, ran: Ran) -> None:
     workspace.rows([{}, {"score": 0.5}, {"raises": True}])
 
     run = ran(workspace.prepare()).run
@@ -247,7 +249,7 @@ def test_a_discarded_run_leaves_nothing(workspace: Workspace, begun: Begun) -> N
     assert workspace.run_dirs() == []
 
 
-def test_what_never_went_is_pending(workspace: Workspace, begun: Begun) -> None:
+def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begun: Begun) -> None:
     run, _ = begun(workspace.prepare())
 
     (finished,) = finish([run])
@@ -260,7 +262,7 @@ def test_what_never_went_is_pending(workspace: Workspace, begun: Begun) -> None:
 # -- results ----------------------------------------------------------------------------------------------
 
 
-def test_a_part_of_the_plan_never_replaces_results_of_the_whole(workspace: Workspace, ran: Ran) -> None:
+def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran) -> None:
     workspace.configure(
         ("[secrets]", '[output]\nresults = "out/results.json"\n[gate]\npass_rate = ">= 0.5"\n[secrets]')
     )
@@ -299,7 +301,7 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
     assert run.engine.job.early_stop.low_latency is low_latency
 
 
-def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(workspace: Workspace) -> None:
+def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(workspace: Workspace) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
     [problem] = output_problems(workspace.prepare().config)
@@ -309,7 +311,7 @@ def test_a_results_file_that_cannot_be_written_is_found_before_anything_runs(wor
     assert output_problems(workspace.prepare().config) == []
 
 
-def test_a_disk_that_takes_no_results_leaves_those_of_the_run_directory(workspace: Workspace, ran: Ran) -> None:
+def test_results_stay_in_the_run_directory_if_the_output_path_cannot_be_written(workspace: Workspace, ran: Ran) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "out/results.json"\n[secrets]'))
     prepared = workspace.prepare()
     workspace.write("out", "in the way")

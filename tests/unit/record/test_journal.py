@@ -1,4 +1,4 @@
-"""The journal on disk: what goes in comes out, torn and bad lines, files that cannot be written or read."""
+"""The journal on disk: replay, torn and bad lines, files that cannot be written or read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import Journal, encode, event_at, in_use, replay, replay_with_places
+from pytest_osmosis.record.journal import Journal, encode, event_at, in_use, replay, replay_with_positions
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""
@@ -33,7 +33,7 @@ def written(path: Path, *lines: bytes) -> Path:
 
 
 @given(EVENTS)
-def test_what_was_appended_is_replayed(events: list[dict[str, Any]]) -> None:
+def test_appended_events_are_replayed(events: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder, "journal.jsonl"), *map(encode, events))
 
@@ -45,7 +45,7 @@ def test_an_event_is_one_line_of_ascii() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_strict_json_is_refused(value: float) -> None:
+def test_numbers_that_strict_json_lacks_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="Out of range float"):
         encode({"score": value})
 
@@ -59,17 +59,17 @@ def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [b'{"n":', b'{"n":2}', b"\xff"])
-def test_a_torn_last_line_is_left_out(tmp_path: Path, torn: bytes) -> None:
+def test_a_torn_last_line_is_skipped(tmp_path: Path, torn: bytes) -> None:
     path = written(tmp_path / "journal.jsonl", encode({"n": 1}), torn)
 
     assert list(replay(path)) == [{"n": 1}]
 
 
 @pytest.mark.parametrize("bad", [b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n", b"\0\0\0\0\n"])
-def test_a_bad_line_elsewhere_is_named(tmp_path: Path, bad: bytes) -> None:
+def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
     path = written(tmp_path / "journal.jsonl", encode({"n": 1}), bad, encode({"n": 3}))
 
-    fix = "the file was damaged: take that line out, and the others can be read"
+    fix = "the file was damaged; delete that line to read the others"
     said = rf"journal\.jsonl:2: not a journal line: .*; {fix}$"
     with pytest.raises(JournalError, match=said):
         list(replay(path))
@@ -87,7 +87,7 @@ def test_a_journal_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     assert list(replay(path)) == [{"n": 1}]
 
 
-def test_a_journal_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_journal_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"gone\.jsonl: cannot be read: No such file"):
         list(replay(tmp_path / "gone.jsonl"))
 
@@ -109,7 +109,7 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_a_journal_is_gone_on_with_after_its_last_whole_line(tmp_path: Path) -> None:
+def test_a_reopened_journal_continues_after_its_last_whole_line(tmp_path: Path) -> None:
     torn = b'{"n": 2, "text": "' + b"x" * 200_000
     path = tmp_path / "journal.jsonl"
     path.write_bytes(encode({"n": 1}) + torn)
@@ -121,12 +121,12 @@ def test_a_journal_is_gone_on_with_after_its_last_whole_line(tmp_path: Path) -> 
     assert list(replay(path)) == [{"n": 1}, {"n": 3}]
 
 
-def test_an_event_is_found_again_at_its_place(tmp_path: Path) -> None:
+def test_event_at_reads_the_event_at_a_position(tmp_path: Path) -> None:
     path = written(tmp_path / "journal.jsonl", *(encode({"n": n, "text": "é" * n}) for n in range(3)))
 
-    places = [place for place, _ in replay_with_places(path)]
+    positions = [position for position, _ in replay_with_positions(path)]
 
-    assert [event_at(path, place)["n"] for place in reversed(places)] == [2, 1, 0]
+    assert [event_at(path, position)["n"] for position in reversed(positions)] == [2, 1, 0]
 
 
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:

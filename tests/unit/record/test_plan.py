@@ -1,4 +1,4 @@
-"""Plans: which runs, in which order, across a process border, and with which seeds."""
+"""Plans: their runs, their order, their JSON and their seeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_row_has_its_line_and_n_runs_in_file_order() -> None:
     assert (two.n_rows, two.n_runs) == (3, 6)
 
 
-def test_tests_are_of_runs_or_of_rows_with_all_their_runs() -> None:
+def test_units_are_runs_or_rows_with_all_their_runs() -> None:
     of_runs = plan([Span(7, 2, 9)], n=2)
     of_rows = replace(of_runs, granularity="row")
 
@@ -38,7 +38,7 @@ def test_tests_are_of_runs_or_of_rows_with_all_their_runs() -> None:
         assert all(each.unit_of(run) == unit for unit, _ in each.units() for run in each.runs_of(unit))
 
 
-def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> None:
+def test_each_run_is_followed_by_the_baselines_run() -> None:
     both = replace(plan([Span(7, 1, 9)], n=2), baseline=True)
     of_rows = replace(both, granularity="row")
 
@@ -51,7 +51,7 @@ def test_a_baselines_runs_stand_beside_those_that_they_are_compared_with() -> No
     assert Plan.from_json(json.loads(json.dumps(both.to_json()))) == both
 
 
-def test_a_baselines_run_has_the_seed_and_the_turn_of_its_own() -> None:
+def test_a_baselines_run_has_the_seed_and_position_of_the_run_it_is_compared_with() -> None:
     both = replace(plan([Span(0, 9, 1)], n=2), baseline=True)
     order = shuffled(both.runs(), seed=3)
 
@@ -103,7 +103,7 @@ def test_a_plan_crosses_to_a_worker_as_json(spans: list[Span], n: int, named: li
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
-def test_spans_hold_exactly_the_rows_and_lines_that_they_are_made_of(rows: set[int], gaps: set[int]) -> None:
+def test_spans_hold_exactly_their_rows_and_lines(rows: set[int], gaps: set[int]) -> None:
     line_of = {row: row + 1 + sum(gap <= row for gap in gaps) for row in rows}  # empty lines of the dataset
 
     spans = spans_of(sorted(rows), line_of.__getitem__)
@@ -124,7 +124,7 @@ def test_spans_hold_exactly_the_rows_and_lines_that_they_are_made_of(rows: set[i
         (42, RunId(999, 4), 1515936938),
     ],
 )
-def test_seeds_stay_what_they_were(seed: int, run: RunId, expected: int) -> None:
+def test_seeds_never_change_between_versions(seed: int, run: RunId, expected: int) -> None:
     assert run_seed(seed, run) == expected
 
 
@@ -147,5 +147,5 @@ def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:
 
 
 @given(st.integers(), st.integers(0, 10**6), st.integers(0, 1000))
-def test_seeds_fit_what_servers_take(seed: int, row: int, run: int) -> None:
+def test_seeds_are_in_the_range_of_servers(seed: int, row: int, run: int) -> None:
     assert 0 <= run_seed(seed, RunId(row, run)) < 2**31

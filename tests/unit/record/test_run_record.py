@@ -1,4 +1,4 @@
-"""The fold of events into records: what each event does, what a later attempt does, and that order does not matter."""
+"""The fold of events into records: each event, later attempts, and independence of order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_score_events_in_parts_add_up() -> None:
     assert (record.duration_ms, record.scoring_ms) == (12.5, 5.0)
 
 
-def test_a_scorer_error_answers_for_its_function() -> None:
+def test_an_error_counts_as_the_result_of_its_function() -> None:
     errors = {"rewards:b": {"message": "ValueError: no", "details": "Traceback ..."}}
 
     record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(errors=errors))
@@ -61,7 +61,7 @@ def test_a_scorer_error_answers_for_its_function() -> None:
 
 
 @pytest.mark.parametrize("last", ["score", "error"])
-def test_of_two_lines_about_one_score_the_later_counts(last: str) -> None:
+def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
     lines = {"score": score(scores={"rewards:a": 1.0}), "error": score(errors={"rewards:a": {"message": "killed"}})}
     first = next(line for name, line in lines.items() if name != last)
 
@@ -70,7 +70,7 @@ def test_of_two_lines_about_one_score_the_later_counts(last: str) -> None:
     assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
 
 
-def test_a_rollout_carries_what_it_cost() -> None:
+def test_a_rollout_holds_its_usage_and_duration() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
@@ -78,7 +78,7 @@ def test_a_rollout_carries_what_it_cost() -> None:
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
 
 
-def test_tokens_are_none_without_usage_and_zero_where_the_server_counted_none() -> None:
+def test_tokens_are_none_without_usage_and_zero_if_the_server_counted_none() -> None:
     assert record_of(rollout(usage=None)).tokens is None
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
@@ -95,7 +95,7 @@ def test_a_removed_run_is_skipped_whatever_else_is_unscored() -> None:
     assert (record.status, record.scored) == ("skipped", True)
 
 
-def test_a_removal_outlives_further_parts() -> None:
+def test_later_scores_do_not_undo_a_removal() -> None:
     parts = [score(removed=True), score(scores={"rewards:a": 1.0})]
 
     assert record_of(start(), rollout(), *parts).status == "skipped"
@@ -109,13 +109,13 @@ def test_a_skip_leaves_the_run_pending_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_a_skip_counts_in_whatever_attempt_the_run_is(attempt: int) -> None:
+def test_a_skip_applies_to_any_attempt(attempt: int) -> None:
     record = record_of(start(1), start(attempt), skip("interrupted"))
 
     assert (record.skip_reason, record.attempt) == ("interrupted", attempt)
 
 
-def test_a_later_attempt_starts_from_nothing() -> None:
+def test_a_later_attempt_starts_from_an_empty_record() -> None:
     record = record_of(start(), rollout(boundary="host", error="died"), start(2))
 
     assert record == RunRecord(RUN, attempt=2, started=True)
@@ -126,7 +126,7 @@ def test_a_later_attempt_starts_from_nothing() -> None:
     [start(1), rollout(1, boundary="agent", error="late"), score(1, scores={"rewards:a": 0.0})],
     ids=lambda event: str(event["ev"]),
 )
-def test_late_lines_of_an_attempt_that_was_given_up_change_nothing(late: Event) -> None:
+def test_late_events_of_an_earlier_attempt_change_nothing(late: Event) -> None:
     events = [start(1), start(2), rollout(2), score(2, scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
     assert record_of(*events, late) == record_of(*events)
@@ -149,7 +149,7 @@ def test_runs_are_ordered_by_row_and_then_by_run() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Event]]:
-    """What may happen to some runs, a list of events for each."""
+    """Lists of events of some runs."""
     found = []
     for index in range(draw(st.integers(1, 4))):
         run = RunId(draw(st.integers(0, 2)), index)
@@ -179,7 +179,7 @@ def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Even
 
 
 @given(histories(), st.integers(0, 3))
-def test_a_journal_replayed_in_two_sittings_gives_the_same_ledger(histories: list[list[Event]], cut: int) -> None:
+def test_a_journal_replayed_in_two_parts_leads_to_the_same_ledger(histories: list[list[Event]], cut: int) -> None:
     events = [LOADED, *(event for history in histories for event in history)]
     ledger = fold(events[:cut])
     for event in events[cut:]:
@@ -199,13 +199,13 @@ def answer(*messages: object) -> str | None:
     return fold([event]).records[RunId(0, 0)].answer
 
 
-def test_the_answer_is_what_the_last_assistant_message_says() -> None:
+def test_the_answer_is_the_last_assistant_message() -> None:
     assert answer(assistant("a"), {"role": "user", "content": "b"}) == answer(assistant("a"))
     assert answer(assistant("b"), assistant("a")) == answer(assistant("a")) != answer(assistant("b"))
     assert answer(assistant("\ud800")) is not None
 
 
-def test_calls_of_tools_are_a_part_of_the_answer_and_their_ids_are_not() -> None:
+def test_tool_calls_are_part_of_the_answer_but_their_ids_are_not() -> None:
     assert answer(assistant(None, "1")) == answer(assistant(None, "2")) != answer(assistant(None, "1", "[]"))
 
 
@@ -213,7 +213,7 @@ def test_without_an_assistant_message_there_is_no_answer() -> None:
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
-def test_a_run_of_the_baseline_is_a_run_of_its_own() -> None:
+def test_runs_of_the_baseline_have_their_own_records() -> None:
     lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
     ledger = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])])
@@ -225,11 +225,11 @@ def test_a_run_of_the_baseline_is_a_run_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("run", [RunId(0, 0), RunId(12, 3), RunId(12, 3, ModelTag.BASELINE)])
-def test_a_run_is_known_by_its_name_and_by_its_events(run: RunId) -> None:
+def test_a_run_is_identified_by_its_name_and_by_its_events(run: RunId) -> None:
     assert RunId.named(str(run)) == run
     assert RunId.of({"ev": "start", **run.to_json()}) == run
 
 
 @pytest.mark.parametrize("name", ["", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"])
-def test_what_is_no_name_of_a_run_names_none(name: str) -> None:
+def test_other_texts_name_no_run(name: str) -> None:
     assert RunId.named(name) is None

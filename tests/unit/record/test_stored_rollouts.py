@@ -1,4 +1,4 @@
-"""What a journal holds of rollouts that are scored again."""
+"""The rollouts and scores of a journal that rescoring uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
-from pytest_osmosis.record.stored_rollouts import Made, StoredRollouts
+from pytest_osmosis.record.stored_rollouts import StoredRollouts, StoredScore
 
 F, G = "rewards:f", "rewards:g"
 
@@ -52,7 +52,7 @@ def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
     return StoredRollouts(journal.path)
 
 
-def test_a_rollout_is_read_from_its_place(tmp_path: Path) -> None:
+def test_a_rollout_is_read_from_its_position(tmp_path: Path) -> None:
     found = stored(tmp_path, loaded(f="a"), rows("p w", "q v"), rollout(), rollout(1, said="there"))
 
     assert found.rollout(RunId(1, 0))["messages"][0]["content"] == "there"
@@ -60,7 +60,7 @@ def test_a_rollout_is_read_from_its_place(tmp_path: Path) -> None:
     assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
 
 
-def test_the_last_attempt_holds_and_scores_of_another_do_not(tmp_path: Path) -> None:
+def test_only_the_last_attempt_and_its_scores_count(tmp_path: Path) -> None:
     late = score(F, 0.5)
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
 
@@ -68,28 +68,31 @@ def test_the_last_attempt_holds_and_scores_of_another_do_not(tmp_path: Path) -> 
     assert found.scores(RunId(0, 0), {F: "a"}, "w") == {}
 
 
-def test_an_attempt_that_began_and_did_not_end_is_no_rollout(tmp_path: Path) -> None:
+def test_an_attempt_that_did_not_end_is_not_a_rollout(tmp_path: Path) -> None:
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
     assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
 
 
-def test_a_score_is_known_for_the_code_and_the_row_that_it_came_of(tmp_path: Path) -> None:
+def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:
     decided_later = (loaded(f="b", g="c"), rows("p changed"), score(F, 0.7), score(G, 0.1))
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), *decided_later)
 
-    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: Made(0.5, 2.0)}
-    assert found.scores(RunId(0, 0), {F: "b", G: "c"}, "changed") == {F: Made(0.7, 2.0), G: Made(0.1, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "b", G: "c"}, "changed") == {
+        F: StoredScore(0.7, 2.0),
+        G: StoredScore(0.1, 2.0),
+    }
     assert found.scores(RunId(0, 0), {F: "b"}, "w") == {}
     assert found.scores(RunId(0, 0), {F: "c"}, "changed") == {}
     assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
 
 
-def test_that_a_grader_took_a_run_out_is_known_too(tmp_path: Path) -> None:
+def test_the_removal_of_a_run_is_found_too(tmp_path: Path) -> None:
     removed = {**score(F, 0.0), "scores": {}, "removed": True, "name": F}
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), removed)
 
-    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: Made(None, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(None, 2.0)}
 
 
 def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_a_failure_to_score_is_not_kept(tmp_path: Path) -> None:
     assert stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), failed).scores(RunId(0, 0), {F: "a"}, "w") == {}
 
 
-def test_it_took_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
+def test_the_duration_is_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
     start = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-11-21T10:00:00.500+00:00"}
     end = rollout(at="2026-11-21T10:00:02.000+00:00")
 
@@ -108,12 +111,12 @@ def test_it_took_from_the_first_rollout_to_the_last(tmp_path: Path) -> None:
 def test_a_rollout_without_its_conversation_cannot_be_scored(tmp_path: Path) -> None:
     bare = {key: value for key, value in rollout().items() if key != "messages"}
 
-    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored without its conversation"):
+    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored, but not its conversation"):
         stored(tmp_path, loaded(f="a"), rows("p w"), bare)
 
 
 def test_a_rollout_without_its_row_cannot_be_scored(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored without its row"):
+    with pytest.raises(JournalError, match="the rollout of row0-run0 is stored, but not its row"):
         stored(tmp_path, loaded(f="a"), rollout())
 
 
@@ -126,12 +129,12 @@ FIRST = (loaded(f="a"), rows("p w"), rollout(), score(F, 0.5))
 SECOND = (loaded(g="b"), rows("p w"), score(G, 1.0))
 
 
-def test_a_decision_that_did_not_end_never_was() -> None:
+def test_an_unfinished_rescoring_does_not_count() -> None:
     assert fold([*FIRST, *SECOND]) == fold(FIRST)
     assert fold([*FIRST, *SECOND, *SECOND[:2]]) == fold(FIRST)
 
 
-def test_a_decision_that_came_to_its_end_takes_the_place_of_the_one_before() -> None:
+def test_a_finished_rescoring_replaces_earlier_scores() -> None:
     ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "rescored"}])
 
     assert ledger.scorers == (G,)

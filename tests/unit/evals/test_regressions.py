@@ -1,0 +1,33 @@
+"""Holm's correction of the comparisons of one session."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.evals.regressions import corrected
+from pytest_osmosis.verdicts.comparison import Comparison, Matched, Pair, compare
+
+
+def comparison(n_worse: int) -> Comparison:
+    """Return a comparison of 20 rows, of which some passed only in the baseline."""
+    pairs = [Pair(new=[row >= n_worse], old=[True]) for row in range(20)]
+    return compare("base.json", Matched(pairs))
+
+
+def test_a_single_comparison_keeps_its_p() -> None:
+    found = comparison(6)
+
+    assert corrected([None, found]) == [None, found]
+
+
+def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
+    small, large, unmeasured = comparison(8), comparison(6), compare("base.json", Matched([]))
+
+    one, nothing, other, empty = corrected([large, None, small, unmeasured])
+
+    assert one is not None
+    assert other is not None
+    assert other.p == pytest.approx(2 * small.p)
+    assert one.p == pytest.approx(large.p)
+    assert (other.n_evals, one.n_evals) == (2, 2)
+    assert (nothing, empty) == (None, unmeasured)
