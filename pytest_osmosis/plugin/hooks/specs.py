@@ -66,7 +66,7 @@ def pytest_osmosis_results(config: pytest.Config, eval_id: str, results: Results
     """Called once for each eval after its results were written, also if it was partial or interrupted.
 
     `path` is `results.json` in the run directory. `results.to_json()` returns its content, which is valid against the
-    schema that `python -m pytest_osmosis schema` prints.
+    schema that `pytest-osmosis schema` prints.
 
     This conftest.py appends a line to a tracker's file:
 
