@@ -1,4 +1,4 @@
-"""The TOMLs of evals: in arguments, in folders that an option names, and in folders that pytest collects."""
+"""The TOMLs of evals in the folders that an option names, and in those that pytest collects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
-
-
-def is_eval_toml(arg: str) -> bool:
-    """True if an argument or a node id names a TOML, apart from pyproject.toml."""
-    path = arg.split("::", 1)[0]
-    return path.endswith(".toml") and Path(path).name != "pyproject.toml"
 
 
 def option_tomls(config: pytest.Config, value: str) -> list[Path]:

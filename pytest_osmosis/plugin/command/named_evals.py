@@ -14,7 +14,8 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.eval_files import is_eval_toml, option_tomls, tomls_under
+from pytest_osmosis.plugin.command.eval_files import option_tomls, tomls_under
+from pytest_osmosis.plugin.command.options import is_eval_toml
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ cannot, because an eval costs money and starts only if the command itself names 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -205,7 +206,7 @@ def may_concern(config: pytest.Config) -> bool:
     """True if this command may have to do with evals. All other pytest runs end our part with this check."""
     return (
         any(config.getoption(option.dest) for option in ALL)
-        or any(_is_toml(arg) or names_a_row(arg) for arg in config.args)
+        or any(is_eval_toml(arg) or names_a_row(arg) for arg in config.args)
         or config.getini(COLLECT) != "never"
     )
 
@@ -217,7 +218,7 @@ def seems_to_run(config: pytest.Config) -> bool:
     option = config.option
     only_shows = option.help or option.collectonly or option.osmosis_dry_run or plans_setup(config)
     return not (only_shows or option.osmosis_inline or option.trace) and any(
-        word.startswith(flags) or _is_toml(word) for word in words
+        word.startswith(flags) or is_eval_toml(word) for word in words
     )
 
 
@@ -236,5 +237,7 @@ def names_a_row(arg: str) -> bool:
     return path.lower().endswith(DATASET_SUFFIXES)
 
 
-def _is_toml(arg: str) -> bool:
-    return arg.split("::", 1)[0].endswith(".toml")
+def is_eval_toml(arg: str) -> bool:
+    """True if an argument or a node id names a TOML, apart from pyproject.toml."""
+    path = arg.split("::", 1)[0]
+    return path.endswith(".toml") and Path(path).name != "pyproject.toml"
