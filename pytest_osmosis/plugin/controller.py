@@ -84,7 +84,8 @@ class ControllerPlugin:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         """Collect the evals of a named file."""
         plans = self.evals.plans.get(file_path)
-        return eval_file(parent, file_path, plans, self.evals.answer) if plans else None
+        inline = self.evals.inline is not None
+        return eval_file(parent, file_path, plans, self.evals.answer, inline=inline) if plans else None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:

@@ -73,7 +73,8 @@ class CompletionLoop:
         return True
 
     def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
+        hooks = item.ihook if isinstance(item, EvalItem) else item.config.hook
+        hooks.pytest_runtest_protocol(item=item, nextitem=nextitem)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:

@@ -12,18 +12,21 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.plugin.items.item import EvalItem, Fetch
+from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
 from pytest_osmosis.record.plan import Plan
 
 
 class EvalFile(pytest.File):
-    """The evals of one file."""
+    """The evals of one file. `inline`: their code runs in this process."""
 
     plans: Sequence[Plan]
     fetch: Fetch
+    inline = False
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a test for each unit of each eval, in file order."""
+        hooks = self.ihook if self.inline else item_hooks(self)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
             for unit, line in plan.units():
@@ -35,14 +38,17 @@ class EvalFile(pytest.File):
                     plan=plan,
                     line=line,
                     fetch=self.fetch,
+                    hooks=hooks,
                 )
                 yield item
 
 
-def eval_file(parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch) -> EvalFile:
+def eval_file(
+    parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch, *, inline: bool = False
+) -> EvalFile:
     """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch = plans, fetch
+    file.plans, file.fetch, file.inline = plans, fetch, inline
     return file
 
 

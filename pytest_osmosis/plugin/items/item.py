@@ -27,14 +27,20 @@ Fetch = Callable[[UnitKey], Answer]
 class EvalItem(pytest.Item):
     """A run of an eval, or a row with all its runs. It has its `answer` from its setup until it is reported."""
 
-    def __init__(self, *, key: UnitKey, plan: Plan, line: int, fetch: Fetch, **options: Any) -> None:
+    def __init__(self, *, key: UnitKey, plan: Plan, line: int, fetch: Fetch, hooks: Any, **options: Any) -> None:
         super().__init__(**options)
         self.key = key
         self.plan = plan
         self._line = line
         self.answer: Answer | None = None
         self._fetch = fetch
+        self._hooks = hooks
         self.add_marker("osmosis")
+
+    @property
+    def ihook(self) -> Any:
+        """The hooks that are called for this item."""
+        return self._hooks
 
     def get_closest_marker(self, name: str, default: Any = None) -> Any:
         """Return a marker, but never `flaky`: plugins would repeat the rollout until it passes."""
