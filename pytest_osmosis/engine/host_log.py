@@ -10,7 +10,6 @@ import contextlib
 import os
 from pathlib import Path
 
-HOST_LOG = "host.log"
 MOST_BYTES = 8 << 20
 """The largest log."""
 HEAD_BYTES = 2 << 20

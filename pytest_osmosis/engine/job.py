@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
-from pytest_osmosis.engine.host_log import HOST_LOG
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -122,7 +121,7 @@ class Job:
     pass_rule: PassRule
     describe: Describe
     environ: Mapping[str, str]
-    run_dir: Path
+    host_log: Path
     batch_size: int
     n_runs: int
     bounds: Bounds
@@ -135,8 +134,3 @@ class Job:
     spawn: Spawn = HostConnection
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
-
-    @property
-    def host_log(self) -> Path:
-        """The file that hosts write to, apart from the output of runs."""
-        return self.run_dir / HOST_LOG

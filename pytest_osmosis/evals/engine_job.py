@@ -81,7 +81,7 @@ def engine_job(
         pass_rule=pass_rule(config),
         describe=describe,
         environ={**settings.environ, **config.env, **prepared.secrets},
-        run_dir=directory.path,
+        host_log=directory.host_log,
         batch_size=batch_size,
         limits=rate_limits(config),
         n_runs=len(selected.runs),

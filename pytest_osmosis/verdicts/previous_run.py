@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pytest_osmosis import stats
+from pytest_osmosis.record.run_directory import ALL_RESULTS
 
 UNMEASURED = ("provider", "host", "reward")
 """Boundaries of published runs that are nobody's answer."""
@@ -208,7 +209,7 @@ def flips(last: LastRun, new: Sequence[Share]) -> Flips | None:
 def _newest_first(runs: Path) -> list[Path]:
     """The results of runs, also those that newer ones took the place of, by when they were written."""
     written = []
-    for results in runs.glob("*/results*.json"):
+    for results in runs.glob(ALL_RESULTS):
         try:
             written.append((results.stat().st_mtime_ns, results))
         except OSError:  # removed meanwhile

@@ -99,7 +99,7 @@ class SteppedEngine:
             pass_rule=PassRule(()),
             describe=lambda record, judging, transcript: Outcome(kind_of(record, judging)),
             environ={},
-            run_dir=folder,
+            host_log=folder / "host.log",
             batch_size=4,
             bounds=Bounds(max_errors, "some"),
             n_runs=n_runs,

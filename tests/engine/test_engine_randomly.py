@@ -90,7 +90,7 @@ class History:
             pass_rule=PassRule(()),
             describe=described,
             environ={},
-            run_dir=folder,
+            host_log=folder / "host.log",
             batch_size=batch_size,
             bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
