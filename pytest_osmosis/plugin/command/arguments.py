@@ -29,9 +29,12 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
     A named eval replaces testpaths. TOMLs that only addopts name are left out. A file is left out if it lies in a
     folder among the arguments, because given both, pytest 8 collects the file alone.
     """
-    arguments = [*remaining_arguments(config, named.explicit), *outside_testpaths(config)]
-    if named.explicit and config.args_source is not config.ArgsSource.ARGS:
+    if not named.explicit:
+        arguments = [*remaining_arguments(config, named.explicit), *outside_testpaths(config)]
+    elif tuple(config.args) == named.untyped:  # else another plugin chose them, like pytest-picked
         arguments = []
+    else:
+        arguments = remaining_arguments(config, named.explicit)
     for file in files:
         paths = [path_of(config, arg) for arg in arguments]
         if file not in paths and not any(_collects(config, folder, file) for folder in paths):

@@ -36,6 +36,7 @@ class NamedEvals(NamedTuple):
     `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
     `lists_found`. `ignored` are named by addopts alone. With `stored`, the rollouts of that run are rescored; it is
     `by_itself` if the command also names the eval. `source` is the origin of rollouts for tests marked `osmosis_eval`.
+    `untyped` are the arguments from testpaths or the current folder, if none were typed.
     """
 
     explicit: tuple[Path | None, ...]
@@ -45,6 +46,7 @@ class NamedEvals(NamedTuple):
     stored: StoredEvalRun | None = None
     by_itself: bool = True
     source: SourceName = "reference"
+    untyped: tuple[str, ...] = ()
 
     @property
     def evals(self) -> tuple[Path | None, ...]:
@@ -94,6 +96,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         stored=stored,
         by_itself=by_itself,
         source=source or "reference",
+        untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
     )
 
 
