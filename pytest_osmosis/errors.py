@@ -4,6 +4,7 @@ OsmosisError
 ├── ConfigError     a config file, an option or the environment is wrong (all problems at once)
 ├── DatasetError    a dataset cannot be found or read, or a row does not fit (all problems at once)
 ├── CodeError       an entrypoint, agent, eval function or Grader does not load or has the wrong shape
+├── ResultsError    a results.json cannot be read or is not valid
 ├── ScoreError      a function of an eval did not score the rollout of a test
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
 ├── HostError       an engine host could not be started, or broke the protocol
@@ -60,6 +61,10 @@ class CodeError(OsmosisError):
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
         self.details = details
+
+
+class ResultsError(OsmosisError):
+    """A results.json cannot be read, or is not valid."""
 
 
 class ScoreError(OsmosisError):

@@ -1,10 +1,9 @@
-"""One stored run as text: its conversation from the journal, its scores against thresholds, its error, its usage."""
+"""One stored run as text: its conversation, its scores with their thresholds, its error and its usage."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,26 @@ from pytest_osmosis.record.find_run import StoredEvalRun, find_run
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
+from pytest_osmosis.report.conversation import parts_of
+from pytest_osmosis.report.failure_text import score_lines
+from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
-from pytest_osmosis.verdicts.pass_rule import PassRule, score_line
-from pytest_osmosis.verdicts.previous_run import is_own
+from pytest_osmosis.verdicts.pass_rule import PassRule
 
 _INDENT = "  "
 
 
 def show_run(folder: Path, name: str, row_run: str) -> list[str]:
-    """The lines of one run of the eval run `name`, as `runs.find_run` finds it from `folder`.
+    """Return the lines of one run of the eval run that `find_run` finds by `name`.
 
-    Raises OsmosisError where there is no such eval run, or nothing happened to such a run in it.
+    `OsmosisError` if there is no such eval run, if its results are not valid, or if nothing happened to the run in it.
     """
     wanted = _wanted(row_run)
     run = find_run(folder, name)
-    return list(_described(run, _story(run, wanted)))
+    results = None if run.results is None else read_results(run.results)
+    return list(_described(run.directory.name, _story(run, wanted), results))
 
 
 def _wanted(row_run: str) -> RunId:
@@ -41,7 +43,7 @@ def _wanted(row_run: str) -> RunId:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """What the journal says of one run. `outputs` are what each step of it printed, by kind."""
+    """The events of one run. `outputs` holds what each step of it printed, by kind."""
 
     record: RunRecord
     scorers: Sequence[str]
@@ -74,11 +76,12 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     return _Story(record, ledger.scorers, rollout.get("messages", ()), rollout.get("details", ""), outputs)
 
 
-def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
+def _described(eval_run: str, story: _Story, results: PublishedResults | None) -> Iterator[str]:
     record = story.record
-    judging = _judging(stored, story.scorers)
-    yield f"{escaped(stored.directory.name)} {record.run}: {_became(record, judging)}"
-    yield _INDENT + _circumstances(record, _cost(stored, record.run))
+    judging = None if results is None else replace(results.pass_rule, scorers=tuple(story.scorers))
+    cost = None if results is None else results.cost_of(record.run)
+    yield f"{escaped(eval_run)} {record.run}: {_became(record, judging)}"
+    yield _INDENT + _circumstances(record, cost)
     yield from (_INDENT + line for line in _scores(story, judging))
     yield from _error(story)
     for message in story.messages:
@@ -88,44 +91,23 @@ def _described(stored: StoredEvalRun, story: _Story) -> Iterator[str]:
         yield from ("", f"{escaped(kind)}:", *_indented(text))
 
 
-def _judging(stored: StoredEvalRun, scorers: Sequence[str]) -> PassRule | None:
-    """Who decided, None where the eval was killed before it wrote its results."""
-    if stored.results is None:
-        return None
-    try:
-        config = stored.results["config"]
-        return PassRule(tuple(scorers), config["pass_threshold"], config["thresholds"], config["decide"])
-    except (KeyError, TypeError) as error:
-        raise OsmosisError(f"{shown(stored.directory.results)}: lacks {error} in config") from error
-
-
 def _became(record: RunRecord, judging: PassRule | None) -> str:
     if record.status == "pending":
-        return f"never came to its end{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
+        return f"never ended{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
     if record.status == "skipped":
         return "taken out by its grader"
     if record.status == "failed":
         return f"not scored, boundary {record.boundary}"
     if judging is None:
-        return "scored; the eval ended before its results were written, so nothing says what passes"
+        return "scored; the eval ended before it wrote results, so the thresholds are not known"
     if judging.broken(record):
         return "not scored, boundary reward"
     return "passed" if judging.passed(record) else "did not pass"
 
 
-def _cost(stored: StoredEvalRun, run: RunId) -> float | None:
-    """What the results say that the rollout cost, None where nobody knows."""
-    rows = stored.results["rows"] if stored.results is not None else ()
-    runs = (one for row in rows if row["row_index"] == run.row for one in row["runs"])
-    return next(
-        (one.get("cost_usd") for one in runs if (one["run_index"], is_own(one)) == (run.index, not run.is_baseline)),
-        None,
-    )
-
-
 def _circumstances(record: RunRecord, cost: float | None) -> str:
     usage = record.usage
-    said = [
+    parts = [
         *([f"model {escaped(record.model)}"] if record.model else []),
         f"rollout {seconds(record.duration_ms / 1000)}",
         f"scoring {seconds(record.scoring_ms / 1000)}",
@@ -137,20 +119,14 @@ def _circumstances(record: RunRecord, cost: float | None) -> str:
         *([plural(record.retries, "repeated request")] if record.retries else []),
         *([f"attempt {record.attempt}"] if record.attempt > 1 else []),
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _scores(story: _Story, judging: PassRule | None) -> Iterator[str]:
-    record = story.record
-    for name in story.scorers:
-        aside = "" if judging is None or name in judging.deciding else " (does not decide)"
-        if name in record.scores:
-            value = record.scores[name]
-            yield (f"{name} {value:g}" if judging is None else score_line(value, judging.threshold(name), name)) + aside
-        elif name in record.scorer_errors:
-            failed = record.scorer_errors[name]
-            yield f"{name}: {escaped(failed.message)}{aside}"
-            yield from _indented(failed.details)
+    for name, line in score_lines(story.record, story.scorers, judging):
+        yield line
+        if name in story.record.scorer_errors:
+            yield from _indented(story.record.scorer_errors[name].details)
 
 
 def _error(story: _Story) -> Iterator[str]:
@@ -162,31 +138,8 @@ def _error(story: _Story) -> Iterator[str]:
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
     answered = f" ({escaped(str(message['tool_call_id']))})" if message.get("tool_call_id") else ""
     yield f"{escaped(str(message.get('role')))}{answered}:"
-    yield from _indented(_content(message.get("content")))
-    if message.get("refusal"):
-        yield from _indented(f"(refused: {message['refusal']})")
-    for call in message.get("tool_calls") or []:
-        yield from _indented(_call(call))
-
-
-def _content(content: object) -> str:
-    if isinstance(content, list):
-        return "\n".join(map(_part, content))
-    return "" if content is None else str(content)
-
-
-def _part(part: object) -> str:
-    if isinstance(part, dict):
-        return str(part["text"]) if isinstance(part.get("text"), str) else f"[{part.get('type', 'part')}]"
-    return str(part)
-
-
-def _call(call: object) -> str:
-    call = call if isinstance(call, dict) else {}
-    function = call.get("function") or {}
-    arguments = function.get("arguments")
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"-> {function.get('name')}({written}) ({call.get('id')})"
+    for part in parts_of(message, call_ids=True):
+        yield from _indented(part)
 
 
 def _indented(text: str) -> list[str]:

@@ -7,20 +7,18 @@ the runs of its own model are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.tables import EvalConfig
-from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget, resolve
-from pytest_osmosis.results.publish import SCHEMA_VERSION
+from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.comparison import RowRuns
-from pytest_osmosis.verdicts.previous_run import is_measured, is_own
 
 COMPARED = {
     "name": "the eval",
@@ -66,81 +64,45 @@ def _for_baseline(text: str) -> str:
     return text.replace("[experiment] model_path", "[baseline] model_path").replace("[model]", "[baseline]")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResults:
-    """The contents of a results file. `config` is the published one, `started_at` is UTC, ISO 8601."""
-
-    path: Path
-    started_at: str
-    config: Mapping[str, Any]
-    pass_rate: float | None
-    n_runs: int
-    rows: Sequence[RowRuns]
-
-    def differs(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the settings that differ from `config`: "the model: openai/gpt-5, here openai/gpt-5-mini"."""
-        here = json.loads(json.dumps({key: config[key] for key in COMPARED}))
-        pairs = ((name, self.config[key], here[key]) for key, name in COMPARED.items())
-        return tuple(f"{name}: {_text(old)}, here {_text(new)}" for name, old, new in pairs if old != new)
+ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
 
 
-def read_results(path: Path, where: str) -> StoredResults:
-    """Return the results in a file. Raises `ConfigError` at `where` if they cannot be a baseline."""
+def read_baseline(path: Path, where: str) -> PublishedResults:
+    """Read the results that an eval is compared with. `ConfigError` at `where` if they cannot be a baseline."""
 
-    def refuse(text: str, fix: str) -> ConfigError:
-        return ConfigError([Problem(where, f"[baseline] results: {shown(path)} {text}; {fix}")])
+    def refusal(text: str) -> ConfigError:
+        return ConfigError([Problem(where, f"[baseline] results: {text}")])
 
-    another = "name the results.json of a whole eval run, or write one with --osmosis-update-baseline"
+    if not path.exists():
+        fix = "--osmosis-update-baseline writes it from this eval's results"
+        raise refusal(f"{shown(path)} does not exist; {fix}")
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise refuse("does not exist", "--osmosis-update-baseline writes it from this eval's results") from None
-    except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror}", another) from None
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"is not JSON: {error}", another) from None
-    if not isinstance(results, dict) or "schema_version" not in results:
-        raise refuse("is not a results file of pytest-osmosis: it has no schema_version", another)
-    if results["schema_version"] != SCHEMA_VERSION:
-        text = f"has schema_version {results['schema_version']}, this pytest-osmosis reads {SCHEMA_VERSION}"
-        raise refuse(text, "delete it and write a new one with --osmosis-update-baseline")
-    try:
-        reason = _why_no_baseline(results)
-        if reason is None:
-            return _stored(path, results)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        reason = f"is not valid against its schema (python -m pytest_osmosis schema): {type(error).__name__}: {error}"
-    raise refuse(reason, another)
+        stored = read_results(path)
+    except ResultsError as error:
+        raise refusal(f"{error}; write it anew with --osmosis-update-baseline") from None
+    unfit = _unfit(stored)
+    if unfit is not None:
+        raise refusal(f"{shown(path)}: {unfit}; {ANOTHER}")
+    return stored
 
 
-def _why_no_baseline(results: Mapping[str, Any]) -> str | None:
-    """Return why these results cannot be a baseline, None if they can."""
-    if results["partial"]:
-        return "holds only part of its eval"
-    if results["status"] != "finished":
-        return f"comes from an eval that was stopped ({results.get('stop_reason')})"
-    if results["pending"]:
-        return f"comes from an eval that left out {plural(len(results['pending']), 'run')}"
-    return None if results["summary"]["measured"] else "comes from an eval that measured no run"
+def _unfit(stored: PublishedResults) -> str | None:
+    """Return the reason why these results cannot be a baseline."""
+    if stored.partial:
+        return "holds only a part of its eval"
+    if stored.status != "finished":
+        return f"its eval was stopped ({stored.stop_reason})"
+    if stored.pending:
+        return f"{plural(stored.pending, 'run')} of its eval never ran"
+    return None if stored.measured else "no run of its eval was measured"
 
 
-def _stored(path: Path, results: Mapping[str, Any]) -> StoredResults:
-    return StoredResults(
-        path=path,
-        started_at=str(results["provenance"]["started_at"]),
-        config={key: results["config"][key] for key in COMPARED},
-        pass_rate=results["summary"]["pass_rate"],
-        n_runs=int(results["summary"]["selected"]),
-        rows=list(_rows(results["rows"])),
-    )
+def differing_settings(stored: PublishedResults, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5, here openai/gpt-5-mini"."""
+    here = json.loads(json.dumps({key: config[key] for key in COMPARED}))
+    pairs = ((name, stored.config[key], here[key]) for key, name in COMPARED.items())
+    return tuple(f"{name}: {_written(old)}, here {_written(new)}" for name, old, new in pairs if old != new)
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[RowRuns]:
-    for row in rows:
-        own = [run for run in row["runs"] if is_own(run) and run["status"] != "skipped"]
-        runs = [bool(run["passed"]) if is_measured(run) else None for run in own]
-        yield RowRuns(int(row["row_index"]), str(row["row_digest"]), runs)
-
-
-def _text(value: object) -> str:
+def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

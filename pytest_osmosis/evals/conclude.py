@@ -7,18 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.evals.rollout_source import RescoreCounts
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
+from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import Results, Side, Throttling
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates
-from pytest_osmosis.verdicts.comparison import Comparison
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.previous_run import flips
 
 
 class Conclusion:
@@ -35,15 +36,15 @@ class Conclusion:
         self._measured = self._measure()
         self.comparison = self._compare()
 
-    def results(self, compared: Comparison | None) -> Results:
+    def results(self, compared: RowComparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
-        measured, last = self._measured, self._prepared.last
+        measured = self._measured
         return replace(
             measured,
             comparison=compared,
             verdicts=[self._verdict(rule, compared) for rule in self._prepared.config.gates],
-            flips=flips(last, measured.shares()) if last is not None and measured.whole else None,
-            redecided=self._prepared.source.rescored(measured, self._run.directory, rescore_counts(self._run)),
+            previous=self._since_previous(),
+            rescored=self._prepared.source.rescored(measured, self._run.directory, rescore_counts(self._run)),
         )
 
     def _measure(self) -> Results:
@@ -88,7 +89,7 @@ class Conclusion:
         by_function, overall = results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
         return Side(other.name, records, by_function, overall, other.price)
 
-    def _compare(self) -> Comparison | None:
+    def _compare(self) -> RowComparison | None:
         """Compare the rows with the baseline.
 
         None without a baseline, for a part of the plan, and after an early stop: the rows that it measured are a biased
@@ -99,23 +100,28 @@ class Conclusion:
         if self._selected.partial or measured.decided:
             return None
         if stored is not None:
-            matched = comparison.matched(measured.row_runs(), stored.rows)
-            differs, since = self._prepared.differs, stored.started_at
-            return comparison.compare(shown(stored.path), matched, started_at=since, allowed=allowed, differs=differs)
+            return comparison.compare(
+                "baseline",
+                shown(stored.path),
+                comparison.matched(measured.row_runs(), stored.row_runs()),
+                started_at=stored.started_at,
+                allowed=allowed,
+                differs=self._prepared.differs,
+            )
         if side is None or self._selected.lacks_baseline:
             return None
-        matched = comparison.beside(measured.row_runs(), measured.row_runs(side))
+        rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(side))
         stopped = self._engine.baseline_stopped
-        return comparison.compare(side.model, matched, allowed=allowed, stopped=stopped)
+        return comparison.compare("baseline", side.model, rows, allowed=allowed, stopped=stopped)
 
-    def _verdict(self, rule: GateRule, compared: Comparison | None) -> Verdict:
+    def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if self._selected.partial:
             return gates.partial(rule, self._selected.share_text)
         if _is_regression_gate(rule):
             return self._regression_verdict(rule, compared)
         return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.judging))
 
-    def _regression_verdict(self, rule: GateRule, compared: Comparison | None) -> Verdict:
+    def _regression_verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if updates_baseline(self._run):
             return gates.not_decided(rule, "a new baseline is asked for")
         if self._selected.lacks_baseline:
@@ -124,6 +130,22 @@ class Conclusion:
         if compared is None:  # stored rollouts of an eval that had no baseline
             return gates.not_measured(rule, "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
+
+    def _since_previous(self) -> RowComparison | None:
+        """Compare the rows with the previous run of the plan; None if one of them is not whole or shares no row."""
+        last, measured = self._prepared.last, self._measured
+        if last is None or not measured.whole:
+            return None
+        try:
+            previous = read_earlier_results(last.path)
+        except ResultsError as error:
+            self._run.notices.add(f"an earlier run is ignored: {error}")
+            return None
+        new, old = (comparison.measured_rows(side.row_runs()) for side in (measured, previous))
+        rows = comparison.matched(new, old)
+        if not rows.pairs:
+            return None
+        return comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
 
 
 def rescore_counts(run: EvalRun) -> RescoreCounts:

@@ -14,7 +14,7 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals.baseline import BaselineModel, StoredResults, baseline_target, read_results
+from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
@@ -22,8 +22,9 @@ from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.results.previous_run import plan_digest, previous_run
+from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.previous_run import last_run, plan_digest
 
 SecretsFile = Path | Literal["-"] | None
 
@@ -92,7 +93,9 @@ def prepare(
         prepared = with_prices(prepared, datetime.now(UTC))
         _check_prices(prepared)
     prepared = with_digest(prepared)
-    return replace(prepared, last=last_run(runs_folder(config), prepared.plan_digest))
+    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
+    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+    return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
 
 # -- steps that rescoring shares ------------------------------------------------------------------------------
@@ -104,12 +107,12 @@ def configured_dataset(config: EvalConfig) -> Dataset:
     return open_dataset(path, config.data.columns, shown(path))
 
 
-def stored_baseline(config: EvalConfig, updating: bool) -> StoredResults | None:
+def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:
     """Return the results that an eval is compared with, None if it has none or is to write them."""
     path = baseline_path(config)
     if path is None or (updating and not path.exists()):
         return None
-    return read_results(path, shown(config.path))
+    return read_baseline(path, shown(config.path))
 
 
 def with_prices(prepared: Prepared, at: datetime) -> Prepared:

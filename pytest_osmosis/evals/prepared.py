@@ -11,7 +11,7 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
-from pytest_osmosis.evals.baseline import BaselineModel, StoredResults
+from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
@@ -19,10 +19,10 @@ from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import published_config
+from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import Subject
 from pytest_osmosis.text.redaction import MIN_CHARS
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from pytest_osmosis.verdicts.previous_run import LastRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ class Prepared:
     contents: Mapping[int, Content] = field(default_factory=dict)
     price: Price | None = None
     plan_digest: str = ""
-    last: LastRun | None = None
+    last: PublishedHead | None = None
     smoke: Plan | None = None
     baseline_model: BaselineModel | None = None
-    baseline_results: StoredResults | None = None
+    baseline_results: PublishedResults | None = None
     differs: tuple[str, ...] = ()
     typed: tuple[Override, ...] = ()
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS
@@ -121,7 +121,8 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
         return ()
     config = prepared.config
     scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if _has_grader(config) else []))
-    return prepared.baseline_results.differs(published_config(prepared.subject, pass_rule(config, scorers)))
+    here = published_config(prepared.subject, pass_rule(config, scorers))
+    return differing_settings(prepared.baseline_results, here)
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:

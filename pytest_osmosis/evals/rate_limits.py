@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.engine.limits import Limits, least_s
+from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.text.numbers import plural, seconds
-from pytest_osmosis.verdicts.previous_run import LastRun
 
 
 def rate_limits(config: EvalConfig) -> Limits:
@@ -13,7 +13,7 @@ def rate_limits(config: EvalConfig) -> Limits:
     return Limits(config.execution.requests_per_minute, config.execution.tokens_per_minute)
 
 
-def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: LastRun | None) -> list[str]:
+def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: PublishedHead | None) -> list[str]:
     """Return a text for each limit, with the least time that `n_rollouts` take under it."""
     requests, tokens = rate_limits(config)
     texts = []
@@ -23,7 +23,7 @@ def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: LastRun | None) 
     if tokens is not None:
         estimate = ""
         if last is not None and last.total_tokens:
-            least = seconds(least_s(last.total_tokens * n_rollouts / last.n_runs, tokens))
+            least = seconds(least_s(last.total_tokens * n_rollouts / last.total_runs, tokens))
             estimate = f": about {least} by the last run's tokens"
         texts.append(f"{plural(tokens, 'token')} a minute{estimate}")
     return texts

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import Comparison
+from pytest_osmosis.verdicts.comparison import RowComparison
 
 
-def corrected(comparisons: Sequence[Comparison | None]) -> list[Comparison | None]:
+def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:
     """Return the comparisons of a session's evals with Holm's p; None for an eval without one."""
     p_values = [found.paired.p for found in comparisons if found is not None and found.paired is not None]
     if len(p_values) < 2:

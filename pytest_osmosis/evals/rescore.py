@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.datasets import Content, Dataset, check_rows
-from pytest_osmosis.errors import JournalError, Problem, ProblemsError
+from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.prepare import (
     SecretsFile,
@@ -32,6 +32,7 @@ from pytest_osmosis.record.journal import IN_USE, in_use
 from pytest_osmosis.record.plan import Plan, Span, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import Subject
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
@@ -96,6 +97,7 @@ def prepare_rescore(
         run=run,
         rollouts=rollouts,
         subject_then=_subject(run),
+        results_then=_results(run),
         without_rollout=_without_rollout(run, planned, rollouts, contents, dataset),
         rescore_all=rescore_all,
     )
@@ -129,6 +131,14 @@ def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
     if not rollouts.n_rolled:
         raise ProblemsError([Problem(where, "holds no rollout, so there is nothing to score")])
     return rollouts
+
+
+def _results(run: StoredEvalRun) -> PublishedResults | None:
+    try:
+        return None if run.results is None else read_results(run.results)
+    except ResultsError as error:
+        fix = "move the file away to score the rollouts without a comparison"
+        raise ProblemsError([Problem(f"run {run.directory.name}", f"{error}; {fix}")]) from None
 
 
 def _subject(run: StoredEvalRun) -> Subject:

@@ -23,10 +23,11 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results import files
-from pytest_osmosis.results.results import Results, Subject
+from pytest_osmosis.results.read import PublishedResults
+from pytest_osmosis.results.results import Rescored, Results, Subject
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.comparison import compare, matched_by_run
 from pytest_osmosis.verdicts.pass_rule import Outcome
-from pytest_osmosis.verdicts.previous_run import Rescored, turned
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
@@ -117,8 +118,9 @@ NEW_ROLLOUTS = NewRollouts()
 class RescoreSource:
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
 
-    `subject_then` is what was evaluated. `without_rollout` says for each planned run that cannot be scored why. With
-    `rescore_all` no stored score is used again, not even if code and row are unchanged.
+    `subject_then` is what was evaluated, `results_then` what came out, if it was written. `without_rollout` says for
+    each planned run that cannot be scored why. With `rescore_all` no stored score is used again, not even if code and
+    row are unchanged.
     """
 
     role: ClassVar[Role] = "score"
@@ -127,6 +129,7 @@ class RescoreSource:
     run: StoredEvalRun
     rollouts: StoredRollouts
     subject_then: Subject
+    results_then: PublishedResults | None
     without_rollout: Mapping[RunId, str]
     rescore_all: bool = False
 
@@ -171,9 +174,9 @@ class RescoreSource:
 
     def rescored(self, results: Results, directory: RunDirectory, counts: RescoreCounts) -> Rescored | None:
         """Compare the results with those that were made of the same rollouts before."""
-        before = self.run.results
-        if before is None:
-            return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused)
-        previous = files.kept_path(directory.results) if counts.is_complete else directory.results
-        changes = turned(before, results.to_json())
-        return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused, previous.name, *changes)
+        compared = None
+        if self.results_then is not None:
+            kept = files.kept_path(directory.results) if counts.is_complete else directory.results
+            runs = matched_by_run(results.measured_runs(), self.results_then.measured_runs())
+            compared = compare("verdicts before", kept.name, runs)
+        return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused, compared)

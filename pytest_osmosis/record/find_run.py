@@ -22,11 +22,15 @@ _MOST_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class StoredEvalRun:
-    """A stored eval run. `results` is None if none were written."""
+    """One eval run of the past. `manifest` holds what was asked for."""
 
     directory: RunDirectory
     manifest: Mapping[str, Any]
-    results: Mapping[str, Any] | None
+
+    @property
+    def results(self) -> Path | None:
+        """The results file, None if it was not written."""
+        return self.directory.results if self.directory.results.exists() else None
 
     @property
     def workspace(self) -> Path:
@@ -83,8 +87,7 @@ def is_run(folder: Path) -> bool:
 def stored(folder: Path) -> StoredEvalRun:
     """Return the eval run in a run directory. Raises `OsmosisError` if it cannot be read."""
     directory = RunDirectory(folder)
-    manifest = _read(directory.manifest)
-    return StoredEvalRun(directory, manifest, _read(directory.results) if directory.results.exists() else None)
+    return StoredEvalRun(directory, _read(directory.manifest))
 
 
 def _run_of_results(path: Path) -> StoredEvalRun:

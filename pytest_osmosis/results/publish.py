@@ -13,7 +13,8 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.results.results import Results, Side, Subject, Throttling, by_row, tokens_of
+from pytest_osmosis.results.results import Rescored, Results, Side, Subject, Throttling, by_row, tokens_of
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -84,9 +85,9 @@ def _members(results: Results) -> dict[str, Any]:
         "summary": _summary(results),
         **({"model_summaries": _model_summaries(results, side)} if side is not None else {}),
         "provenance": dict(results.provenance),
-        "last_run": None if results.flips is None else results.flips.to_json(),
-        "baseline": None if results.comparison is None else results.comparison.to_json(),
-        "redecided": None if results.redecided is None else results.redecided.to_json(),
+        "last_run": None if results.previous is None else _previous(results.previous),
+        "baseline": None if results.comparison is None else _baseline(results.comparison),
+        "redecided": None if results.rescored is None else _rescored(results.rescored),
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
         "gates": [_gate(verdict) for verdict in results.verdicts],
@@ -147,6 +148,61 @@ def _model_summary(results: Results, tag: ModelTag, side: Side) -> dict[str, Any
         "measured": sum(map(results.judging.measured, ended)),
         "cost_usd": results.cost_of(ended),
         "price": None if side.price is None else side.price.to_json(),
+    }
+
+
+def _previous(compared: RowComparison) -> dict[str, Any]:
+    return {
+        "run": compared.name,
+        "started_at": compared.started_at,
+        "unmatched": compared.matched.n_unmatched,
+        **_changes(compared),
+    }
+
+
+def _baseline(compared: RowComparison) -> dict[str, Any]:
+    rows, paired = compared.matched, compared.paired
+    return {
+        "baseline": compared.name,
+        "started_at": compared.started_at,
+        "unmeasured": compared.n_unmeasured,
+        "added": rows.added,
+        "removed": rows.removed,
+        "changed": rows.changed,
+        "pass_rate": compared.new_rate,
+        "baseline_pass_rate": compared.old_rate,
+        **_changes(compared),
+        "difference_interval": None if paired is None else _interval(paired.interval),
+        "p_adjusted": None if paired is None else compared.p,
+        "evals_compared": compared.n_evals,
+        "regression": compared.meaning == "regression",
+        "differs": list(compared.differs),
+    }
+
+
+def _changes(compared: RowComparison) -> dict[str, Any]:
+    paired = compared.paired
+    return {
+        "rows": compared.n_rows,
+        "better": 0 if paired is None else paired.better,
+        "worse": 0 if paired is None else paired.worse,
+        "difference": None if paired is None else paired.difference,
+        "p_value": None if paired is None else paired.p,
+        "test": None if paired is None else paired.test,
+    }
+
+
+def _rescored(rescored: Rescored) -> dict[str, Any]:
+    compared = rescored.comparison
+    paired = compared.paired if compared is not None else None
+    return {
+        "rolled_out_at": rescored.rolled_out_at,
+        "duration_ms": round(rescored.duration_ms, 3),
+        "kept": dict(rescored.kept),
+        "previous": None if compared is None else compared.name,
+        "rows": 0 if paired is None else paired.n_rows,
+        "better": 0 if paired is None else paired.better,
+        "worse": 0 if paired is None else paired.worse,
     }
 
 

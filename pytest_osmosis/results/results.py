@@ -16,10 +16,9 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.verdicts.comparison import Comparison, RowRuns
+from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from pytest_osmosis.verdicts.previous_run import Flips, Rescored, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +70,30 @@ class Side:
     price: Price | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rescored:
+    """Facts about the scoring of stored rollouts, which were made at `rolled_out_at` (UTC, ISO 8601).
+
+    `duration_ms` is the time that scoring took, `kept` the number of stored scores that each function reused.
+    `comparison` compares with the verdicts before, None if there are none.
+    """
+
+    rolled_out_at: str
+    duration_ms: float
+    kept: Mapping[str, int]
+    comparison: RowComparison | None = None
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of one eval run.
 
     `records` holds every selected run of the eval's own model, in plan order; `side` is the baseline's model, if one
-    ran. `by_function` summarizes each function's scores, `overall` the runs by `decide` (scores 1.0 and 0.0).
-    `stopped` is the reason why the eval stopped early, `decided` is True if that reason is that its gates were decided.
-    `flips` compares with the previous run of the same plan, `comparison` with the baseline. `redecided` is None unless
-    the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. Counts and sums
-    over all records are cached, because the summary, the file and the Markdown page all use them.
+    ran. `by_function` summarizes each function's scores, `overall` the runs by `decide` (scores 1.0 and 0.0). `stopped`
+    is the reason why the eval stopped early, `decided` is True if that reason is that its gates were decided.
+    `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
+    unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. Counts and
+    sums over all records are cached, because the summary, the file and the Markdown page all use them.
     """
 
     subject: Subject
@@ -95,9 +108,9 @@ class Results:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
-    flips: Flips | None = None
-    comparison: Comparison | None = None
-    redecided: Rescored | None = None
+    previous: RowComparison | None = None
+    comparison: RowComparison | None = None
+    rescored: Rescored | None = None
     side: Side | None = None
     smoke_of: int | None = None
     decided: bool = False
@@ -161,15 +174,6 @@ class Results:
                 total[name] = total.get(name, 0) + count
         return total
 
-    def shares(self) -> list[Share]:
-        """Return the pass rate of each row with a measured run, in order."""
-        shares = []
-        for row, records in by_row(self.records).items():
-            passed = [self.judging.passed(record) for record in records if self.judging.measured(record)]
-            if passed:
-                shares.append(Share(self.row_digests[row], sum(passed) / len(passed)))
-        return shares
-
     def row_runs(self, side: Side | None = None) -> list[RowRuns]:
         """Return the runs of each row, in order, without those that a grader took out."""
         records = self.records if side is None else side.records
@@ -179,6 +183,11 @@ class Results:
     def _passed(self, record: RunRecord) -> bool | None:
         measured = record.status != "pending" and self.judging.measured(record)
         return self.judging.passed(record) if measured else None
+
+    def measured_runs(self) -> dict[RunId, bool]:
+        """Return for each measured run whether it passed."""
+        verdicts = {record.run: self._passed(record) for record in self.records}
+        return {run: passed for run, passed in verdicts.items() if passed is not None}
 
     @functools.cached_property
     def costs_usd(self) -> Mapping[RunId, float]:

@@ -14,6 +14,9 @@ from pytest_osmosis.text.numbers import distinguishable
 
 Kind = Literal["passed", "failed", "error", "skipped"]
 
+UNMEASURED = INFRASTRUCTURE | {"reward"}
+"""The boundaries of runs that do not count as an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class PassRule:

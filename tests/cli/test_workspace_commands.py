@@ -17,6 +17,7 @@ from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.journal import encode
+from tests.unit.made import BROKE, finished, published
 
 Cli = Callable[..., Any]
 
@@ -129,23 +130,14 @@ SCORE = {
     "scores": {"rewards:exact": 0.25},
     "errors": {"rewards:style": {"message": "ValueError: no style", "details": "Traceback\n  line"}},
 }
-RESULTS: dict[str, Any] = {
-    "status": "finished",
-    "partial": False,
-    "config": {"n_runs": 2, "pass_threshold": 1.0, "thresholds": {"rewards:exact": 0.5}, "decide": "rewards:exact"},
-    "summary": {
-        "total_rows": 1000,
-        "total_runs": 4000,
-        "selected": 2000,
-        "pending": 0,
-        "pass_rate": 0.5,
-        "total_tokens": 12345,
-        "cost_usd": 1.25,
-        "cost_unknown": 0,
-    },
-    "rows": [{"row_index": 3, "runs": [{"run_index": 0, "cost_usd": 9.0}, {"run_index": 1, "cost_usd": 0.0123}]}],
-    "provenance": {"started_at": "2026-01-02T03:04:05.678+00:00"},
-}
+A, B = "rewards:exact", "rewards:style"
+RECORDS = [finished({A: 0.25}, 3, 0), finished({A: 0.25}, 3, 1, errors={B: BROKE})]
+RESULTS = published(RECORDS, scorers=(A, B), decide=A, thresholds={A: 0.5}, n=2)
+RESULTS["summary"] |= {"total_rows": 1000, "total_runs": 4000, "selected": 2000, "pass_rate": 0.5}
+RESULTS["summary"] |= {"total_tokens": 12345, "cost_usd": 1.25, "cost_unknown": 0}
+RESULTS["provenance"]["started_at"] = "2026-01-02T03:04:05.678+00:00"
+for run, cost_usd in zip(RESULTS["rows"][0]["runs"], (9.0, 0.0123), strict=True):
+    run["cost_usd"] = cost_usd
 
 
 @pytest.fixture
@@ -222,18 +214,18 @@ def test_show_of_a_rollout_that_broke(typed: Cli, stored: Callable[..., Path]) -
     assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
 
 
-def test_show_of_a_killed_eval_says_that_nothing_tells_what_passes(typed: Cli, stored: Callable[..., Path]) -> None:
+def test_show_of_a_killed_eval_says_that_thresholds_are_not_known(typed: Cli, stored: Callable[..., Path]) -> None:
     stored("x-1", ROLLOUT, SCORE, results=None)
     lines = typed("show", "row3-run1").splitlines()
     assert lines[0] == (
-        "x-1 row3-run1: scored; the eval ended before its results were written, so nothing says what passes"
+        "x-1 row3-run1: scored; the eval ended before it wrote results, so the thresholds are not known"
     )
     assert lines[2] == "  rewards:exact 0.25"
 
 
 def test_show_of_a_run_that_never_ran(typed: Cli, stored: Callable[..., Path]) -> None:
     stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
-    assert typed("show", "row3-run1").startswith("x-1 row3-run1: never came to its end (401)\n")
+    assert typed("show", "row3-run1").startswith("x-1 row3-run1: never ended (401)\n")
 
 
 @pytest.mark.parametrize(
@@ -251,6 +243,15 @@ def test_show_says_what_is_wrong(typed: Cli, stored: Callable[..., Path], argume
     assert typed("show", *arguments, fails=1).startswith(said)
 
 
+def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: Callable[..., Path]) -> None:
+    runs = [{**RESULTS["rows"][0]["runs"][0], "passed": "no"}]
+    stored("x-1", ROLLOUT, SCORE, results={**RESULTS, "rows": [{**RESULTS["rows"][0], "runs": runs}]})
+
+    assert typed("show", "row3-run1", fails=1) == (
+        ".osmosis/runs/x-1/results.json: rows[0].runs[0].passed: 'no' is not a boolean\n"
+    )
+
+
 def test_show_without_any_run(typed: Cli) -> None:
     assert typed("show", "row3-run1", fails=1) == 'run "latest": not found in .osmosis/runs; there are none\n'
 
@@ -261,7 +262,8 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Callable[..., Path]) ->
     stored("torn", results="{", age_s=2)
     summary = {**RESULTS["summary"], "cost_unknown": 1}
     begun = {**summary, "total_rows": 8, "pending": 1986}
-    stored("part", results={**RESULTS, "status": "stopped", "partial": True, "summary": begun}, age_s=1)
+    stopped = {"status": "stopped", "stop_reason": "401", "partial": True}
+    stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
     assert typed("runs").splitlines() == [
         "run           started (UTC)            status   rows         runs  pass rate  tokens      cost",

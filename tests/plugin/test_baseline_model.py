@@ -83,7 +83,7 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
             "rewards:score    old *1.000 *",
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "140 tokens *",
-            "against the baseline old: pass rate 0.143, there 1.000 over 7 rows",
+            "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
             "  -0.857, *; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
             "gate max_regression <= 0.02: FAILS: *: a regression",
         ]

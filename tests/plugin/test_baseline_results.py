@@ -57,11 +57,11 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
     assert result.ret == 1
     result.assert_outcomes(passed=1, xfailed=6, failed=1)
-    finding = "pass rate 0.143, the baseline's 1.000: -0.857 over 7 rows, p = 0.031: a regression"
+    finding = "pass rate 0.143, baseline 1.000, same 7 rows: -0.857, p = 0.031: a regression"
     result.stdout.fnmatch_lines(
         [
             "  baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)",
-            "against the baseline baselines/x.json (20* UTC): pass rate 0.143, there 1.000 over 7 rows",
+            "against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows",
             "  -0.857, 95% interval * to *; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
             f"gate max_regression <= 0.02: FAILS: {finding}",
         ]
@@ -92,7 +92,7 @@ def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_repo
     result.stdout.fnmatch_lines(
         [
             '  note: the baseline differs in the thresholds: {"rewards:score": 1.0}, here {"rewards:score": 0.5}',
-            "against the baseline baselines/x.json (*): pass rate 0.500, there 1.000 over 6 rows; "
+            "against the baseline baselines/x.json (*): pass rate 0.500, baseline 1.000, same 6 rows; "
             "rows left out: 2 changed",
             "  -0.500, *; +0 -3 rows, p = 0.25 (McNemar, exact): no more than noise",
             "  the baseline differs in the thresholds: *",

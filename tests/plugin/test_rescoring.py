@@ -51,7 +51,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     assert len(server.requests) == asked
     result.stdout.fnmatch_lines(
         [
-            f"  from run {run_dir.name} of * UTC: 4 rollouts stored, no model is asked",
+            f"  from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked",
             "score 0 < 1",
             f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
             "the rollouts took 40 tokens (28 in, 12 out)*",
@@ -81,7 +81,7 @@ def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Worksp
     lower.assert_outcomes(passed=3, xfailed=1)
     lower.stdout.fnmatch_lines(
         [
-            "kept, as code and row are the same: 3 scores of rewards:score; --osmosis-rescore calls every function*",
+            "reused 3 stored scores (code and rows unchanged); --osmosis-rescore recomputes them",
             "against the verdicts before (results.1.json): +1 -0 of 3 rows",
             "gate pass_rate >= 0.6: HOLDS: *",
         ]
@@ -155,7 +155,7 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     assert partial["partial"]
     assert [row["row_index"] for row in partial["rows"]] == [1]
     again = workspace.run(FROM)
-    again.stdout.fnmatch_lines(["kept, as code and row are the same: 1 score of rewards:score;*"])
+    again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
 
 
 def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatServer) -> None:
@@ -173,7 +173,7 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     assert len(server.requests) == asked
     assert result.ret == 9
     result.assert_outcomes(passed=1, xfailed=2, skipped=1, errors=1)
-    result.stdout.fnmatch_lines(["  from run * of *: 3 rollouts stored (1 run without one), no model is asked"])
+    result.stdout.fnmatch_lines(["  from run * of *: 3 stored rollouts (1 run without one), no model is asked"])
     results = workspace.results()
     assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
     assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout is stored"}]
@@ -234,7 +234,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
     result.assert_outcomes(passed=2, skipped=2)
     result.stdout.fnmatch_lines(
         [
-            "  from run *: 2 rollouts stored (2 runs without one), no model is asked",
+            "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
             "  note: 1 row (1): the prompt has changed since the rollout; not scored",
             "  note: 1 row (0): changed since the rollout, but not in the prompt; scored as of now",
             "against the verdicts before (results.1.json): +1 -0 of 2 rows",

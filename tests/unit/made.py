@@ -12,8 +12,8 @@ from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.results import Results, Side, Subject
 from pytest_osmosis.verdicts import gates
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from pytest_osmosis.verdicts.previous_run import Flips
 
 A, B = "rewards:a", "rewards:b"
 BROKE = RewardError("ValueError: no", "Traceback ...")
@@ -65,7 +65,7 @@ def results_of(
     duration_ms: float = 3210.0,
     extra: Mapping[str, Any] | None = None,
     price: Price | None = None,
-    flips: Flips | None = None,
+    previous: RowComparison | None = None,
     beside: Sequence[RunRecord] | None = None,
     beside_price: Price | None = None,
 ) -> Results:
@@ -87,7 +87,7 @@ def results_of(
         provenance={"python": "3.x"},
         price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
-        flips=flips,
+        previous=previous,
         side=None if beside is None else Side("other", beside, *results.summarize(beside, judging, n), beside_price),
     )
 
@@ -95,3 +95,29 @@ def results_of(
 def of_baseline(record: RunRecord) -> RunRecord:
     """The same of the baseline's model."""
     return record._replace(run=record.run._replace(model=ModelTag.BASELINE))
+
+
+CONFIG: Mapping[str, Any] = {
+    "path": "configs/eval/x.toml",
+    "dataset": "data/x.jsonl",
+    "selection": "all 4",
+    "batch_size": 8,
+    "sampling": {"temperature": 0.5, "seed": None},
+    "overridden": [],
+}
+PROVENANCE: Mapping[str, Any] = {
+    "run_dir": ".osmosis/runs/x-1",
+    "plan_digest": "0" * 32,
+    "started_at": "2026-11-20T14:03:59.000+00:00",
+    "finished_at": "2026-11-20T14:04:59.000+00:00",
+    "pytest_osmosis": "0.1.0",
+    "python": "3.x",
+    "platform": "Linux",
+    "dataset_sha256": "0" * 64,
+}
+
+
+def published(records: Sequence[RunRecord], plan_digest: str = PROVENANCE["plan_digest"], **options: Any) -> Any:
+    """Published results that are valid against the schema."""
+    made = results_of(records, extra=CONFIG, **options).to_json()
+    return {**made, "provenance": {**PROVENANCE, "plan_digest": plan_digest}}

@@ -28,7 +28,7 @@ def estimate(prepared: Prepared, n_selected: int) -> float | None:
         return 0.0
     if last is None or last.cost_usd is None:
         return None
-    return last.cost_usd * n_selected / last.n_runs
+    return last.cost_usd * n_selected / last.total_runs
 
 
 def above(estimates: Mapping[str, float | None], usd: float) -> str | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.evals.regressions import corrected
-from pytest_osmosis.verdicts.comparison import Comparison, Matched, Pair, compare
+from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare
 
 
-def comparison(n_worse: int) -> Comparison:
+def comparison(n_worse: int) -> RowComparison:
     """Return a comparison of 20 rows, of which some passed only in the baseline."""
     pairs = [Pair(new=[row >= n_worse], old=[True]) for row in range(20)]
-    return compare("base.json", Matched(pairs))
+    return compare("baseline", "base.json", Matched(pairs))
 
 
 def test_a_single_comparison_keeps_its_p() -> None:
@@ -21,7 +21,7 @@ def test_a_single_comparison_keeps_its_p() -> None:
 
 
 def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
-    small, large, unmeasured = comparison(8), comparison(6), compare("base.json", Matched([]))
+    small, large, unmeasured = comparison(8), comparison(6), compare("baseline", "base.json", Matched([]))
 
     one, nothing, other, empty = corrected([large, None, small, unmeasured])
 

@@ -130,13 +130,13 @@ def test_a_long_message_is_shortened_in_its_middle() -> None:
             {"role": "user", "content": [{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]},
             ["  user: 42"],
         ),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ["  user: (no text)"]),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, ["  user: [image_url]"]),
         ({"role": "assistant", "content": None}, ["  assistant: (no text)"]),
         ({"role": "assistant", "content": None, "refusal": "I will not"}, ["  assistant: (refused: I will not)"]),
     ],
     ids=["lines", "control", "surrogate", "role", "parts", "image", "null", "refusal"],
 )
-def test_a_message(message: Mapping[str, Any], lines: Sequence[str]) -> None:
+def test_a_message_is_shown_on_its_lines(message: Mapping[str, Any], lines: Sequence[str]) -> None:
     assert conversation(message) == ["conversation:", *lines]
 
 

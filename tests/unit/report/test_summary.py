@@ -14,10 +14,11 @@ from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.summary import last_run_line, summary_lines
-from pytest_osmosis.results.results import Results, Throttling
+from pytest_osmosis.results.read import PublishedHead
+from pytest_osmosis.results.results import Rescored, Results, Throttling
+from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.safe import width
-from pytest_osmosis.verdicts.comparison import Matched, Pair, compare, decide
-from pytest_osmosis.verdicts.previous_run import Flips, LastRun
+from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
 
 
@@ -51,8 +52,8 @@ def test_five_runs_a_row_and_a_gate() -> None:
         pass rate 0.700: 7 of 10 runs passed; 95% interval 0.397 to 0.892 (Wilson)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
         gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
-          low power: a true pass_rate of 0.65 fails it with a chance of 0.63; 13 rows would make that 0.8
-        """)
+          low power: if the true pass rate fell to 0.65, this gate would notice 63% of the time; POWER
+        """).replace("POWER", "13 rows would make it 80%")
 
 
 def test_a_table_too_wide_for_the_terminal_is_told_in_two() -> None:
@@ -118,7 +119,8 @@ def test_a_single_run_is_singular() -> None:
         "pass rate 1.000: 1 of 1 run passed; 95% interval 0.207 to 1.000 (Wilson)",
         "1 token (1 in), cost unknown, 0.89 s",
         "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
-        "  low power: a true pass_rate of 0.45 fails it with a chance of 0.54; 71 rows would make that 0.8",
+        "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
+        "71 rows would make it 80%",
     ]
 
 
@@ -240,7 +242,7 @@ def test_answers_that_were_cut_off_are_told_with_what_helps() -> None:
 
     assert f"{told}set [sampling] max_tokens" in summary_lines(results_of([*cut, whole]))
     bounded = results_of([*cut, whole], extra={"sampling": {"max_tokens": 256}})
-    assert f"{told}raise [sampling] max_tokens, which is 256" in summary_lines(bounded)
+    assert f"{told}raise [sampling] max_tokens (now 256)" in summary_lines(bounded)
     assert "cut off" not in summary(results_of([whole]))
 
 
@@ -257,7 +259,7 @@ def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, An
 def test_equal_answers_in_most_rows_are_told() -> None:
     told = "9 of 10 rows gave 2 equal answers, so pass@k says no more than pass@1: "
 
-    assert f"{told}does the server sample, and heed the seed?" in answered(9, passes=0)
+    assert f"{told}check that the server samples and honours the seed" in answered(9, passes=0)
     assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
 
 
@@ -268,36 +270,55 @@ def test_some_equal_answers_or_nothing_but_right_ones_are_no_news() -> None:
     assert "equal answers" not in answered(9, passes=9)  # the one row that did not pass has different answers
 
 
-LAST = {"run": "x-1", "started_at": "2026-11-20T14:03:59.000+00:00", "test": "McNemar, exact"}
+STARTED_AT = "2026-11-20T14:03:59.000+00:00"
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("change", "words"),
     [
         ({"better": 12, "worse": 9, "difference": 0.03, "p": 0.6636}, "+12 -9 of 100 rows, p = 0.66 (noise)"),
         ({"better": 20, "worse": 4, "difference": 0.16, "p": 0.00154}, "+20 -4 of 100 rows, p = 0.0015 (better)"),
         ({"better": 0, "worse": 40, "difference": -0.4, "p": 1e-12}, "+0 -40 of 100 rows, p < 0.001 (worse)"),
         ({"better": 0, "worse": 0, "difference": 0.0, "p": 1.0}, "no row of 100 changed"),
         (
-            {"better": 1, "worse": 0, "difference": 0.01, "p": 1.0, "n_unmatched": 2},
+            {"better": 1, "worse": 0, "difference": 0.01, "p": 1.0, "changed": 1},
             "+1 -0 of 100 rows, p = 1 (noise); 2 rows not compared",
         ),
     ],
 )
-def test_what_became_of_the_rows_since_the_last_run(found: dict[str, Any], said: str) -> None:
-    flips = Flips(**{**LAST, "n_rows": 100, "n_unmatched": 0, **found})
+def test_rows_that_changed_since_the_last_run_are_counted(change: dict[str, Any], words: str) -> None:
+    rows = Matched([Pair([True], [True])] * 100, changed=change.pop("changed", 0))
+    paired = Paired(100, se=None, interval=None, test="McNemar, exact", **change)
+    compared = RowComparison("previous run", "x-1", STARTED_AT, rows, paired, p=paired.p)
 
-    lines = summary_lines(results_of([finished({A: 1.0})], flips=flips))
+    lines = summary_lines(results_of([finished({A: 1.0})], previous=compared))
 
-    assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {said}"
+    assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {words}"
 
 
 @pytest.mark.parametrize(
     ("cost", "n_unknown", "said"),
     [(1.2, 0, "$1.20"), (None, 500, "cost unknown"), (1.2, 4, "$1.20 (unknown for 4 runs)")],
 )
-def test_what_the_last_run_took(cost: float | None, n_unknown: int, said: str) -> None:
-    last = LastRun(Path("x-1"), LAST["started_at"], 500, 625_000, cost, 230.5, n_unknown)
+def test_the_header_says_what_the_last_run_took(cost: float | None, n_unknown: int, said: str) -> None:
+    last = PublishedHead(
+        path=Path("x-1/results.json"),
+        status="finished",
+        stop_reason=None,
+        partial=False,
+        started_at=STARTED_AT,
+        plan_digest="",
+        total_rows=500,
+        total_runs=500,
+        selected=500,
+        pending=0,
+        measured=500,
+        pass_rate=1.0,
+        total_tokens=625_000,
+        duration_s=230.5,
+        cost_usd=cost,
+        n_cost_unknown=n_unknown,
+    )
 
     assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
 
@@ -305,7 +326,7 @@ def test_what_the_last_run_took(cost: float | None, n_unknown: int, said: str) -
 def test_runs_that_were_rolled_out_again_are_said() -> None:
     lines = summary_lines(results_of([finished({A: 1.0}, attempt=2)]))
 
-    assert "1 run rolled out a second time, as the first time the engine host ended" in lines
+    assert "1 run rolled out a second time, because their engine host ended" in lines
 
 
 def test_what_slowed_it_down_is_said_where_it_mattered() -> None:
@@ -369,17 +390,42 @@ def test_a_baseline_of_the_same_name_is_told_apart_in_the_table() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("scorers", "kept", "words"),
+    [
+        ((A,), {A: 999}, "999 stored scores"),
+        ((A, B), {A: 1, B: 40}, "1 stored score of rewards:a, 40 stored scores of rewards:b"),
+    ],
+)
+def test_reused_scores_are_counted(scorers: tuple[str, ...], kept: dict[str, int], words: str) -> None:
+    made = replace(results_of([finished({A: 1.0, B: 1.0})], scorers=scorers), rescored=Rescored(STARTED_AT, 1.0, kept))
+
+    assert f"reused {words} (code and rows unchanged); --osmosis-rescore recomputes them" in summary_lines(made)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([Pair([True], [False]), Pair([False], [True]), Pair([True, False], [True, True])], "+1 -2 of 3 rows"),
+        ([Pair([True], [True])], "no row of 1 changed"),
+    ],
+)
+def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pair], words: str) -> None:
+    compared = compare("verdicts before", "results.1.json", Matched(rows))
+    made = replace(results_of([finished({A: 1.0})]), rescored=Rescored(STARTED_AT, 1.0, {}, compared))
+
+    assert summary_lines(made)[-1] == f"against the verdicts before (results.1.json): {words}"
+
+
 # -- baselines --------------------------------------------------------------------------------------------
 
 
 def compared(**counts: int) -> Results:
     """Results against stored ones: so many rows `kept` their pass, or are `worse`."""
-    found = Matched(
+    rows = Matched(
         [Pair([True], [True])] * counts["kept"] + [Pair([False], [True])] * counts["worse"], added=1, changed=2
     )
-    against = compare(
-        "b.json", found, started_at="2026-11-20T14:03:59+00:00", differs=["the model: a, here b"], allowed=0.02
-    )
+    against = compare("baseline", "b.json", rows, started_at=STARTED_AT, differs=["the model: a, here b"], allowed=0.02)
     rule = GateRule("max_regression", -0.02)
     return replace(results_of([finished({A: 1.0})]), comparison=against, verdicts=[decide(rule, against)])
 
@@ -389,13 +435,13 @@ def test_a_baseline_is_told_of_with_what_was_left_out_and_what_differs() -> None
 
     # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
     assert [line for line in lines if "baseline" in line or "+0 -6" in line or "power" in line] == [
-        "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, there 1.000 over 50 rows; "
+        "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, baseline 1.000, same 50 rows; "
         "rows left out: 2 changed, 1 added",
         "  -0.120, 95% interval -0.217 to -0.013; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
         "  the baseline differs in the model: a, here b",
-        "gate max_regression <= 0.02: FAILS: pass rate 0.880, the baseline's 1.000: -0.120 over 50 rows, p = 0.031: "
+        "gate max_regression <= 0.02: FAILS: pass rate 0.880, baseline 1.000, same 50 rows: -0.120, p = 0.031: "
         "a regression",
-        "  low power: a true loss of 0.07 fails it with a chance of 0.33; 173 rows would make that 0.8",
+        "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
     ]
 
 

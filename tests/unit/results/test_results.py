@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.results import Results, records_of, runs_for
+from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
+from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -330,3 +332,55 @@ def test_one_model_alone_has_no_model_keys() -> None:
     assert "model_summaries" not in found
     assert "baseline_model" not in found["config"]
     assert "model_tag" not in found["rows"][0]["runs"][0]
+
+
+# -- comparisons ------------------------------------------------------------------------------------------
+
+COMPARED = Matched([Pair([True], [True])] * 94 + [Pair([False], [True])] * 6, added=1, removed=2, changed=3)
+
+
+def test_the_comparison_with_the_baseline_is_published() -> None:
+    against = compare("baseline", "base.json", COMPARED, differs=["the model: a, here b"])
+
+    found = published(replace(results_of([finished({A: 1.0})]), comparison=against))["baseline"]
+
+    counts = ("rows", "added", "removed", "changed", "better", "worse", "regression")
+    assert [found[key] for key in counts] == [100, 1, 2, 3, 0, 6, True]
+    assert found["p_value"] == found["p_adjusted"] == 0.03125
+    assert found["differs"] == ["the model: a, here b"]
+    assert found["difference_interval"]["method"] == "Bonett-Price"
+
+
+def test_the_comparison_with_the_previous_run_is_published() -> None:
+    since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
+
+    found = published(results_of([finished({A: 1.0})], previous=since))["last_run"]
+
+    assert found == {
+        "run": "x-1",
+        "started_at": "2026-11-20T14:03:59.000+00:00",
+        "rows": 100,
+        "unmatched": 1 + 2 + 2 * 3,
+        "better": 0,
+        "worse": 6,
+        "difference": -0.06,
+        "p_value": 0.03125,
+        "test": "McNemar, exact",
+    }
+
+
+def test_the_comparison_with_the_verdicts_before_a_rescoring_is_published() -> None:
+    before = compare("verdicts before", "results.1.json", COMPARED)
+    rescored = Rescored("2026-11-20T14:03:59.000+00:00", 12.3456, {A: 3}, before)
+
+    found = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["redecided"]
+
+    assert found == {
+        "rolled_out_at": "2026-11-20T14:03:59.000+00:00",
+        "duration_ms": 12.346,
+        "kept": {A: 3},
+        "previous": "results.1.json",
+        "rows": 100,
+        "better": 0,
+        "worse": 6,
+    }

@@ -1,4 +1,4 @@
-"""An eval against its baseline: which rows are the same, what the difference means, and the gate's three verdicts."""
+"""Comparisons of rows: which rows are the same, what a difference means, and the gate's three verdicts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import Comparison, Matched, Pair, RowRuns, compare, decide, matched
+from pytest_osmosis.verdicts.comparison import (
+    Matched,
+    Pair,
+    RowComparison,
+    RowRuns,
+    compare,
+    decide,
+    matched,
+    matched_by_run,
+    measured_rows,
+)
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]
@@ -27,8 +38,8 @@ def pairs(**counts: int) -> list[Pair]:
     return [kinds[kind] for kind, n in counts.items() for _ in range(n)]
 
 
-def compared(found: Sequence[Pair], allowed: float = 0.02) -> Comparison:
-    return compare("base.json", Matched(found), allowed=allowed)
+def compared(found: Sequence[Pair], allowed: float = 0.02) -> RowComparison:
+    return compare("baseline", "base.json", Matched(found), allowed=allowed)
 
 
 # -- which rows are the same ------------------------------------------------------------------------------
@@ -55,6 +66,22 @@ def test_of_rows_with_the_same_content_the_first_is_matched_with_the_first() -> 
 
     assert found.pairs == [Pair(YES, NO), Pair(NO, YES)]
     assert (found.added, found.removed, found.changed) == (1, 0, 0)
+
+
+def test_verdicts_on_the_same_rollouts_are_matched_run_by_run() -> None:
+    before = {RunId(0, 0): True, RunId(0, 1): False, RunId(1, 0): False, RunId(2, 0): True, RunId(4, 0): True}
+    after = {RunId(0, 0): False, RunId(0, 1): True, RunId(1, 0): True, RunId(2, 0): False, RunId(3, 0): True}
+
+    found = compare("verdicts before", "results.1.json", matched_by_run(after, before))
+
+    assert found.paired is not None
+    assert (found.n_rows, found.paired.better, found.paired.worse) == (3, 1, 1), "row 0 has as many passes as before"
+
+
+def test_rows_without_a_measured_run_can_be_left_out() -> None:
+    found = [RowRuns(0, "a", [None, True]), RowRuns(1, "b", NONE), RowRuns(2, "c", [])]
+
+    assert measured_rows(found) == found[:1]
 
 
 # -- what the difference means -----------------------------------------------------------------------------
@@ -132,14 +159,14 @@ def test_among_several_evals_the_p_is_holms() -> None:
 @pytest.mark.parametrize(
     ("found", "state", "words"),
     [
-        (pairs(kept=90, worse=10), "fails", "pass rate 0.900, the baseline's 1.000: -0.100 over 100 rows, p = 0.002"),
+        (pairs(kept=90, worse=10), "fails", "pass rate 0.900, baseline 1.000, same 100 rows: -0.100, p = 0.002"),
         (pairs(kept=90, worse=6, better=4), "holds", "no more than noise"),
         (pairs(kept=90, better=10), "holds", "an improvement"),
-        (pairs(kept=994, worse=6), "holds", "lower, but no more than the 0.02 that max_regression allows"),
-        (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is 0.062 at the least"),
+        (pairs(kept=994, worse=6), "holds", "lower, but within the 0.02 that max_regression allows"),
+        (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is at least 0.062"),
         (pairs(kept=5), "holds", "no more than noise"),
         ([Pair(NONE, YES)], "not measured", "no row was measured on both sides"),
-        ([], "not measured", "no row of the baseline is evaluated here"),
+        ([], "not measured", "the baseline has none of these rows"),
     ],
     ids=["fell", "fell by chance", "rose", "fell a little", "too few", "too few, none fell", "unmeasured", "no row"],
 )
@@ -209,26 +236,3 @@ def test_its_power_is_that_of_a_loss_of_five_points_more_than_is_allowed() -> No
     assert few.power is not None
     assert few.power.chance == pytest.approx(0.3436, abs=1e-3)
     assert few.power.n_rows == 324
-
-
-def test_what_is_published_says_it_all() -> None:
-    found = compare(
-        "base.json", Matched(pairs(kept=94, worse=6), added=1, removed=2, changed=3), differs=["the model: a, here b"]
-    )
-
-    published = found.to_json()
-
-    assert {
-        key: published[key] for key in ("rows", "added", "removed", "changed", "better", "worse", "regression")
-    } == {
-        "rows": 100,
-        "added": 1,
-        "removed": 2,
-        "changed": 3,
-        "better": 0,
-        "worse": 6,
-        "regression": True,
-    }
-    assert published["p_value"] == published["p_adjusted"] == 0.03125
-    assert published["differs"] == ["the model: a, here b"]
-    assert published["difference_interval"]["method"] == "Bonett-Price"

@@ -1,0 +1,340 @@
+"""Results read back from a results.json, as typed objects.
+
+`read_results` is for a file that the user named: all of it is validated against results.schema.json, and an error says
+at which place it is wrong. `read_earlier_results` and `read_head` are for files of earlier runs that nobody named: they
+check only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
+Unknown keys are allowed everywhere: a later version may have added them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.results.publish import SCHEMA_VERSION
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.verdicts.comparison import RowRuns
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+ROWS = '  "rows": '
+"""The beginning of the line where the rows begin; everything before it is small."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRun:
+    """One published run. `passed` is None if the run was not measured; `skipped` if its grader took it out."""
+
+    id: RunId
+    skipped: bool
+    passed: bool | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """One published row with its runs; `digest` is the digest of its content."""
+
+    index: int
+    digest: str
+    runs: Sequence[PublishedRun]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedHead:
+    """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601."""
+
+    path: Path
+    status: str
+    stop_reason: str | None
+    partial: bool
+    started_at: str
+    plan_digest: str
+    total_rows: int
+    total_runs: int
+    selected: int
+    pending: int
+    measured: int
+    pass_rate: float | None
+    total_tokens: int
+    duration_s: float
+    cost_usd: float | None
+    n_cost_unknown: int
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all that was planned ran, and some of it was measured."""
+        return not self.partial and self.status == "finished" and not self.pending and self.measured > 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedResults(PublishedHead):
+    """The published results of one eval run. `config` holds its settings as published."""
+
+    config: Mapping[str, Any]
+    rows: Sequence[PublishedRow]
+
+    @property
+    def pass_rule(self) -> PassRule:
+        """The rule by which its runs passed."""
+        config = self.config
+        return PassRule(
+            tuple(config["eval_fns"]), config["pass_threshold"], dict(config["thresholds"]), config["decide"]
+        )
+
+    def row_runs(self) -> list[RowRuns]:
+        """Return the rows with the runs of the eval's own model, without those that a grader took out."""
+        return [
+            RowRuns(row.index, row.digest, [run.passed for run in _own(row) if not run.skipped]) for row in self.rows
+        ]
+
+    def measured_runs(self) -> dict[RunId, bool]:
+        """Return for each measured run of the eval's own model whether it passed."""
+        return {run.id: run.passed for row in self.rows for run in _own(row) if run.passed is not None}
+
+    def cost_of(self, run: RunId) -> float | None:
+        """Return the cost of one run, None if it is not known."""
+        runs = (published for row in self.rows if row.index == run.row for published in row.runs)
+        return next((published.cost_usd for published in runs if published.id == run), None)
+
+
+def _own(row: PublishedRow) -> Iterator[PublishedRun]:
+    return (run for run in row.runs if not run.id.is_baseline)
+
+
+def read_results(path: Path) -> PublishedResults:
+    """Read results that the user named. `ResultsError` with the place in the file if they are not valid."""
+    data = _load(path)
+    _validate(path, data)
+    return _results(path, data)
+
+
+def read_earlier_results(path: Path) -> PublishedResults:
+    """Read results that nobody named. `ResultsError` if a member that is needed is missing or has the wrong type."""
+    return _results(path, _load(path))
+
+
+def read_head(path: Path) -> PublishedHead:
+    """Read the head of results that nobody named, without parsing their rows. `ResultsError` if it is not valid."""
+    return _head(path, _head_text(path))
+
+
+def read_head_of_plan(path: Path, digest: str) -> PublishedHead | None:
+    """Read the head of results if they are of the plan with this digest. `ResultsError` if it is not valid."""
+    text = _head_text(path)
+    head = _head(path, text) if digest in text else None
+    return head if head is not None and head.plan_digest == digest else None
+
+
+def _head_text(path: Path) -> str:
+    lines: list[str] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(ROWS):
+                    return "".join(lines).rstrip().rstrip(",") + "}"
+                lines.append(line)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    return "".join(lines)
+
+
+# -- JSON -------------------------------------------------------------------------------------------------
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
+    if data["schema_version"] != SCHEMA_VERSION:
+        version = one_line(json.dumps(data["schema_version"]), 100)
+        raise ResultsError(f"{shown(path)}: has schema_version {version}; this pytest-osmosis reads {SCHEMA_VERSION}")
+    return data
+
+
+def _unreadable(path: Path, error: Exception) -> ResultsError:
+    text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"is not JSON: {error}"
+    return ResultsError(f"{shown(path)}: {text}")
+
+
+# -- the schema -------------------------------------------------------------------------------------------
+
+
+def _validate(path: Path, data: dict[str, Any]) -> None:
+    """Raise `ResultsError` with the first place where `data` does not match the schema.
+
+    jsonschema takes nine seconds for 20,000 runs, so of all runs that the schema cannot tell apart one is validated.
+    """
+    from jsonschema import Draft202012Validator
+
+    schema = _open(json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8")))
+    parts = {name: Draft202012Validator({**schema["$defs"][name], "$defs": schema["$defs"]}) for name in ("row", "run")}
+    rows = data.get("rows")
+    _check(path, Draft202012Validator(schema), "", {**data, "rows": []} if isinstance(rows, list) else data)
+    seen = set()
+    for place, name, part in _parts(rows or []):
+        shape = (name, _shape(part))
+        if shape not in seen:
+            _check(path, parts[name], place, part)
+            seen.add(shape)
+
+
+def _open(schema: Any) -> Any:
+    """Return the schema without `"additionalProperties": false`."""
+    if isinstance(schema, dict):
+        members = {key: _open(value) for key, value in schema.items()}
+        return {key: value for key, value in members.items() if (key, value) != ("additionalProperties", False)}
+    return list(map(_open, schema)) if isinstance(schema, list) else schema
+
+
+def _parts(rows: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield place, name in the schema and value of each row, with its first run only, and of each run."""
+    for number, row in enumerate(rows):
+        runs = row.get("runs") if isinstance(row, dict) else None
+        if not isinstance(runs, list):
+            yield f"rows[{number}]", "row", row
+            continue
+        yield f"rows[{number}]", "row", {**row, "runs": runs[:1]}
+        yield from ((f"rows[{number}].runs[{index}]", "run", run) for index, run in enumerate(runs))
+
+
+def _shape(value: Any) -> Any:
+    """Return everything about a value that the schemas of rows and runs can tell apart.
+
+    They ask for types, keys, words of an enumeration, digests, and bounds of 0 and 1.
+    """
+    if isinstance(value, dict):
+        return dict, *((key, _shape(member)) for key, member in value.items())
+    if isinstance(value, list):
+        return list, *map(_shape, value)
+    if isinstance(value, str):
+        return value if len(value) < _LONGEST_WORD else _DIGEST.fullmatch(value) is not None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return type(value), value == int(value), value > 0, value < 0
+    return type(value), value
+
+
+_DIGEST = re.compile("[0-9a-f]{16}")
+_LONGEST_WORD = 16
+
+
+def _check(path: Path, validator: Validator, place: str, value: Any) -> None:
+    from jsonschema.exceptions import best_match
+
+    error = best_match(validator.iter_errors(value))
+    if error is not None:
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+        where = (place + "".join(steps)).removeprefix(".")
+        raise ResultsError(f"{shown(path)}: {where}{': ' if where else ''}{_fault(error)}")
+
+
+def _fault(error: ValidationError) -> str:
+    if error.validator == "required":
+        return f"lacks {error.message.split(chr(39))[1]}"
+    if error.validator == "type":
+        kinds: Any = error.validator_value
+        types = [kinds] if isinstance(kinds, str) else kinds
+        return f"{_written(error.instance)} is not {' or '.join(_KINDS.get(kind, kind) for kind in types)}"
+    if error.validator in ("enum", "minimum", "maximum", "const"):
+        return one_line(error.message)
+    return f"{_written(error.instance)} is not valid ({error.validator})"
+
+
+_KINDS = {
+    "array": "an array",
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+
+def _written(value: object) -> str:
+    return one_line(repr(value), 100)
+
+
+# -- from JSON to objects -----------------------------------------------------------------------------------
+
+
+def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
+    try:
+        return PublishedResults(
+            **_head_members(path, data), config=_typed(data["config"], dict), rows=list(map(_row, data["rows"]))
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _incomplete(path, error) from None
+
+
+def _head(path: Path, text: str) -> PublishedHead:
+    try:
+        return PublishedHead(**_head_members(path, json.loads(text)))
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, error) from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _incomplete(path, error) from None
+
+
+def _incomplete(path: Path, error: Exception) -> ResultsError:
+    return ResultsError(f"{shown(path)}: {f'lacks {error}' if isinstance(error, KeyError) else error}")
+
+
+def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    summary, provenance = data["summary"], data["provenance"]
+    return {
+        "path": path,
+        "status": _typed(data["status"], str),
+        "stop_reason": data.get("stop_reason"),
+        "partial": _typed(data["partial"], bool),
+        "started_at": _typed(provenance["started_at"], str),
+        "plan_digest": _typed(provenance["plan_digest"], str),
+        "total_rows": _typed(summary["total_rows"], int),
+        "total_runs": _typed(summary["total_runs"], int),
+        "selected": _typed(summary["selected"], int),
+        "pending": _typed(summary["pending"], int),
+        "measured": _typed(summary["measured"], int),
+        "pass_rate": _typed(summary["pass_rate"], float, int, NoneType),
+        "total_tokens": _typed(summary["total_tokens"], int),
+        "duration_s": _typed(summary["total_duration_ms"], float, int) / 1000,
+        "cost_usd": _typed(summary["cost_usd"], float, int, NoneType),
+        "n_cost_unknown": _typed(summary["cost_unknown"], int),
+    }
+
+
+def _row(row: Mapping[str, Any]) -> PublishedRow:
+    index = _typed(row["row_index"], int)
+    return PublishedRow(index, _typed(row["row_digest"], str), [_run(index, run) for run in row["runs"]])
+
+
+def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
+    tag = ModelTag.BASELINE if run.get("model_tag") == ModelTag.BASELINE else ModelTag.PRIMARY
+    skipped = _typed(run["status"], str) == "skipped"
+    measured = not skipped and run.get("boundary") not in UNMEASURED
+    return PublishedRun(
+        RunId(row, _typed(run["run_index"], int), tag),
+        skipped,
+        _typed(run["passed"], bool) if measured else None,
+        _typed(run["cost_usd"], float, int, NoneType),
+    )
+
+
+def _typed(value: Any, *types: type) -> Any:
+    """Return `value` if it has one of `types`; a boolean is not a number."""
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise TypeError(f"{_written(value)} is not valid")
+    return value

@@ -1,0 +1,105 @@
+"""The previous run of a plan, found among other runs without reading their rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.results.files import write
+from pytest_osmosis.results.previous_run import plan_digest, previous_run
+from pytest_osmosis.results.publish import text_of
+from pytest_osmosis.results.read import ROWS, PublishedHead
+from tests.unit.made import A, finished, published
+
+PLAN, OTHER = plan_digest({"n": 1}), plan_digest({"n": 2})
+WHOLE: Mapping[str, Any] = published([finished({A: 1.0}, row) for row in range(4)], PLAN)
+Stored = Callable[..., Path]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    """Return a function that makes the results of a run, written `age_s` seconds before the newest could be."""
+
+    def stored(name: str, age_s: int = 0, digest: str = PLAN, **changed: Any) -> Path:
+        results = {**WHOLE, "provenance": {**WHOLE["provenance"], "plan_digest": digest}, **changed}
+        path = write(tmp_path / name / "results.json", text_of(results))
+        os.utime(path, (2_000_000_000 - age_s,) * 2)
+        return path
+
+    return stored
+
+
+def found(folder: Path) -> PublishedHead:
+    head = previous_run(folder, PLAN).head
+    assert head is not None
+    return head
+
+
+def test_plans_are_the_same_whatever_the_order_of_their_keys() -> None:
+    assert plan_digest({"a": 1, "b": [1, 2]}) == plan_digest({"b": [1, 2], "a": 1})
+    assert len({plan_digest({"a": 1}), plan_digest({"a": 2}), plan_digest({"a": [1]})}) == 3
+
+
+def test_without_runs_there_is_no_previous_one(tmp_path: Path) -> None:
+    assert previous_run(tmp_path / "nowhere", PLAN) == (None, None)
+    assert previous_run(tmp_path, PLAN) == (None, None)
+
+
+def test_the_newest_whole_run_of_the_plan_is_the_previous_one(tmp_path: Path, stored: Stored) -> None:
+    stored("oldest", 9)
+    wanted = stored("wanted", 8)
+    stored("other plan", 7, OTHER)
+    stored("partial", 6, partial=True)
+    stored("stopped", 5, status="stopped")
+    stored("interrupted", 4, summary={**WHOLE["summary"], "pending": 1})
+    stored("nothing measured", 3, summary={**WHOLE["summary"], "measured": 0})
+    stored("torn", 2).write_text("{")
+    stored("older format", 1).write_text('{"status": "finished"}')
+    (tmp_path / "killed").mkdir()
+
+    head, unreadable = previous_run(tmp_path, PLAN)
+
+    assert unreadable is None
+    assert head is not None
+    assert (head.path, head.started_at) == (wanted, "2026-11-20T14:03:59.000+00:00")
+    assert (head.total_runs, head.total_tokens, head.duration_s) == (4, 72, 3.21)
+    assert (head.cost_usd, head.n_cost_unknown) == (None, 4)
+
+
+def test_a_run_of_the_plan_that_cannot_be_read_is_reported_and_passed_over(tmp_path: Path, stored: Stored) -> None:
+    wanted = stored("wanted", 3)
+    stored("text for a number", 2, summary={**WHOLE["summary"], "pending": "none"})
+    lacking = stored("without a summary", 1, summary={})
+
+    head, unreadable = previous_run(tmp_path, PLAN)
+
+    assert head is not None
+    assert head.path == wanted
+    assert unreadable == f"{lacking}: lacks 'total_rows'"
+
+
+def test_rows_are_not_parsed(tmp_path: Path, stored: Stored) -> None:
+    path = stored("x")
+    whole = path.read_text()
+    path.write_text(whole[: whole.index(ROWS) + len(ROWS)] + "no JSON")
+
+    assert found(tmp_path).path == path
+
+
+def test_results_that_another_program_wrote_are_read_whole(tmp_path: Path, stored: Stored) -> None:
+    path = stored("x")
+    path.write_text(json.dumps(WHOLE))
+
+    assert found(tmp_path).path == path
+
+
+def test_results_that_a_rescoring_replaced_still_belong_to_their_plan(tmp_path: Path, stored: Stored) -> None:
+    folder = stored("scored again", digest=OTHER).parent
+    first = write(folder / "results.1.json", text_of(WHOLE))
+
+    assert found(tmp_path).path == first

@@ -1,0 +1,222 @@
+"""Results read back from a file: what is read, and where a file that is not valid is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.results.read import (
+    PublishedResults,
+    _open,
+    read_earlier_results,
+    read_head,
+    read_results,
+)
+from pytest_osmosis.verdicts.comparison import RowRuns
+from tests.unit.made import BROKE, A, failed, finished, of_baseline, published, removed
+
+RECORDS = [
+    *(finished({A: 1.0}, 0, run) for run in (0, 1)),
+    *(finished({A: float(run)}, 1, run) for run in (0, 1)),
+    failed("provider", 2, 0),
+    finished({}, 2, 1, errors={A: BROKE}),
+    finished({A: 1.0}, 3, 0),
+    removed(3, 1),
+]
+"""Four rows of two runs: passed, mixed, unmeasured, and one with a run that the grader took out."""
+RESULTS = published(RECORDS, n=2)
+Stored = Callable[[Any], Path]
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
+    monkeypatch.chdir(tmp_path)
+
+    def stored(content: Any) -> Path:
+        path = tmp_path / "base.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return stored
+
+
+def refusal(path: Path, read: Callable[[Path], object] = read_results) -> str:
+    with pytest.raises(ResultsError) as caught:
+        read(path)
+    return str(caught.value)
+
+
+def changed(place: tuple[Any, ...], value: Any) -> Any:
+    """Return the results with another value at a place; `...` removes what is there."""
+    results = copy.deepcopy(RESULTS)
+    target = results
+    for step in place[:-1]:
+        target = target[step]
+    if value is ...:
+        del target[place[-1]]
+    else:
+        target[place[-1]] = value
+    return results
+
+
+# -- what is read -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [read_results, read_earlier_results])
+def test_rows_have_their_runs_and_unmeasured_runs_are_none(
+    stored: Stored, read: Callable[[Path], PublishedResults]
+) -> None:
+    found = read(stored(RESULTS))
+
+    assert found.row_runs() == [
+        RowRuns(0, f"{0:016x}", [True, True]),
+        RowRuns(1, f"{1:016x}", [False, True]),
+        RowRuns(2, f"{2:016x}", [None, None]),
+        RowRuns(3, f"{3:016x}", [True]),
+    ]
+    assert found.measured_runs() == {
+        RunId(0, 0): True,
+        RunId(0, 1): True,
+        RunId(1, 0): False,
+        RunId(1, 1): True,
+        RunId(3, 0): True,
+    }
+    assert (found.started_at, found.selected, found.is_whole) == ("2026-11-20T14:03:59.000+00:00", 8, True)
+
+
+def test_runs_of_the_baselines_model_do_not_count_as_the_evals_own(stored: Stored) -> None:
+    own = [finished({A: 1.0}, row) for row in range(2)]
+    beside = [of_baseline(finished({A: 0.0}, row, usage=None)) for row in range(2)]
+
+    found = read_results(stored(published(own, beside=beside)))
+
+    assert [row.runs for row in found.row_runs()] == [[True], [True]]
+    assert found.measured_runs() == {RunId(0, 0): True, RunId(1, 0): True}
+    assert {run.id.model for row in found.rows for run in row.runs} == set(ModelTag)
+
+
+def test_the_pass_rule_is_that_of_the_results(stored: Stored) -> None:
+    rule = read_results(stored(published([finished({A: 0.5})], thresholds={A: 0.5}))).pass_rule
+
+    assert (rule.passed(finished({A: 0.5})), rule.passed(finished({A: 0.4}))) == (True, False)
+
+
+def test_the_cost_of_a_run_is_read(stored: Stored) -> None:
+    found = read_results(stored(changed(("rows", 1, "runs", 0, "cost_usd"), 0.25)))
+
+    assert [found.cost_of(RunId(1, run)) for run in (0, 1, 2)] == [0.25, None, None]
+
+
+def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
+    later = copy.deepcopy(RESULTS)
+    later["new"] = later["summary"]["new"] = later["rows"][0]["new"] = later["rows"][0]["runs"][0]["new"] = 1
+
+    assert read_results(stored(later)) == read_results(stored(RESULTS))
+
+
+# -- what is not valid ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[" * 100_000, "is not JSON: maximum recursion depth exceeded"),
+        ([], "not results of pytest-osmosis: it has no schema_version"),
+        ({"config": {}}, "not results of pytest-osmosis: it has no schema_version"),
+        ({"schema_version": 2}, "has schema_version 2; this pytest-osmosis reads 1"),
+        ({"schema_version": 1}, "lacks "),
+        (changed(("rows", 3, "runs", 0, "success"), "no"), "rows[3].runs[0].success: 'no' is not a boolean"),
+        (changed(("rows", 1, "runs", 1, "passed"), "no"), "rows[1].runs[1].passed: 'no' is not a boolean"),
+        (changed(("rows", 0, "runs", 0, "status"), "done"), "rows[0].runs[0].status: 'done' is not one of ["),
+        (changed(("rows", 2, "runs", 1, "run_index"), ...), "rows[2].runs[1]: lacks run_index"),
+        (changed(("rows", 1, "row_digest"), "abc"), "rows[1].row_digest: 'abc' is not valid (pattern)"),
+        (changed(("rows", 1), []), "rows[1]: [] is not an object"),
+        (changed(("rows", 1, "runs"), []), "rows[1].runs: [] is not valid (minItems)"),
+        (changed(("rows",), None), "rows: None is not an array"),
+        (changed(("config",), []), "config: [] is not an object"),
+        (changed(("summary", "pass_rate"), 1.5), "summary.pass_rate: 1.5 is greater than the maximum of 1"),
+        (changed(("summary", "pass_rate"), "1"), "summary.pass_rate: '1' is not a number or null"),
+        (changed(("gates",), [{}]), "gates[0]: lacks gate"),
+    ],
+)
+def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content: Any, text: str) -> None:
+    assert refusal(stored(content)).startswith(f"base.json: {text}")
+
+
+def test_a_file_that_cannot_be_read_is_refused(stored: Stored) -> None:
+    path = stored("")
+
+    assert refusal(path.with_name("none.json")) == "none.json: cannot be read: No such file or directory"
+    assert "cannot be read: Is a directory" in refusal(path.parent)
+
+
+VALUES: tuple[Any, ...] = (..., None, True, "", "no", "finished", "0" * 16, -1, 0, 1, 2, 0.5, [], {}, {"x": "y"})
+SCHEMA = _open(json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8")))
+
+
+def places_in(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    for name, member in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*place, name)
+        if isinstance(member, dict | list):
+            yield from places_in(member, (*place, name))
+
+
+@pytest.mark.parametrize("place", list(places_in(RESULTS["rows"][1], ("rows", 1))), ids=str)
+def test_runs_that_look_alike_are_validated_as_the_schema_says(stored: Stored, place: tuple[Any, ...]) -> None:
+    """Row 1 is much like row 0: what is wrong in it must not hide behind what was seen already."""
+    validator = Draft202012Validator(SCHEMA)
+    for value in VALUES:
+        results = changed(place, value)
+        is_read = True
+        try:
+            read_results(stored(results))
+        except ResultsError:
+            is_read = False
+
+        assert is_read == validator.is_valid(results), (place, value)
+
+
+def test_twenty_thousand_runs_are_validated_in_seconds(stored: Stored) -> None:
+    rows = [{**RESULTS["rows"][1], "row_index": row, "row_digest": f"{row:016x}"} for row in range(10_000)]
+    path = stored({**RESULTS, "rows": rows})
+
+    began = time.process_time()
+    read_results(path)
+
+    assert time.process_time() - began < 5, "jsonschema alone takes about nine"
+
+
+# -- files that nobody named ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (changed(("rows", 1, "runs", 1, "passed"), "no"), "'no' is not valid"),
+        (changed(("rows", 1, "runs", 1, "passed"), 1), "1 is not valid"),
+        (changed(("rows", 1, "row_digest"), ...), "lacks 'row_digest'"),
+        (changed(("rows",), None), "'NoneType' object is not iterable"),
+        (changed(("summary", "measured"), True), "True is not valid"),
+    ],
+)
+def test_members_that_are_used_are_checked_in_earlier_results(stored: Stored, content: Any, text: str) -> None:
+    assert refusal(stored(content), read_earlier_results) == f"base.json: {text}"
+
+
+def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
+    head = read_head(stored(RESULTS))
+
+    assert (head.status, head.partial, head.total_rows, head.pass_rate) == ("finished", False, 4, 4 / 7)
+    assert refusal(stored({"schema_version": 1}), read_head) == "base.json: lacks 'summary'"
+    assert refusal(stored("{"), read_head).startswith("base.json: is not JSON: ")
