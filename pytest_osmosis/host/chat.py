@@ -1,9 +1,12 @@
-"""The model requests of rollouts: within the host's limits, with permits and retries."""
+"""The model requests of rollouts: within the host's limits, with permits and retries.
+
+If a server refuses most requests, all requests wait, and not only the refused."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +15,6 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.overload import OverloadDetector
 from pytest_osmosis.host.permits import PermitClient, size_of
 from pytest_osmosis.host.protocol import Emit, Key, Setup
 from pytest_osmosis.host.slots import GetPermit, ModelRequest, RolloutSlot
@@ -23,6 +25,12 @@ OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
     "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
 )
+
+REFUSALS = frozenset({429, 503, 529})
+WINDOW = 8
+OVERLOADED = 4
+"""This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses
+a request now and then; that costs this request a retry and slows down no other."""
 
 
 @dataclass(slots=True)
@@ -36,11 +44,26 @@ class RequestTotals:
     open: int = 0
 
     def add(self, reply: ChatReply) -> None:
-        """Count one reply."""
         if reply.usage is not None:
             self.usage = reply.usage if self.usage is None else self.usage + reply.usage
         self.finish_reason = reply.finish_reason
         self.model = reply.model or self.model
+
+
+class OverloadDetector:
+    """Remembers which of a server's last answers were refusals."""
+
+    def __init__(self) -> None:
+        self._refusals: deque[bool] = deque(maxlen=WINDOW)
+
+    def overloaded(self, error: ModelError | None) -> bool:
+        """Count an answer (`error` is None for a good one). Return True for the refusal that makes it an overload."""
+        refused = error is not None and error.status in REFUSALS
+        self._refusals.append(refused)
+        if not refused or sum(self._refusals) < OVERLOADED:
+            return False
+        self._refusals.clear()
+        return True
 
 
 class ModelGateway:
@@ -92,14 +115,13 @@ class RolloutChat:
         self._gateway = gateway
 
     async def send(self, request: ChatRequest) -> ChatReply:
-        """Send one request, with its retries."""
         if asyncio.get_running_loop() is not self.deadline.loop:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
         self.totals.open += 1
         try:
-            async with self.slot.request(self._gateway.permit_for(self.key, request)) as in_flight:
+            async with ModelRequest(self.slot, self._gateway.permit_for(self.key, request)) as in_flight:
                 retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
                 reply = await self._gateway.send(self.key, request, self.deadline, retries)
                 in_flight.answered(reply.usage)

@@ -69,7 +69,6 @@ class HostCore:
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
-        """Let the requests `ids` be sent."""
         if self._gateway.permits is not None:
             self._gateway.permits.grant(ids)
 

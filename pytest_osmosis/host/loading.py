@@ -109,7 +109,6 @@ class _Errors:
         return None
 
     def raise_all(self) -> None:
-        """Raise the collected errors as one."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
@@ -154,7 +153,8 @@ def _function(imports: _Imports, name: str) -> EvalFunction:
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
     if setup.grader is not None:
         return _grader(imports[setup.grader], setup.grader)
-    return _only_grader(entrypoint) if entrypoint is not None else None
+    grader = _only(entrypoint, "Grader") if entrypoint is not None else None
+    return GraderCode(grader, _config(entrypoint, "GraderConfig")) if entrypoint and grader else None
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -186,11 +186,6 @@ def _agent_of(name: str, value: object) -> Agent:
         f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, "
         f"got {type(value).__name__}"
     )
-
-
-def _only_grader(entrypoint: ModuleType) -> GraderCode | None:
-    grader = _only(entrypoint, "Grader")
-    return GraderCode(grader, _config(entrypoint, "GraderConfig")) if grader is not None else None
 
 
 def _grader(value: object, name: str) -> GraderCode:
@@ -280,6 +275,5 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
 
 
 def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
-    """Return the digest of the source behind each score."""
     digests = {function.name: source_digest(function.function, roots) for function in functions}
     return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})

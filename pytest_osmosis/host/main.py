@@ -13,17 +13,19 @@ import json
 import os
 import platform
 import signal
+import sys
 import time
 from io import BufferedReader
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host import fast_exit, no_debugger, output
+from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.clients import Clients, clients_of
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.pipes import RequestReader, take_pipes
 from pytest_osmosis.host.protocol import BecomeRequest, RefusedEvent, Setup, SetupRequest
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.server import HostServer
+from pytest_osmosis.host.user_errors import raise_no_terminal
 from pytest_osmosis.text.redaction import Redaction
 
 COLLECT_AFTER = 10_000
@@ -78,7 +80,8 @@ def _prepare_process(redaction: Redaction) -> None:
     faulthandler.enable(all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output.install(redaction.text)
-    no_debugger.install()
+    if not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = raise_no_terminal
 
 
 def _clients(setup: Setup) -> Clients:

@@ -83,6 +83,14 @@ def captured() -> Iterator[Sink]:
         CURRENT.reset(token)
 
 
+def _write(kind: str, text: str, fallback: TextIO) -> None:
+    sink = CURRENT.get()
+    if sink is not None:
+        sink.write(kind, text)
+    else:
+        fallback.write(text)
+
+
 class RoutedStream(io.TextIOBase):
     """A `sys.stdout` that writes to the current sink, or to `fallback` outside of a run."""
 
@@ -95,7 +103,6 @@ class RoutedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> io.BufferedIOBase:
-        """A stream for code that writes bytes."""
         return RoutedBytes(self)
 
     def writable(self) -> bool:
@@ -106,11 +113,7 @@ class RoutedStream(io.TextIOBase):
         return self._fallback.fileno()
 
     def write(self, text: str) -> int:
-        sink = CURRENT.get()
-        if sink is not None:
-            sink.write("stdout", text)
-        else:
-            self._fallback.write(text)
+        _write("stdout", text, self._fallback)
         return len(text)
 
     def flush(self) -> None:
@@ -144,12 +147,8 @@ class RoutedHandler(logging.Handler):
             line = self.format(record) + "\n"
         except Exception:
             self.handleError(record)
-            return
-        sink = CURRENT.get()
-        if sink is not None:
-            sink.write("log", line)
         else:
-            self._fallback.write(line)
+            _write("log", line, self._fallback)
 
 
 class RedactedLog(io.TextIOBase):
@@ -181,19 +180,9 @@ def install(redact: Callable[[str], str]) -> None:
     log: Any = RedactedLog(sys.stderr, redact)
 
     def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
+        message: Any, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
     ) -> None:
-        text = warnings.formatwarning(message, category, filename, lineno, line)
-        sink = CURRENT.get()
-        if sink is not None:
-            sink.write("warnings", text)
-        else:
-            log.write(text)
+        _write("warnings", warnings.formatwarning(message, category, filename, lineno, line), log)
 
     stream: Any = RoutedStream(log)
     sys.stdout = sys.stderr = stream

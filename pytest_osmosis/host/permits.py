@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
+from pytest_osmosis.host.protocol import AnsweredEvent, Emit, Key, Size, UnusedEvent
 from pytest_osmosis.models.base import ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
 
@@ -18,7 +18,6 @@ ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def size_of(request: ChatRequest) -> Size:
-    """Return the size of a request."""
     limits = [limit for key in ANSWER_LIMITS if isinstance(limit := request.sampling.get(key), int)]
     text = dumps({"messages": list(request.messages), "tools": list(request.tools)})
     return Size(len(text), min(limits) if limits else None)
@@ -36,14 +35,9 @@ class PermitClient:
         """Wait for a permit. Cancelling the wait gives the permit back."""
         permit = Permit(next(self._numbers), self._emit)
         granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
-        ask: AskEvent = {
-            "ev": "ask",
-            **key.to_json(),
-            "id": permit.number,
-            "chars": size.chars,
-            "max_tokens": size.max_tokens,
-        }
-        self._emit(ask)
+        self._emit(
+            {"ev": "ask", **key.to_json(), "id": permit.number, "chars": size.chars, "max_tokens": size.max_tokens}
+        )
         try:
             await granted
         except BaseException:

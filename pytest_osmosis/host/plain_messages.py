@@ -16,10 +16,13 @@ def plain_messages(messages: Sequence[Message]) -> list[Message]:
     Raises `NotAConversation` if that is impossible, as for a list that contains itself.
     """
     try:
-        plain: list[Message] = copied(list(messages))
+        return copied(list(messages))  # type: ignore[no-any-return]
     except (TypeError, RecursionError):
-        return _through_json(messages)
-    return plain
+        pass
+    try:
+        return json.loads(dumps({"messages": list(messages)}))["messages"]  # type: ignore[no-any-return]
+    except Exception as error:
+        raise NotAConversation(f"its messages cannot be written as JSON: {type(error).__name__}: {error}") from error
 
 
 def plain_messages_or_none(messages: Sequence[Message] | None) -> list[Message] | None:
@@ -28,11 +31,3 @@ def plain_messages_or_none(messages: Sequence[Message] | None) -> list[Message] 
         return plain_messages(messages) if messages is not None else None
     except NotAConversation:
         return None
-
-
-def _through_json(messages: Sequence[Message]) -> list[Message]:
-    try:
-        plain: list[Message] = json.loads(dumps({"messages": list(messages)}))["messages"]
-    except Exception as error:
-        raise NotAConversation(f"its messages cannot be written as JSON: {type(error).__name__}: {error}") from error
-    return plain

@@ -25,11 +25,9 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Key:
-        """Return the key that a request or an event carries."""
         return cls(RunId.of(message), message["attempt"])
 
     def to_json(self) -> AttemptFields:
-        """Return the fields that requests and events carry."""
         return {**self.run.to_json(), "attempt": self.attempt}
 
 
@@ -71,19 +69,14 @@ class Setup:
 
     @property
     def targets(self) -> dict[ModelTag, Mapping[str, Any]]:
-        """The models that rollouts may ask."""
-        return {
-            ModelTag.PRIMARY: self.target,
-            **({ModelTag.BASELINE: self.baseline} if self.baseline is not None else {}),
-        }
+        targets = {ModelTag.PRIMARY: self.target, ModelTag.BASELINE: self.baseline}
+        return {tag: target for tag, target in targets.items() if target is not None}
 
     def to_json(self) -> SetupRequest:
-        """Return the `setup` request."""
         return {"op": "setup", "setup": asdict(self)}
 
     @classmethod
     def from_json(cls, request: SetupRequest) -> Setup:
-        """Return the setup in a `setup` request."""
         values = request["setup"]
         return cls(**{**values, **{name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}})
 
@@ -167,38 +160,15 @@ class DropRequest(TypedDict):
     model_tag: str | None
 
 
-class PauseRequest(TypedDict):
-    """Begin nothing until `resume`."""
+class ControlRequest(TypedDict):
+    """`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
 
-    op: Literal["pause"]
-
-
-class ResumeRequest(TypedDict):
-    """Go on after `pause`."""
-
-    op: Literal["resume"]
+    op: Literal["pause", "resume", "close"]
 
 
-class CloseRequest(TypedDict):
-    """Cancel what runs, and end."""
-
-    op: Literal["close"]
-
-
-Request = (
-    BecomeRequest
-    | SetupRequest
-    | ProbeRequest
-    | RunRequest
-    | ScoreRequest
-    | LimitRequest
-    | HoldRequest
-    | PermitRequest
-    | DropRequest
-    | PauseRequest
-    | ResumeRequest
-    | CloseRequest
-)
+RunsRequest = ProbeRequest | RunRequest | ScoreRequest | DropRequest
+LimitsRequest = LimitRequest | HoldRequest | PermitRequest
+Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
 
 # -- host to engine --------------------------------------------------------------------------------------
 
@@ -295,20 +265,10 @@ class BrokenEvent(AttemptFields):
     error: str
 
 
-RunEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent | StalledEvent | BrokenEvent
-"""Events about a run that the engine has handed out."""
-
-HostEvent = (
-    ReadyEvent
-    | RefusedEvent
-    | ProbedEvent
-    | DroppedEvent
-    | ThrottledEvent
-    | AskEvent
-    | AnsweredEvent
-    | UnusedEvent
-    | RunEvent
-)
+AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | DroppedEvent
+RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | RetryEvent | ThrottledEvent
+RunEvent = StartEvent | RolloutEvent | ScoringEvent | ScoreEvent | StalledEvent | BrokenEvent
+HostEvent = AnswerEvent | RequestEvent | RunEvent
 
 Emit = Callable[[HostEvent], None]
 

@@ -14,7 +14,7 @@ from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.pipes import EventWriter, RequestReader
-from pytest_osmosis.host.protocol import Key, Request, RunRequest, Setup, StalledEvent
+from pytest_osmosis.host.protocol import Key, Request, RunRequest, Setup
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.redaction import Redaction
@@ -24,7 +24,7 @@ CLOSE_S = 1.0
 
 
 class HostServer:
-    """Connects the event loop, the core and the pipes. Runs wait here until a slot is free."""
+    """Serves requests until `close`: connects the event loop, the core and the pipes. Runs wait here for a slot."""
 
     def __init__(self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction) -> None:
         self._code = code
@@ -42,7 +42,6 @@ class HostServer:
         self._closed = False
 
     def serve(self, reader: RequestReader) -> None:
-        """Serve requests until `close`."""
         code = self._code
         self._monitor.start(self._loop)
         self._writer.emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
@@ -141,8 +140,7 @@ class HostServer:
 
     def _report_stall(self, key: Key, stack: str) -> None:
         """Report code that cannot be interrupted, in the monitor's thread."""
-        stalled: StalledEvent = {"ev": "stalled", **key.to_json(), "stack": stack}
-        self._writer.emit_from_thread(stalled)
+        self._writer.emit_from_thread({"ev": "stalled", **key.to_json(), "stack": stack})
 
 
 def _run_next(loop: asyncio.AbstractEventLoop, n: int) -> None:

@@ -49,7 +49,6 @@ class ResizableSemaphore:
         return self.held < self.limit and not self._waiters
 
     async def acquire(self) -> None:
-        """Wait in the queue."""
         await self.wait_for(self.join_queue())
 
     def join_queue(self) -> Waiter:
@@ -82,7 +81,6 @@ class ResizableSemaphore:
             self._serve(waiter)
 
     def release(self) -> None:
-        """Serve the next waiter."""
         self.held -= 1
         self.moves += 1
         self._serve_queue()
@@ -160,10 +158,6 @@ class RolloutSlot:
         self._in_flight = 0
         self._queued = 0
         self._awaiting_retry = 0
-
-    def request(self, get_permit: GetPermit | None = None) -> ModelRequest:
-        """Return a new request of this rollout; `get_permit` is called each time that it is sent."""
-        return ModelRequest(self, get_permit)
 
     def end(self) -> None:
         """End the rollout. Requests that it left behind are never sent."""
@@ -272,9 +266,12 @@ class RolloutSlot:
 
 
 class ModelRequest:
-    """One request with its retries: an async context, entered once the request may be sent."""
+    """One request of a rollout, with its retries: an async context, entered once the request may be sent.
 
-    def __init__(self, slot: RolloutSlot, get_permit: GetPermit | None) -> None:
+    `get_permit` is called each time that it is sent.
+    """
+
+    def __init__(self, slot: RolloutSlot, get_permit: GetPermit | None = None) -> None:
         self._slot = slot
         self._get_permit = get_permit
         self._permit: Permit | None = None

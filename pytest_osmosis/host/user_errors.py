@@ -11,7 +11,6 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
 from pytest_osmosis.host.interrupt import MonitoredCode
-from pytest_osmosis.host.no_debugger import NO_TERMINAL
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.functions import NotAScore
@@ -19,6 +18,7 @@ from pytest_osmosis.rollouts.function import NotAConversation
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 
 MAX_ERROR_CHARS = 4_000
+NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
 CANCELLED = "user code cancelled its task before it began"
 
 
@@ -67,6 +67,11 @@ def broken(key: Key, error: BaseException | None) -> BrokenEvent:
         return {"ev": "broken", **key.to_json(), "boundary": "agent", "error": CANCELLED}
     trace = "".join(traceback.format_exception(error))
     return {"ev": "broken", **key.to_json(), "boundary": "host", "error": trace}
+
+
+def raise_no_terminal(*_args: object, **_options: object) -> None:
+    """Stand in for `breakpoint()` in a host."""
+    raise RuntimeError(NO_TERMINAL)
 
 
 def _code_failure(boundary: Boundary, error: BaseException) -> Failure:

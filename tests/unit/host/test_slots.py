@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.host import slots
 from pytest_osmosis.host.permits import Permit
-from pytest_osmosis.host.slots import GetPermit, ResizableSemaphore, RolloutSlot, Slots
+from pytest_osmosis.host.slots import GetPermit, ModelRequest, ResizableSemaphore, RolloutSlot, Slots
 
 
 class FakeClock:
@@ -99,7 +99,7 @@ async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_
     go = asyncio.Event()
 
     async def ask() -> None:
-        async with slot.request() as request:
+        async with ModelRequest(slot) as request:
             async with request.waiting_for_retry():
                 await go.wait()
 
@@ -126,7 +126,7 @@ async def test_at_most_twice_the_limit_of_rollouts_have_begun() -> None:
     for _ in range(2):
 
         async def wait(slot: RolloutSlot = rollouts[-1]) -> None:
-            async with slot.request() as request, request.waiting_for_retry():
+            async with ModelRequest(slot) as request, request.waiting_for_retry():
                 await asyncio.Event().wait()
 
         waits.append(asyncio.create_task(wait()))
@@ -143,7 +143,7 @@ async def test_at_most_twice_the_limit_of_rollouts_have_begun() -> None:
 async def test_a_rollout_keeps_its_slot_while_another_of_its_requests_is_under_way() -> None:
     host = FakeHost(2)
     slot, _ = host.begin()
-    async with slot.request(), slot.request() as second, second.waiting_for_retry():
+    async with ModelRequest(slot), ModelRequest(slot) as second, second.waiting_for_retry():
         assert host.slots.held == 1
         assert host.requests.held == 1
 
@@ -154,7 +154,7 @@ async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continu
     others = []
 
     async def give_up() -> None:
-        async with slot.request() as request, request.waiting_for_retry():
+        async with ModelRequest(slot) as request, request.waiting_for_retry():
             others.append(host.begin()[0])
             raise TimeoutError
 
@@ -173,7 +173,7 @@ async def test_all_waiting_requests_of_a_rollout_continue_with_its_one_slot() ->
     due = asyncio.Event()
 
     async def refused_once() -> None:
-        async with first.request() as request, request.waiting_for_retry():
+        async with ModelRequest(first) as request, request.waiting_for_retry():
             await due.wait()
 
     refused = [asyncio.create_task(refused_once()) for _ in range(2)]
@@ -195,11 +195,11 @@ async def test_a_request_that_waits_for_the_slot_continues_when_another_wait_of_
     first, _ = host.begin()
 
     async def refused() -> None:
-        async with first.request() as request, request.waiting_for_retry():
+        async with ModelRequest(first) as request, request.waiting_for_retry():
             await asyncio.Event().wait()
 
     async def later() -> None:
-        async with first.request():
+        async with ModelRequest(first):
             pass
 
     waits = asyncio.create_task(refused())
@@ -224,7 +224,7 @@ async def test_a_request_that_outlives_its_rollout_is_not_sent_and_keeps_no_slot
     go = asyncio.Event()
 
     async def ask() -> None:
-        async with slot.request() as request, request.waiting_for_retry():
+        async with ModelRequest(slot) as request, request.waiting_for_retry():
             await go.wait()
 
     task = asyncio.create_task(ask())
@@ -246,7 +246,7 @@ async def test_the_clock_is_paused_while_no_request_of_a_rollout_may_be_sent() -
     host = FakeHost(2)
     greedy, _ = host.begin()
     slot, clock = host.begin()
-    async with greedy.request(), greedy.request() as second:
+    async with ModelRequest(greedy), ModelRequest(greedy) as second:
         task = asyncio.create_task(_ask(slot))
         await settled()
         assert not clock.running
@@ -264,7 +264,7 @@ async def test_the_clock_is_paused_once_the_only_request_in_flight_is_answered_a
         await granted
         return Permit(0, lambda event: None)
 
-    async with slot.request():
+    async with ModelRequest(slot):
         task = asyncio.create_task(_ask(slot, permitted))
         await settled()
         assert clock.running
@@ -282,13 +282,13 @@ async def test_the_clock_runs_while_one_request_waits_for_a_retry_and_another_fo
     due = asyncio.Event()
 
     async def refused() -> None:
-        async with slot.request() as request, request.waiting_for_retry():
+        async with ModelRequest(slot) as request, request.waiting_for_retry():
             await due.wait()
 
-    async with greedy.request():
+    async with ModelRequest(greedy):
         waits = asyncio.create_task(refused())
         await settled()
-        async with greedy.request():
+        async with ModelRequest(greedy):
             task = asyncio.create_task(_ask(slot))
             await settled()
             assert clock.running
@@ -300,7 +300,7 @@ async def test_the_clock_runs_while_one_request_waits_for_a_retry_and_another_fo
 
 
 async def _ask(slot: RolloutSlot, get_permit: GetPermit | None = None) -> None:
-    async with slot.request(get_permit):
+    async with ModelRequest(slot, get_permit):
         pass
 
 
@@ -336,7 +336,7 @@ class RolloutsWithALock:
 
     async def roll(self, slot: RolloutSlot) -> None:
         try:
-            async with self.pool, slot.request() as request:
+            async with self.pool, ModelRequest(slot) as request:
                 self.most = max(self.most, self.host.requests.held)
                 async with request.waiting_for_retry():
                     await asyncio.sleep(0.005)
@@ -370,14 +370,14 @@ async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_f
     go, asked = asyncio.Event(), asyncio.Event()
 
     async def ask() -> None:
-        async with slot.request() as request, request.waiting_for_retry():
+        async with ModelRequest(slot) as request, request.waiting_for_retry():
             await go.wait()
         asked.set()
 
     task = asyncio.create_task(ask())
     await settled()
     other, _ = host.begin()
-    async with other.request():
+    async with ModelRequest(other):
         go.set()
         await asyncio.sleep(0.1)
         assert not asked.is_set()
@@ -392,7 +392,7 @@ async def test_waiting_rollouts_continue_beyond_the_limit_one_at_a_time(monkeypa
     rollouts = [host.begin()[0] for _ in range(2)]
 
     async def ask(slot: RolloutSlot) -> None:
-        async with slot.request() as request, request.waiting_for_retry():
+        async with ModelRequest(slot) as request, request.waiting_for_retry():
             await due.wait()
         beyond.append(host.slots.held)
         await settled()

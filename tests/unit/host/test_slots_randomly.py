@@ -32,7 +32,7 @@ class SentRequest:
         self.task = asyncio.create_task(self._sent())
 
     async def _sent(self) -> None:
-        async with self._slot.request(self._world.get_permit if self._world.permits else None) as request:
+        async with ModelRequest(self._slot, self._world.get_permit if self._world.permits else None) as request:
             while await self._refused():
                 await self._waits(request)
 
