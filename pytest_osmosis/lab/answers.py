@@ -65,8 +65,6 @@ class AnswerPair:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The calls that were tried, in order, and the pairs of answers among them."""
-
     solved: tuple[AnswerPair, ...]
     tried: tuple[ScoredCall, ...]
 
@@ -82,7 +80,6 @@ class Answers:
 
 
 def find_answers(target: Target, call: Call, known: Sequence[CallInput]) -> Answers:
-    """Call the function with known inputs, else with plausible ones."""
     tried: list[ScoredCall] = []
 
     def score(call_input: CallInput) -> float | None:
@@ -146,7 +143,6 @@ def truths(target: Target) -> list[tuple[str, str]]:
 
 
 def _hinted(target: Target) -> Iterator[str]:
-    """Yield formats that the function's constants suggest."""
     for text in _constants(target):
         for tag in TAG.findall(text):
             yield f"<{tag}>{{}}</{tag}>"
@@ -159,7 +155,6 @@ def _hinted(target: Target) -> Iterator[str]:
 
 
 def _constants(target: Target) -> list[str]:
-    """Return short texts in the code of the function and its module."""
     inner = inspect.unwrap(target.function)
     module = getattr(inner, "__globals__", {})
     codes = [inner.__code__]

@@ -73,7 +73,6 @@ class CallInput:
         return replace(self, messages=[*self.messages[:at], {**self.messages[at], **last}, *self.messages[at + 1 :]])
 
     def shown(self, target: Target) -> str:
-        """Return the call as Python code, shortened."""
         arguments = ", ".join(f"{name}={quoted(value)}" for name, value in self.arguments(target).items())
         return f"{target.name}({arguments})"
 
@@ -124,13 +123,10 @@ class SwallowedException:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCall:
-    """A call: its input and its outcome."""
-
     input: CallInput
     outcome: CallOutcome = field(compare=False)
 
     def seen(self, target: Target) -> str:
-        """Return both in a line."""
         return f"{self.input.shown(target)} {self.outcome.description}"
 
 
@@ -159,7 +155,6 @@ def invoke(target: Target, call_input: CallInput) -> Any:
 
 
 def outcome_of_value(value: object) -> CallOutcome:
-    """Return the outcome of a call that returned `value`."""
     try:
         return CallOutcome("score", score_of(value), returned=type(value).__name__)
     except NotAScore as error:
@@ -167,14 +162,12 @@ def outcome_of_value(value: object) -> CallOutcome:
 
 
 def outcome_of_exception(error: BaseException) -> CallOutcome:
-    """Return the outcome of a call that raised `error`."""
     text = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
     kind: OutcomeKind = "refused" if isinstance(error, ValueError) or _raised_on_purpose(error) else "raised"
     return CallOutcome(kind, text=quoted_text(text), where=_where(error))
 
 
 def quoted_text(text: str) -> str:
-    """Return a message in one line, shortened."""
     return shortened(escaped(" ".join(text.split())), 200)
 
 
@@ -218,7 +211,6 @@ def _same(before: object, after: object) -> bool:
 
 
 def to_json(call_input: CallInput) -> dict[str, Any]:
-    """Return an input as JSON. Raises TypeError if a value cannot be JSON."""
     data: dict[str, Any] = {
         "answer": call_input.answer,
         "messages": call_input.messages,
@@ -230,15 +222,12 @@ def to_json(call_input: CallInput) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> CallInput:
-    """Return the input that `to_json` converted."""
     return CallInput(data["answer"], data["messages"], data["ground_truth"], data.get("extra", MISSING))
 
 
 def outcome_to_json(outcome: CallOutcome) -> dict[str, Any]:
-    """Return an outcome as JSON."""
     return asdict(outcome)
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
-    """Return the outcome that `outcome_to_json` converted."""
     return CallOutcome(**{**data, "caught": tuple(SwallowedException(**caught) for caught in data["caught"])})

@@ -33,8 +33,6 @@ TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class FunctionCases:
-    """The cases of one function, and its dataset of reference solutions."""
-
     cases: tuple[RewardCase, ...] = ()
     references: ReferenceRows | None = None
 

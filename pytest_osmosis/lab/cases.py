@@ -75,7 +75,6 @@ class CaseEntry(NamedTuple):
     lines: Mapping[str, int]
 
     def at(self, key: str) -> str:
-        """Return the place of a key."""
         path, _, _ = self.where.rpartition(":")
         return f"{path}:{self.lines[key]}" if key in self.lines else self.where
 
@@ -112,7 +111,6 @@ def _case(name: str, entry: CaseEntry) -> RewardCase:
 
 
 def _faults(target: Target, entry: CaseEntry) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each error in an entry."""
     content = entry.content
     for key in content:
         if key not in KEYS:

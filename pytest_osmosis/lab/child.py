@@ -32,7 +32,6 @@ class CutOff(BaseException):
 
 
 def main() -> None:
-    """Serve calls until standard input ends."""
     requests, replies = _take_protocol()
     first = json.loads(requests.readline())
     sys.path[:] = first["sys_path"]

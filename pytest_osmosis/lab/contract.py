@@ -164,7 +164,6 @@ def _no_truth(target: Target, call_input: CallInput) -> Iterator[RewardFinding]:
 
 
 def _accepts_none(target: Target) -> bool:
-    """True if the annotation of ground_truth allows None."""
     parameter = target.parameters.get("ground_truth")
     annotation = None if parameter is None else parameter.annotation
     if isinstance(annotation, str):

@@ -41,15 +41,12 @@ class LabResult:
     unmeasured: str = ""
 
     def failures(self) -> list[RewardFinding]:
-        """Return the findings that fail the test."""
         return [finding for finding in self.findings if finding.level == "failure"]
 
     def notes(self) -> list[RewardFinding]:
-        """Return the findings that are only reported."""
         return [finding for finding in self.findings if finding.level == "note"]
 
     def allowing(self, allow: tuple[str, ...]) -> LabResult:
-        """Return the result without the findings whose codes are allowed."""
         return LabResult(tuple(finding for finding in self.findings if finding.code not in allow), self.unmeasured)
 
 

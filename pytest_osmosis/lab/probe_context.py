@@ -41,11 +41,9 @@ class ProbeContext:
 
     @cached_property
     def answers(self) -> Answers:
-        """Answers that score high, and others."""
         return find_answers(self.target, self._within(self.budget_s), self._known)
 
     def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function in the child process."""
         if self._deaths >= MOST_DEATHS:
             return CallOutcome("not_called", text=f"was not called, because its process has ended {self._deaths} times")
         outcome = self._process.call(call_input, watch=watch, cpu_s=cpu_s)
@@ -55,7 +53,6 @@ class ProbeContext:
         return outcome
 
     def scored(self, call_input: CallInput) -> ScoredCall:
-        """Call the function; return the outcome together with the input."""
         return ScoredCall(call_input, self.call(call_input))
 
     def all_scored(self, inputs: Iterable[CallInput]) -> list[ScoredCall]:
@@ -94,12 +91,10 @@ class ProbeContext:
         return list(inputs[:n])
 
     def close(self) -> None:
-        """End the child process."""
         self._process.close()
 
 
 def _is_plain(call_input: CallInput) -> bool:
-    """True if an input can be sent to another process."""
     try:
         json.dumps(to_json(call_input))
     except (TypeError, ValueError):

@@ -44,7 +44,6 @@ class LabProcess:
         self._fresh = True
 
     def begin(self) -> None:
-        """Start the process without waiting for it."""
         source = str(Path(__file__).parents[2])
         paths = [path for path in sys.path if path not in (source, "")]
         env = {**os.environ, "PYTHONHASHSEED": str(self._conditions.hash_seed)}
@@ -90,7 +89,6 @@ class LabProcess:
         return outcome_from_json(json.loads(reply))
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -22,7 +22,6 @@ BROAD = ("Exception", "BaseException")
 
 
 def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
-    """Call the function; return the outcome with the exceptions that it swallowed."""
     path = str(target.path)
     caught: dict[int, SwallowedException] = {}
 

@@ -31,12 +31,10 @@ class Target:
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """The parameters by name."""
         return inspect.signature(self.function).parameters
 
     @property
     def takes_any(self) -> bool:
-        """True if the function has `**kwargs`."""
         return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
 
 

@@ -27,20 +27,17 @@ DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare the hooks that other plugins may implement."""
     from pytest_osmosis.plugin.hooks import specs
 
     pluginmanager.add_hookspecs(specs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the `--osmosis-*` options and their ini keys."""
     options.add(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and the hooks that this process needs."""
     config.addinivalue_line("markers", options.MARKER)
     config.addinivalue_line("markers", options.EVAL_MARKER)
     config.addinivalue_line("markers", reward_options.MARKER)
@@ -73,7 +70,6 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 
 def _serve(config: pytest.Config) -> None:
-    """Register the hooks of an xdist worker."""
     from pytest_osmosis.plugin.xdist.worker import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
@@ -120,7 +116,6 @@ def _register_controller(config: pytest.Config, named: NamedEvals, prestarted: P
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item | pytest.Collector] | None:
-    """Collect the tests of a reward function."""
     if not any(module in sys.modules for module in DECORATORS) or not callable(obj):
         return None
     if not isinstance(collector, pytest.Module):

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 
 class ControllerPlugin:
-    """Hooks; each delegates."""
-
     def __init__(
         self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, prestarted: PrestartedHost | None
     ) -> None:
@@ -57,7 +55,6 @@ class ControllerPlugin:
         self.progress = ProgressLine(config, self.evals)
 
     def register(self) -> None:
-        """Register this plugin and those that it needs."""
         manager = self.config.pluginmanager
         manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugging")
         manager.register(OtherPlugins(), "osmosis-companions")
@@ -78,11 +75,9 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        """Describe what will run."""
         return [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """Collect the evals of a named file."""
         plans = self.evals.plans.get(file_path)
         inline = self.evals.inline is not None
         return eval_file(parent, file_path, plans, self.evals.answer, inline=inline) if plans else None
@@ -226,14 +221,12 @@ class ControllerPlugin:
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table of each eval, and under GitHub Actions annotations of what failed."""
         summary(terminalreporter, self.evals)
         reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
         for line in github_annotations.lines(self.config, reports, self.evals):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
-        """Close the workers' socket, and what runs in this process."""
         atexit.register(gc.freeze)  # or Python looks for garbage at its exit among the many objects that our tests left
         self.evals.close()
         if self.server is not None:

@@ -35,7 +35,6 @@ class EvalQueue:
         self._paused = False
 
     def add(self, eval_id: str, run: EvalRun) -> None:
-        """Add an eval whose hosts have started."""
         self.runs[eval_id] = run
         self._n_left[eval_id] = len(run.selected.runs)
 
@@ -86,14 +85,12 @@ class EvalQueue:
                 run.pause()
 
     def resume(self) -> None:
-        """Undo `pause`, if it was called."""
         if self._paused:
             self._paused = False
             for run in self.runs.values():
                 run.resume()
 
     def stop(self, reason: StopReason, text: str) -> None:
-        """Begin no further run in any eval."""
         self._stopped = True
         for run in self.runs.values():
             run.stop(reason, text)

@@ -40,15 +40,12 @@ class DryRun:
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what a dry run is."""
         terminalreporter.write_line(
             "osmosis: dry run: no code was loaded, no model asked, no test run, nothing written"
         )
 
 
 class CompletionLoop:
-    """The loop of a session with evals."""
-
     def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
         self._evals = evals
         self._progress = progress

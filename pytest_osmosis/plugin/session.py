@@ -90,7 +90,6 @@ class EvalSession:
         self._select(item.key for item in items if isinstance(item, EvalItem))
 
     def select_ids(self, ids: Iterable[str]) -> None:
-        """Do the same as `select_items`, given node ids."""
         self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
 
     def _select(self, selected: Iterable[UnitKey]) -> None:
@@ -152,7 +151,6 @@ class EvalSession:
         return run
 
     def _spawn(self, eval_id: str) -> Spawn:
-        """Return the function that starts the hosts of an eval."""
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
         return self._prestarted.spawn if self._prestarted is not None and not self.runs else HostConnection
@@ -206,7 +204,6 @@ class EvalSession:
         return self._replay_hosts
 
     def close(self) -> None:
-        """Close what runs in this process."""
         for hosts in {self.inline, self._replay_hosts}:
             if hosts is not None:
                 hosts.close()

@@ -72,11 +72,9 @@ class NamedEval(SessionEval):
         self.updates_baseline = options.update_baseline
 
     def runs_of(self, units: Iterable[Unit]) -> list[RunId]:
-        """Return the runs of `units`."""
         return [run for unit in units for run in self.prepared.collected.runs_of(unit)]
 
     def rerun(self, run: RunId) -> str:
-        """Return the command that repeats the test of `run`, for the folder in which pytest was called."""
         plan, source = self.prepared.plan, self.prepared.source
         path = os.path.relpath(plan.path, self._config.invocation_params.dir)
         stored = [f"--osmosis-from={shown(source.run.directory.path)}"] if isinstance(source, RescoreSource) else []

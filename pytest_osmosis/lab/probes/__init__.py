@@ -12,7 +12,6 @@ Probe = Callable[[ProbeContext], LabResult]
 
 
 def probes() -> Mapping[str, Probe]:
-    """Return every probe by its name."""
     from pytest_osmosis.lab.probes import (
         broad_handlers,
         determinism,

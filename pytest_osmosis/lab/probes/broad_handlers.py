@@ -16,7 +16,6 @@ MOST_INPUTS = 60
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Watch which exceptions are swallowed for right, wrong and empty answers."""
     inputs = context.affordable(_inputs(context), 1)
     watched = [ScoredCall(call_input, context.call(call_input, watch=True)) for call_input in inputs]
     return LabResult(tuple(_findings(context, watched)))

@@ -17,7 +17,6 @@ WORDS = "red green blue yellow black white"
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Compare calls in several new processes."""
     inputs = context.affordable(_inputs(context), TIMES + 4)
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)

@@ -23,7 +23,6 @@ INSTALL = 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"'
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Look for the simplest answer that goes wrong."""
     if importlib.util.find_spec("hypothesis") is None:
         return LabResult(unmeasured=INSTALL)
     fitting = context.answers.fitting
@@ -34,7 +33,6 @@ def probe(context: ProbeContext) -> LabResult:
 
 
 def _search(context: ProbeContext, fit: CallInput) -> ScoredCall | None:
-    """Return the simplest input that goes wrong, None if none is found."""
     import hypothesis
     from hypothesis.errors import NoSuchExample
 
@@ -60,7 +58,6 @@ def _search(context: ProbeContext, fit: CallInput) -> ScoredCall | None:
 
 @contextlib.contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Keep Hypothesis' files out of the project's folder."""
     from hypothesis import configuration
 
     storage: Any = configuration.storage_directory(intent_to_write=False)

@@ -17,7 +17,6 @@ NOTHING = ("", " ", "\n", ".", "I do not know.")
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Try answers that must not score like a right one."""
     solved = context.answers.solved
     if not solved:
         return LabResult(unmeasured=NO_EXAMPLE)

@@ -14,7 +14,6 @@ MIXED = (("Paris", "Berlin"), ("Ada Lovelace", "Alan Turing"))
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Check if case matters (a note), and if only one side of the comparison is folded (a failure)."""
     if not any(scored.outcome.kind == "score" for scored in context.answers.tried):
         return LabResult(unmeasured=NO_INPUT)
     findings = [*_one_sided(context)]

@@ -13,7 +13,6 @@ ROW = {"user_prompt": PROMPT, "split": "train", "tags": ["a", "b"], "source": {"
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Call with right and wrong answers and a row."""
     fitting = context.answers.fitting
     if not fitting:
         return LabResult(unmeasured=NO_INPUT)

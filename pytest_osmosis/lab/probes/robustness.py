@@ -21,7 +21,6 @@ TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", 
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Try unusual numbers in place of right ones, unusual texts, and conversations that end early."""
     fitting = context.answers.fitting
     if not fitting:
         return LabResult(unmeasured=NO_INPUT)
@@ -30,7 +29,6 @@ def probe(context: ProbeContext) -> LabResult:
 
 
 def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
-    """Return the faults in outcomes, with the shortest call for each kind."""
     shortest: dict[str, RewardFinding] = {}
     findings = [finding for scored in calls if (finding := _fault(context, scored))]
     for finding in sorted(findings, key=lambda finding: len(finding.seen)):

@@ -11,7 +11,6 @@ ANSWERS = ("", " ", "\n", ".", "0", "-1", "1e308", "I do not know.")
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Check all calls that were tried, and answers with almost no content."""
     fitting = context.answers.fitting
     if not fitting:
         return LabResult(unmeasured=NO_INPUT)

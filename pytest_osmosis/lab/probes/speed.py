@@ -19,7 +19,6 @@ ENDINGS = ("", "!", "\x00")
 
 
 def probe(context: ProbeContext) -> LabResult:
-    """Time right answers, then repetitive answers of growing length."""
     fitting = context.answers.fitting
     if not fitting:
         return LabResult(unmeasured=NO_INPUT)
@@ -44,7 +43,6 @@ def _p95_ms(context: ProbeContext, call_input: CallInput) -> float:
 
 
 def _growing(context: ProbeContext, fit: CallInput) -> Iterator[RewardFinding]:
-    """Find the shortest answer that takes too long twice in a row."""
     inputs = [call_input for size in SIZES for unit in UNITS for call_input in _repeating(fit, unit, size)]
     end = time.monotonic() + context.budget_s
     for call_input in inputs:

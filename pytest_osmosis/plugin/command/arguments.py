@@ -43,7 +43,6 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
 
 
 def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
-    """True if pytest finds `file` when it collects `folder`."""
     if not file.is_relative_to(folder) or not folder.is_dir():
         return False
     return not any(is_skipped_folder(config, part) for part in file.relative_to(folder).parts[:-1])

@@ -47,7 +47,6 @@ def _tomls_in(folder: Path) -> list[Path]:
 
 
 def _suggestion(path: Path) -> str:
-    """Suggest a TOML or folder next to a missing `path` whose name is similar."""
     from pytest_osmosis.text.paths import shown
     from pytest_osmosis.text.suggest import closest
 

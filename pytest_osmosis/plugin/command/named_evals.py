@@ -50,17 +50,14 @@ class NamedEvals(NamedTuple):
 
     @property
     def evals(self) -> tuple[Path | None, ...]:
-        """All evals, named or found."""
         return (*self.explicit, *self.found)
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        """The evals that are shown but never run."""
         return self.found if self.lists_found else ()
 
     @property
     def runs_evals(self) -> bool:
-        """True if an eval runs."""
         return bool(self.explicit) or (bool(self.found) and not self.lists_found)
 
 
@@ -109,7 +106,6 @@ def remaining_arguments(config: pytest.Config, explicit: Sequence[Path | None]) 
 
 
 def ignored_eval_lines(named: NamedEvals) -> list[str]:
-    """Return the header's line about evals that only addopts name."""
     text = "ignored, because only addopts names it; an eval starts only if the command names it"
     return [f"osmosis: {', '.join(named.ignored)}: {text}"] if named.ignored else []
 
@@ -122,7 +118,6 @@ class AddoptsNotice:
         self._named = named
 
     def pytest_report_header(self) -> list[str]:
-        """Return the line."""
         return ignored_eval_lines(self._named)
 
     @pytest.hookimpl(optionalhook=True)

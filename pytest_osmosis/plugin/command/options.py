@@ -32,17 +32,14 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option on the command line."""
         return f"--osmosis-{self.name}"
 
     @property
     def dest(self) -> str:
-        """The attribute of the parsed command line."""
         return f"osmosis_{self.name.replace('-', '_')}"
 
     @property
     def variable(self) -> str:
-        """The environment variable with the same meaning."""
         return f"PYTEST_OSMOSIS_{self.name.replace('-', '_').upper()}"
 
 
@@ -177,7 +174,6 @@ INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above")
 
 
 def add(parser: pytest.Parser) -> None:
-    """Add our options to pytest's."""
     group = parser.getgroup("osmosis", TITLE)
     for option in ALL:
         if option.metavar is None:

@@ -34,7 +34,6 @@ _COMMAND_ONLY = {
 
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
-    """Return all overrides, the weakest level first."""
     return [*_ini(config, problems), *_environment(environ, problems), *_command(config, problems)]
 
 

@@ -44,8 +44,6 @@ def prepared_evals(config: pytest.Config, named: NamedEvals, options: SessionOpt
 
 
 class EvalPreparer:
-    """Prepares the evals of one session and applies its options."""
-
     def __init__(self, config: pytest.Config, named: NamedEvals, options: SessionOptions) -> None:
         self._config = config
         self._named = named
@@ -148,7 +146,6 @@ class EvalPreparer:
         return (*overrides, Override(table, key, dataset, dataset))
 
     def _limited(self, config: EvalConfig) -> EvalConfig:
-        """Apply `--osmosis-max-in-flight`."""
         limit, evaluation = self._options.max_in_flight, config.evaluation
         if limit is None or evaluation.batch_size <= limit.n:
             return config
@@ -174,7 +171,6 @@ class EvalPreparer:
         return [Problem(flag, f"several evals have the baseline {shown(path)}; give each its own") for path in shared]
 
     def with_output(self, prepared: Prepared) -> Prepared:
-        """Apply `--osmosis-output`."""
         output = self._options.output
         if output is None:
             return prepared

@@ -110,7 +110,6 @@ def typed(config: pytest.Config) -> list[str]:
 
 
 def read_stdin(config: pytest.Config) -> str:
-    """Read standard input, past pytest's capture."""
     capture = config.pluginmanager.getplugin("capturemanager")
     capture.suspend_global_capture(in_=True)
     try:

@@ -13,8 +13,6 @@ from types import ModuleType
 
 
 class _Finder:
-    """Python's own finder for modules of this package, ahead of pytest's."""
-
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         return PathFinder.find_spec(name, path, target) if name.startswith("pytest_osmosis.") else None
@@ -22,7 +20,6 @@ class _Finder:
 
 @contextmanager
 def without_assert_rewriting() -> Iterator[None]:
-    """Import modules of this package without rewriting their assertions."""
     sys.meta_path.insert(0, _Finder)
     try:
         yield

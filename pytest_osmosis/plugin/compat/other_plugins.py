@@ -20,7 +20,6 @@ class OtherPlugins:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
-        """Tell pytest-timeout that no timer was set."""
         return isinstance(item, EvalItem) or None
 
     @pytest.hookimpl(tryfirst=True)

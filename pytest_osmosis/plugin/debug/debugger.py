@@ -40,11 +40,9 @@ class DebuggerHooks:
         self._evals = evals
 
     def pytest_enter_pdb(self) -> None:
-        """Pause while a prompt is open."""
         self._evals.queue.pause()
 
     def pytest_leave_pdb(self) -> None:
-        """Resume after `continue`."""
         self._evals.queue.resume()
 
     def pytest_runtest_logfinish(self) -> None:
@@ -55,7 +53,6 @@ class DebuggerHooks:
     def pytest_exception_interact(
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]
     ) -> Generator[None, object, object]:
-        """Open the prompt of `--pdb` in user code."""
         with ExitStack() as stack:
             if isinstance(node, EvalItem) and node.answer is not None and self._config.option.usepdb:
                 self._evals.queue.pause()

@@ -35,7 +35,6 @@ class InlineHosts:
         return self._hosts[eval_id]
 
     def close(self) -> None:
-        """Close the clients and the event loop."""
         for host in self._hosts.values():
             host.close()
         self._loop.close()

@@ -18,7 +18,6 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 @contextlib.contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
-    """Install `tracer` as Python's trace function for this thread."""
     before = sys.gettrace()
     sys.settrace(tracer)
     try:

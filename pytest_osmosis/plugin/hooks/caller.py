@@ -74,7 +74,6 @@ class HookCaller:
         return [verdict for verdicts in answers for verdict in verdicts]
 
     def call_results(self, eval_id: str, results: Results, path: Path) -> None:
-        """Call the hook for results that were written to `path`."""
         self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
 
     def take_errors(self) -> list[HookError]:
@@ -138,7 +137,6 @@ def _line(error: Exception) -> str:
 
 
 def _users_traceback(error: Exception) -> str:
-    """Return the traceback of `error` without the frames of pluggy and of this package."""
     whole = traceback.TracebackException.from_exception(error)
     pluggy_folder = str(Path(pluggy.__file__).parent)
     whole.stack = traceback.StackSummary.from_list(

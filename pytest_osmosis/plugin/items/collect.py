@@ -25,7 +25,6 @@ class EvalFile(pytest.File):
     inline = False
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield a test for each unit of each eval, in file order."""
         hooks = self.ihook if self.inline else item_hooks(self)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
@@ -53,7 +52,6 @@ def eval_file(
 
 
 def by_file(plans: Iterable[Plan]) -> dict[Path, list[Plan]]:
-    """Return plans by the file from which pytest collects them."""
     files: dict[Path, list[Plan]] = {}
     for plan in plans:
         files.setdefault(Path(plan.path), []).append(plan)

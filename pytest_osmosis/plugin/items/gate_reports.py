@@ -22,7 +22,6 @@ from pytest_osmosis.verdicts.pass_rule import Kind
 
 
 def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gated: bool) -> None:
-    """Report gates, limits and stops of one eval. `gated` is True if gates decide."""
     for title, kind, text in _findings(finished, gated=gated):
         _send(session, node_id(eval_id, title), finished.run.prepared.plan.path, kind, text)
 
@@ -45,7 +44,6 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
 
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
-    """Report the errors that other plugins raised in hooks of ours."""
     for error in errors:
         file = error.eval_id.partition("::")[0]
         _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))

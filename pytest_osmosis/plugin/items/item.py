@@ -39,7 +39,6 @@ class EvalItem(pytest.Item):
 
     @property
     def ihook(self) -> Any:
-        """The hooks that are called for this item."""
         return self._hooks
 
     def get_closest_marker(self, name: str, default: Any = None) -> Any:
@@ -60,12 +59,10 @@ class EvalItem(pytest.Item):
             pytest.fail(outcome.text, pytrace=False)
 
     def runtest(self) -> None:
-        """Fail if the unit was scored and did not pass."""
         if self.answer is not None and self.answer.outcome.kind == "failed":
             pytest.fail(self.answer.outcome.text, pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the line of the row in its dataset."""
         return Path(self.plan.dataset), self._line - 1, self.name
 
 

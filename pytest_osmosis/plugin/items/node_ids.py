@@ -17,8 +17,6 @@ from pytest_osmosis.record.run_id import RowId, RunId, Unit
 
 
 class UnitKey(NamedTuple):
-    """Identity of a unit within a session."""
-
     eval_id: str
     unit: Unit
 
@@ -29,7 +27,6 @@ def file_id(config: pytest.Config, path: str | Path) -> str:
 
 
 def eval_id(config: pytest.Config, plan: Plan) -> str:
-    """Return the id of the eval that `plan` describes."""
     return f"{file_id(config, plan.path)}::{plan.name}"
 
 

@@ -37,7 +37,6 @@ def lines(config: pytest.Config, reports: Iterable[pytest.TestReport], evals: Ev
 
 
 def _of_run(report: pytest.TestReport) -> Finding | None:
-    """Annotate a run at its dataset line; None for a report about a whole eval."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None or unit_key(report.nodeid) is None:
         return None

@@ -25,13 +25,11 @@ MANY_TESTS = 20_000
 
 
 def header(evals: EvalSession) -> list[str]:
-    """Return the lines of all named evals."""
     lines = [line for each in evals.named.values() for line in _eval_lines(each.prepared, evals)]
     return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
 
 
 def source_lines(named: NamedEvals) -> list[str]:
-    """Return a line if tests request rollouts of models."""
     if named.source == "reference":
         return []
     return [
@@ -82,7 +80,6 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
 
 
 def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
-    """Yield the size of the eval, its limits, and the cost of its last run."""
     config, plan = prepared.config, prepared.collected
     in_flight = f"{count(config.evaluation.batch_size)} in flight"
     if evals.inline is not None:
@@ -108,7 +105,6 @@ def _rows_and_runs(plan: Plan) -> str:
 
 
 def _rescore_lines(plan: Plan, source: RescoreSource) -> Iterator[str]:
-    """Yield how much of the plan is stored."""
     yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
     yield from number_of_tests(plan)
     n_missing = sum(run in source.without_rollout for run in plan.runs())

@@ -20,7 +20,6 @@ def write(results: Sequence[Results], path: Path | None) -> list[str]:
 
 
 def _write(path: Path, mode: str, text: str) -> str | None:
-    """Write `text`; return the reason if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding="utf-8") as file:

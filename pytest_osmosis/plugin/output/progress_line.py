@@ -25,8 +25,6 @@ CHECK_S = 0.05
 
 
 class ProgressLine:
-    """The progress line: in place if nothing else writes to the terminal, else one more line every few seconds."""
-
     def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
         self._evals = evals
@@ -132,7 +130,6 @@ class ProgressLine:
                 terminal.flush()
 
     def clear(self) -> None:
-        """Erase the line before anything else is printed."""
         if self._visible and self._terminal is not None:
             self._write_over(self._terminal, "")
 
@@ -142,7 +139,6 @@ class ProgressLine:
         self._over = True
 
     def _running(self) -> EvalRun | None:
-        """The eval that began last."""
         begun = [run for run in self._evals.runs.values() if run.progress.submitted]
         return begun[-1] if begun else None
 

@@ -25,7 +25,6 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
 
 
 def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
-    """Write the table of each eval that ran."""
     verbose = terminal.config.get_verbosity() > 0
     columns = terminal._tw.fullwidth if terminal.isatty else None
     for finished in evals.queue.finished.values():

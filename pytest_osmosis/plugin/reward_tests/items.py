@@ -36,7 +36,6 @@ class RewardModule(pytest.Module):
     """A module that is not a test module, so only its reward functions are collected."""
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        """Return the tests of the module's reward functions."""
         return [item for item in super().collect() if isinstance(item, RewardItem)]
 
 
@@ -115,7 +114,6 @@ class RewardItem(pytest.Item):
         self.add_marker("osmosis_reward")
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the function."""
         return self.target.path, self.target.line - 1, self.name
 
     def report_result(self, result: LabResult) -> None:
@@ -138,13 +136,11 @@ class ContractItem(RewardItem):
         self._cases = cases
 
     def runtest(self) -> None:
-        """Check the signature, and call the function with missing and empty arguments."""
         from pytest_osmosis.lab.contract import check
 
         self.report_result(check(self.target, self._known()))
 
     def _known(self) -> list[CallInput]:
-        """Return the inputs of the cases, the best score first."""
         scored = [case for case in self._cases if case.expect is not None]
         return [case.input for case in sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)]
 
@@ -189,7 +185,6 @@ class RowsItem(RewardItem):
         self._references = references
 
     def runtest(self) -> None:
-        """Score every solution for its own row and for another."""
         from pytest_osmosis.lab.rows import check
 
         self.report_result(check(self.target, self._references))
@@ -204,5 +199,4 @@ class LabItem(RewardItem):
         self._probe = probe
 
     def runtest(self) -> None:
-        """Look for one kind of bug in a child process."""
         self.report_result(examine(self._bench, self._probe))

@@ -13,7 +13,6 @@ LAB = "osmosis_lab"
 
 
 def add(parser: pytest.Parser) -> None:
-    """Add our options to pytest's."""
     group = parser.getgroup("osmosis")
     group.addoption(
         "--osmosis-lab",
@@ -27,7 +26,6 @@ def add(parser: pytest.Parser) -> None:
 
 
 def lab(config: pytest.Config) -> bool:
-    """True if the lab is on."""
     return bool(config.getoption("--osmosis-lab") or config.getini(LAB))
 
 

@@ -57,12 +57,10 @@ class TestEval(SessionEval):
 
     @property
     def runs(self) -> list[RunId]:
-        """The runs to roll out."""
         return sorted(self.tests)
 
     @property
     def n_tests(self) -> int:
-        """The number of requests."""
         return sum(map(len, self.tests.values()))
 
     @property
@@ -79,11 +77,9 @@ class TestEval(SessionEval):
         return False
 
     def measured(self, results: Results) -> bool:
-        """Return True if a test got something to look at."""
         return exit_status.any_rollout(results)
 
     def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
-        """Return what a test gets of a run that is done."""
         record = eval_run.record(run)
         if outcome.kind == "skipped":
             return RolloutResult(None, "skipped", outcome.reason)
@@ -139,7 +135,6 @@ class TestEvals:
             return self._plans[request.key]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
-        """Take the requests of selected items."""
         if self._naming.source == "model":
             self.select((nodeid, request.eval.path, request.run) for nodeid, request in all_requests(items))
 

@@ -82,7 +82,6 @@ def requested_by(item: pytest.Item) -> RolloutRequest | None:
 
 
 def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
-    """Yield the requests of tests, with their node ids."""
     for item in items:
         request = requested_by(item)
         if request is not None:

@@ -27,7 +27,6 @@ class ModelSource:
         self._evals = evals
 
     def plan(self, request: EvalRequest) -> Plan:
-        """Return the plan of the eval, with the rows that the request selects."""
         return self._evals.test_evals.plan(request)
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
@@ -68,14 +67,12 @@ class RemoteSource:
         self._ask = ask
 
     def plan(self, request: EvalRequest) -> Plan:
-        """Return the plan of the eval, with the rows that the request selects."""
         reply = self._ask({"ask": "plan", "request": request.to_json()})
         if "problems" in reply:
             raise ProblemsError(Problem(where, text) for where, text in reply["problems"])
         return Plan.from_json(reply["plan"])
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
-        """Wait for the run."""
         question = {"ask": "rollout", "path": str(request.eval.path), "run": request.run}
         return RolloutResult.from_json(self._ask(question))
 

@@ -43,7 +43,6 @@ class ReferenceSource:
         self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
 
     def plan(self, request: EvalRequest) -> Plan:
-        """Return the plan of the eval, with the rows that the request selects."""
         return self._solutions(request).prepared.plan
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
@@ -63,7 +62,6 @@ class ReferenceSource:
         return RolloutResult(None, "error", f"{text}, and no other selected row has one; {fix}")
 
     def close(self) -> None:
-        """Close what the eval's functions left open."""
         for solutions in self._evals.values():
             solutions.close()
 
@@ -94,12 +92,10 @@ class ReferenceSolutions:
         return Rollout(run.row, run.index, "reference", messages, row.ground_truth, row.record, scores)
 
     def where(self, run: RunId) -> str:
-        """Return the place of a row in its dataset."""
         return f"{self.prepared.dataset.display}:{self.prepared.dataset.line(run.row)}"
 
     @functools.cached_property
     def exist(self) -> bool:
-        """True if a planned row has a reference solution."""
         return any(row.solution is not None for row in self._rows())
 
     def _rows(self) -> Iterator[Row]:
@@ -108,7 +104,6 @@ class ReferenceSolutions:
                 yield self.prepared.dataset.read(file, index)
 
     def close(self) -> None:
-        """Close what the eval's functions left open."""
         self._scorers.close()
 
 
@@ -158,7 +153,6 @@ class _Scorers:
         return score
 
     def close(self) -> None:
-        """Close what the functions left open."""
         self._until_closed.close()
 
 

@@ -48,18 +48,14 @@ class EvalRequest:
         ]
 
     def to_json(self) -> dict[str, str]:
-        """Return plain JSON, for the controller of a worker."""
         return {"path": str(self.path), "arguments": self.arguments, "where": self.where}
 
     @classmethod
     def from_json(cls, data: Mapping[str, str]) -> EvalRequest:
-        """Return the request that `to_json` described."""
         return cls(Path(data["path"]), data["arguments"], data["where"])
 
 
 class RolloutRequest(NamedTuple):
-    """A test's request for the rollout of one run."""
-
     eval: EvalRequest
     run: RunId
 

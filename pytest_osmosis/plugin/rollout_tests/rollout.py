@@ -66,13 +66,11 @@ class RecordedScores(Scores):
         raise ScoreError(f"{name} gave no score: {error.message}\n{error.details}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, for a worker."""
         errors = {name: [error.message, error.details] for name, error in self._errors.items()}
         return {"names": list(self), "scores": dict(self._recorded), "errors": errors}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RecordedScores:
-        """Return the scores that `to_json` described."""
         errors = {name: RewardError(*error) for name, error in data["errors"].items()}
         return cls(data["names"], data["scores"], errors)
 
@@ -98,14 +96,12 @@ class Rollout:
     finish_reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return a model's rollout as plain JSON, for a worker."""
         assert isinstance(self.scores, RecordedScores), "workers get rollouts of models alone"
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "scores"}
         return {**plain, "scores": self.scores.to_json()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rollout:
-        """Return the rollout that `to_json` described."""
         return cls(**{**data, "scores": RecordedScores.from_json(data["scores"])})
 
     @property
@@ -132,12 +128,10 @@ class RolloutResult(NamedTuple):
     properties: tuple[tuple[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, for a worker."""
         return {**self._asdict(), "rollout": self.rollout.to_json() if self.rollout is not None else None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RolloutResult:
-        """Return the result that `to_json` described."""
         pairs = {name: tuple((title, value) for title, value in data[name]) for name in ("sections", "properties")}
         rollout = Rollout.from_json(data["rollout"]) if data["rollout"] is not None else None
         return cls(**{**data, **pairs, "rollout": rollout})

@@ -12,8 +12,6 @@ from pytest_osmosis.record.plan import Plan
 
 
 class RolloutSource(Protocol):
-    """A source of rollouts."""
-
     def plan(self, request: EvalRequest) -> Plan:
         """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
         ...

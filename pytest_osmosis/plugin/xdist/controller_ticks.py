@@ -31,7 +31,6 @@ class Ticks:
         self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
 
     def begin(self) -> None:
-        """Start the thread."""
         if hasattr(self._controller, "queue"):
             setattr(self._controller, f"worker_{NAME}", self._on_tick)
             self._handled.set()

@@ -44,7 +44,6 @@ class OutcomeServer:
         self._threads[0].start()
 
     def workerinput(self) -> dict[str, Any]:
-        """Return what a worker needs, as plain builtins."""
         plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}

@@ -50,7 +50,6 @@ class WorkerPlugin:
         set_arguments(session.config, self._args)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
-        """Collect the evals of a named file."""
         plans = self._plans.get(file_path)
         return eval_file(parent, file_path, plans, self._fetch) if plans else None
 
@@ -73,17 +72,14 @@ class WorkerPlugin:
         return report
 
     def pytest_unconfigure(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
     def _fetch(self, key: UnitKey) -> Answer:
-        """Request an outcome from the controller."""
         reply = self._ask({"ask": "outcome", "test": node_id(*key)})
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
 
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a question to the controller, and wait for its answer."""
         if self._connection is None:
             from multiprocessing.connection import Client
 
