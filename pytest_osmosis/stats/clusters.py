@@ -16,12 +16,12 @@ from pytest_osmosis.stats.moments import mean, sample_variance
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The variance of runs within rows and between rows; `mean` is the mean of all runs.
+    """The mean of all runs, and their variances within rows and between rows.
 
-    `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` and `between`
-    are the variances of runs around their row and of rows around the mean, from a one-way analysis of variance
-    (Searle, Casella and McCulloch 1992, section 3.6), `between` cut at 0. `within` is None if every row has one run;
-    `between` is None then too, and for a single row. `shares` is True if every value is 1 or 0.
+    `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` is the variance
+    of runs around the mean of their row, and `between` that of rows around the mean, at least 0, from a one-way
+    analysis of variance (Searle, Casella and McCulloch 1992, section 3.6). Both are None if every row has one run, and
+    `between` also for a single row. `shares` is True if every value is 1 or 0.
     """
 
     n_rows: int
@@ -34,16 +34,14 @@ class Clusters:
 
 
 def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
-    """Return the mean and the variances of the values of each row's runs. Rows without runs are left out.
-
-    Undefined without any run: ValueError.
+    """Return the mean and the variances of the runs of all rows. Undefined without any run: ValueError.
 
     The standard error is Miller's (2024, arXiv 2411.00640, section 2.2), sqrt(sum over rows of (sum of the
     row's deviations)^2) / N, with the small-sample factor R / (R - 1); for rows of equal length that is the standard
     error of the row means.
 
-    >>> found = clusters([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
-    >>> round(found.se, 6), round(found.within, 6), round(found.between, 6)
+    >>> runs = clusters([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]])
+    >>> round(runs.se, 6), round(runs.within, 6), round(runs.between, 6)
     (0.213478, 0.145833, 0.145833)
     """
     rows = [row for row in rows if row]
@@ -64,45 +62,44 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     return Clusters(n_rows, n_runs, center, se, within, between, shares)
 
 
-def effective_n(found: Clusters, n_runs: int | None = None) -> float:
+def effective_n(rows: Clusters, n_runs: int | None = None) -> float:
     """Return the number of independent runs that would estimate a share as precisely: p (1 - p) / se^2.
 
-    (Kish 1965, Survey Sampling, section 8.2.) It lies between the number of rows and the number of runs; it is the
-    number of rows if the runs show no spread. `n_runs` is the number of runs behind the values, if a value is made
-    from several.
+    Source: Kish 1965, Survey Sampling, section 8.2. It lies between the number of rows and the number of runs. If all
+    runs are equal, it is the number of rows. `n_runs` is the number of runs if each value is made from several.
     """
-    most = n_runs or found.n_runs
-    if found.n_rows == most:
+    most = n_runs or rows.n_runs
+    if rows.n_rows == most:
         return most
-    spread = found.mean * (1 - found.mean)
-    if found.se is None or spread <= 0:
-        return found.n_rows
-    return min(max(spread / found.se**2, found.n_rows), most) if found.se else most
+    spread = rows.mean * (1 - rows.mean)
+    if rows.se is None or spread <= 0:
+        return rows.n_rows
+    return min(max(spread / rows.se**2, rows.n_rows), most) if rows.se else most
 
 
-def share_interval(found: Clusters, level: float = LEVEL, n_runs: int | None = None) -> Interval:
+def share_interval(rows: Clusters, level: float = LEVEL, n_runs: int | None = None) -> Interval:
     """Return the interval of the share of 1s among runs that are 1 or 0, or of the mean of values between 0 and 1.
 
-    Wilson's interval with the effective number of runs; benchmarks/coverage.py measures its coverage. `n_runs` is the
-    number of runs behind the values, if a value is made from several, like a row's pass@k.
+    This is Wilson's interval with the effective number of runs. benchmarks/coverage.py measures its coverage. `n_runs`
+    is the number of runs if each value is made from several, like a row's pass@k.
 
     >>> pairs, single = clusters([[1, 1], [0, 0], [1, 1], [0, 0]]), clusters([[1], [0], [1], [0]])
     >>> share_interval(pairs)[:2] == share_interval(single)[:2]
     True
     """
-    n = effective_n(found, n_runs)
-    interval = wilson(min(max(found.mean, 0.0), 1.0) * n, n, level)
-    return interval if n == (n_runs or found.n_runs) else interval._replace(method="Wilson, effective n")
+    n = effective_n(rows, n_runs)
+    interval = wilson(min(max(rows.mean, 0.0), 1.0) * n, n, level)
+    return interval if n == (n_runs or rows.n_runs) else interval._replace(method="Wilson, effective n")
 
 
-def mean_interval(found: Clusters, level: float = LEVEL) -> Interval | None:
+def mean_interval(rows: Clusters, level: float = LEVEL) -> Interval | None:
     """Return the interval of the mean of scores: Student's t from the row means, or `share_interval` for 0s and 1s.
 
-    None if the rows show no spread: a single row, or rows that are all equal.
+    None for a single row, and if all rows are equal.
     """
-    if found.shares:
-        return share_interval(found, level)
-    if not found.se:
+    if rows.shares:
+        return share_interval(rows, level)
+    if not rows.se:
         return None
-    half = student_t_quantile((1 + level) / 2, found.n_rows - 1) * found.se
-    return Interval(found.mean - half, found.mean + half, "Student-t", level)
+    half = student_t_quantile((1 + level) / 2, rows.n_rows - 1) * rows.se
+    return Interval(rows.mean - half, rows.mean + half, "Student-t", level)

@@ -9,25 +9,13 @@ import math
 def normal_quantile(p: float) -> float:
     """Return the value below which a standard normal variable lies with probability p, 0 < p < 1 (else ValueError).
 
-    Wichura's algorithm AS 241 (Applied Statistics 37, 1988), from the standard library.
-
     >>> round(normal_quantile(0.975), 6)
     1.959964
     """
     from statistics import NormalDist
 
-    if not 0 < p < 1:
-        raise ValueError(f"a quantile is defined for 0 < p < 1, not for p = {p}")
+    _need_probability(p)
     return NormalDist().inv_cdf(p)
-
-
-def normal_cdf(x: float) -> float:
-    """Return the probability that a standard normal variable is at most x.
-
-    >>> normal_cdf(0.0)
-    0.5
-    """
-    return 0.5 * math.erfc(-x / math.sqrt(2))
 
 
 def student_t_tail(t: float, df: float) -> float:
@@ -53,8 +41,7 @@ def student_t_quantile(p: float, df: float) -> float:
     >>> round(student_t_quantile(0.975, 9), 4)
     2.2622
     """
-    if not 0 < p < 1:
-        raise ValueError(f"a quantile is defined for 0 < p < 1, not for p = {p}")
+    _need_probability(p)
     if p < 0.5:
         return -student_t_quantile(1 - p, df)
     low, high = 0.0, 1.0
@@ -63,6 +50,11 @@ def student_t_quantile(p: float, df: float) -> float:
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if student_t_tail(middle, df) > 1 - p else (low, middle)
     return low
+
+
+def _need_probability(p: float) -> None:
+    if not 0 < p < 1:
+        raise ValueError(f"a quantile is defined for 0 < p < 1, not for p = {p}")
 
 
 def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
@@ -79,21 +71,20 @@ def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
     """Return the continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8; Lentz's method)."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1), tiny)
+    c, d = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, 100_000):
         for numerator in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1.0 / _not_zero(1.0 + numerator * d, tiny)
-            c = _not_zero(1.0 + numerator / c, tiny)
+            d = 1.0 / _not_zero(1.0 + numerator * d)
+            c = _not_zero(1.0 + numerator / c)
             value *= c * d
         if abs(c * d - 1.0) < 1e-15:
             return value
     raise ArithmeticError(f"the incomplete beta function did not converge at a = {a}, b = {b}, x = {x}")
 
 
-def _not_zero(value: float, tiny: float) -> float:
-    return value if abs(value) > tiny else tiny
+def _not_zero(value: float) -> float:
+    return value if abs(value) > 1e-300 else 1e-300

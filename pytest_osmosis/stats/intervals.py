@@ -13,7 +13,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """An interval that contains the true value in `level` of all samples; `method` names the formula."""
+    """An interval that contains the true value in a share `level` of all samples. `method` names the formula."""
 
     low: float
     high: float
@@ -22,10 +22,10 @@ class Interval(NamedTuple):
 
 
 def wilson(passed: float, n: float, level: float = LEVEL) -> Interval:
-    """Return Wilson's score interval of a proportion, `passed` of n independent trials; it lies within 0..1.
+    """Return Wilson's score interval of a proportion, `passed` of n independent trials. It lies within 0..1.
 
-    Wilson 1927 (JASA 22, 209). Both numbers may be fractions, because an effective n is one. Undefined for n <= 0 and
-    for `passed` outside 0..n: ValueError.
+    Wilson 1927 (JASA 22, 209). Both numbers may be fractional, like an effective n. Undefined for n <= 0 and for
+    `passed` outside 0..n: ValueError.
 
     >>> interval = wilson(8, 10)
     >>> round(interval.low, 6), round(interval.high, 6)
@@ -44,8 +44,8 @@ def wilson(passed: float, n: float, level: float = LEVEL) -> Interval:
 def student_t(values: Sequence[float], level: float = LEVEL) -> Interval | None:
     """Return the interval of the mean of independent values: mean +- t s / sqrt(n), n - 1 degrees of freedom.
 
-    Student 1908 (Biometrika 6, 1). None if there is one value or all values are equal, because the interval would
-    have no width. Undefined without values: ValueError.
+    Student 1908 (Biometrika 6, 1). None for one value and for equal values, because the interval would have no
+    width. Undefined without values: ValueError.
 
     >>> interval = student_t([1.0, 0.0, 1.0, 1.0, 0.5, 0.0, 1.0, 1.0, 0.0, 1.0])
     >>> round(interval.low, 6), round(interval.high, 6)

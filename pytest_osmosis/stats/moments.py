@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean, sum(x) / n, summed exactly (`math.fsum`).
-
-    Undefined without values: ValueError.
+    """Return the arithmetic mean, summed exactly (`math.fsum`). Undefined without values: ValueError.
 
     >>> mean([0.1, 0.2, 0.6])
     0.3
@@ -40,22 +38,8 @@ def std(values: Sequence[float]) -> float:
     return scale * math.sqrt(math.fsum((deviation / scale) ** 2 for deviation in deviations) / len(values))
 
 
-def median(values: Sequence[float]) -> float:
-    """Return the middle value, or the mean of the middle two. Undefined without values: ValueError.
-
-    >>> median([3.0, 1.0, 2.0]), median([4.0, 1.0])
-    (2.0, 2.5)
-    """
-    _need_values("median", values)
-    ordered = sorted(values)
-    upper = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[upper]
-    return mean(ordered[upper - 1 : upper + 1])
-
-
 def sample_variance(values: Sequence[float]) -> float | None:
-    """Return the unbiased variance, sum((x - mean)^2) / (n - 1). None for one value; undefined without: ValueError.
+    """Return the unbiased variance, sum((x - mean)^2) / (n - 1). None for one value. Without values: ValueError.
 
     >>> sample_variance([0.0, 1.0, 0.0, 1.0])
     0.3333333333333333
@@ -83,6 +67,6 @@ def percentile(values: Sequence[float], p: float) -> float:
     return lower * (1 - part) + upper * part if lower != upper else lower
 
 
-def _need_values(what: str, values: Sequence[float]) -> None:
+def _need_values(name: str, values: Sequence[float]) -> None:
     if not values:
-        raise ValueError(f"the {what} of no values is undefined")
+        raise ValueError(f"the {name} of no values is undefined")

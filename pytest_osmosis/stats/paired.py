@@ -16,20 +16,18 @@ from pytest_osmosis.stats.intervals import LEVEL, Interval, student_t
 from pytest_osmosis.stats.moments import mean, sample_variance
 
 DRAWS = 20_000
-MAX_EXACT_BITS = 20_000_000
-"""The largest integer, in bits, in which sign assignments are counted exactly: a quarter of a second."""
+MAX_EXACT_BITS = 20_000_000  # the largest integer in which sign assignments are counted: a quarter of a second
 MAX_DENOMINATOR = 1_000_000
-BLOCK = 8
-"""The number of rows whose signs are drawn together, as the bits of one byte."""
+BLOCK = 8  # the number of rows whose signs are drawn together, as the bits of one byte
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
     """The result of comparing the same rows in two evals.
 
-    `difference` is the mean of new minus old over `n_rows` rows; `better` rows rose and `worse` rows fell. `se` is its
-    standard error and `interval` its interval, None if the rows show no spread. `p` is the two-sided chance of a
-    difference at least as large if new and old are alike, by `test`.
+    `difference` is the mean of new minus old over `n_rows` rows. `better` rows rose, and `worse` rows fell. `se` and
+    `interval` are the difference's standard error and interval, None if all rows have the same difference. `p` is the
+    two-sided chance, by `test`, of a difference at least as large if new and old are alike.
     """
 
     n_rows: int
@@ -45,8 +43,9 @@ class Paired:
 def compare(new: Sequence[float], old: Sequence[float], seed: int = 0) -> Paired:
     """Compare two evals by the value of each row (the mean of its runs), in the same order.
 
-    If every value is 0 or 1 (pass or fail of one run a row), this is McNemar's exact test with Bonett and Price's
-    interval; otherwise a sign-flip permutation test with Student's t. `seed` is for permutations too many to count.
+    If every value is 0 or 1 (one run per row, failed or passed), this is McNemar's exact test with Bonett and Price's
+    interval. Otherwise it is a sign-flip permutation test with Student's t. `seed` is used if there are too many
+    permutations to count.
     Undefined without rows and for lists of different lengths: ValueError.
 
     >>> result = compare([1, 1, 0, 1, 0, 1, 1, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 1, 0, 1])
@@ -89,10 +88,10 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def bonett_price(better: int, worse: int, n: int, level: float = LEVEL) -> Interval:
-    """Return the interval of a difference of two proportions over the same n rows: some rose and some fell.
+    """Return the interval of a difference of two proportions over the same n rows.
 
-    Bonett and Price 2012 (J. Educ. Behav. Stat. 37, 479): Wald's interval with a row added on either side, so it has
-    a width even if no row flipped. Undefined without rows: ValueError.
+    Bonett and Price 2012 (J. Educ. Behav. Stat. 37, 479): Wald's interval with one more row that rose and one that
+    fell, so it has a width even if no row flipped. Undefined without rows: ValueError.
 
     >>> interval = bonett_price(0, 0, 100)
     >>> round(interval.low, 4), round(interval.high, 4)
@@ -108,11 +107,11 @@ def bonett_price(better: int, worse: int, n: int, level: float = LEVEL) -> Inter
 def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
     """Return the two-sided p of a paired permutation test, and the name of the method.
 
-    If new and old were alike, each row's difference could as well have the other sign: p is the share of all sign
-    assignments whose sum is at least as far from zero (Fisher 1935, The Design of Experiments, section 21). Exact
-    if the sums can be counted (the differences are multiples of a common fraction, like those of pass rates) and
-    for few rows; otherwise from `DRAWS` assignments drawn with `seed`, which include the observed one (Phipson and
-    Smyth 2010, equation 2). 1.0 if no row differs.
+    If new and old were alike, each row's difference could as well have the other sign. p is the share of all sign
+    assignments whose sum is at least as far from zero (Fisher 1935, The Design of Experiments, section 21). It is exact
+    for few rows, and if the differences are multiples of a common fraction, like those of pass rates. Otherwise it
+    comes from `DRAWS` assignments drawn with `seed`, and the observed one (Phipson and Smyth 2010, equation 2). 1.0 if
+    no row differs.
 
     >>> sign_flip([0.5, 0.25, 0.25])
     (0.25, 'sign-flip, exact')
@@ -122,16 +121,18 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
         return 1.0, "sign-flip, exact"
     steps = _whole_steps(sizes)
     if steps is not None and sum(steps) * (len(steps) + 1) <= MAX_EXACT_BITS:
-        signed = _whole_sum(differences, steps)
-        return _counted(steps, signed), "sign-flip, exact"
-    observed = abs(math.fsum(differences))
+        signs = (1 if d > 0 else -1 for d in differences if d != 0)
+        whole_sum = sum(sign * step for sign, step in zip(signs, steps, strict=True))
+        return _counted(steps, abs(whole_sum)), "sign-flip, exact"
+    observed = abs(math.fsum(differences)) * (1 - 1e-12)  # an equal sum may differ in its last digit
     if len(sizes) <= 2 * BLOCK:
-        return _enumerated(sizes, observed), "sign-flip, exact"
+        sums = _block_sums(sizes)
+        return sum(abs(total) >= observed for total in sums) / len(sums), "sign-flip, exact"
     return _drawn(sizes, observed, seed), f"sign-flip, {DRAWS:,} draws, seed {seed}"
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return each p adjusted for the number of comparisons, in the order given.
+    """Return each p adjusted for the number of comparisons, in the same order.
 
     Holm 1979 (Scand. J. Statist. 6, 65): the i-th smallest of m is multiplied by m - i + 1, and is at least as large as
     the one before it.
@@ -148,9 +149,9 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _whole_steps(sizes: Sequence[float]) -> list[int] | None:
-    """Return the sizes as whole multiples of one fraction, None if no fraction of a usable size exists.
+    """Return the sizes as whole multiples of one fraction, or None if they are not multiples of a usable fraction.
 
-    1/3 arrives as a float near 1/3, so the nearest fraction with a small denominator is taken.
+    A float stands for the nearest fraction with a small denominator: 0.333... for 1/3.
     """
     fractions = [Fraction(size).limit_denominator(MAX_DENOMINATOR) for size in sizes]
     if any(not math.isclose(fraction, size, rel_tol=1e-9) for fraction, size in zip(fractions, sizes, strict=True)):
@@ -161,16 +162,11 @@ def _whole_steps(sizes: Sequence[float]) -> list[int] | None:
     return [step // divisor for step in steps]
 
 
-def _whole_sum(differences: Sequence[float], steps: Sequence[int]) -> int:
-    signs = (1 if d > 0 else -1 for d in differences if d != 0)
-    return abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
-
-
 def _counted(steps: Sequence[int], observed: int) -> float:
     """Return the share of all sign assignments whose sum is at least `observed` in absolute value.
 
-    Computes the product of all (1 + x^step) as one integer. Its digits in base 2^width are the coefficients: the
-    number of assignments with each sum of positive steps. A sum of s has (total + s) / 2 of positive steps.
+    Computes the product of all (1 + x^step) as one integer. Its digits in base 2^width are the coefficients: digit i
+    counts the assignments whose positive steps sum to i. In a sum of s, the positive steps sum to (total + s) / 2.
     """
     width = 8 * (len(steps) // 8 + 1)
     ways = 1
@@ -184,25 +180,18 @@ def _counted(steps: Sequence[int], observed: int) -> float:
     return min(1.0, 2 * upper / (1 << len(steps)))
 
 
-def _enumerated(sizes: Sequence[float], observed: float) -> float:
-    sums = _block_sums(sizes)
-    bound = observed * (1 - 1e-12)  # an equal sum may differ in its last digit
-    return sum(abs(total) >= bound for total in sums) / len(sums)
-
-
 def _drawn(sizes: Sequence[float], observed: float, seed: int) -> float:
     tables = list(_tables(sizes))
     random = Random(seed)
-    bound = observed * (1 - 1e-12)
     hits = 0
     for _ in range(DRAWS):
         signs = random.randbytes(len(tables))
-        hits += abs(sum(table[byte] for table, byte in zip(tables, signs, strict=True))) >= bound
+        hits += abs(sum(table[byte] for table, byte in zip(tables, signs, strict=True))) >= observed
     return (hits + 1) / (DRAWS + 1)
 
 
 def _tables(sizes: Sequence[float]) -> Iterator[list[float]]:
-    """Yield for each block of rows the sums of its sign assignments, indexed by the byte whose bits are the signs."""
+    """Yield the sums of all sign assignments of each block of rows. The bits of an index are the signs."""
     for first in range(0, len(sizes), BLOCK):
         block = list(sizes[first : first + BLOCK])
         yield _block_sums(block + [0.0] * (BLOCK - len(block)))

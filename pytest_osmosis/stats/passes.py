@@ -36,8 +36,8 @@ def pass_hat_k(n: int, c: int, k: int) -> float:
 def ks_for(n: int) -> tuple[int, ...]:
     """Return the reported k for n runs a row, sorted: 1, the powers of two, 3, 5, 10 and n, up to n.
 
-    The union of what the two generations of the Osmosis SDK report (1, 3, 5, 10; powers of two) and n itself.
-    Empty for n = 1, because pass@1 is the pass rate.
+    Older versions of the Osmosis SDK report 1, 3, 5 and 10, newer ones powers of two. Empty for n = 1, because
+    pass@1 is the pass rate.
 
     >>> ks_for(1), ks_for(5), ks_for(12)
     ((), (1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 8, 10, 12))
@@ -48,8 +48,8 @@ def ks_for(n: int) -> tuple[int, ...]:
     return tuple(sorted(k for k in powers_of_two | {3, 5, 10, n} if k <= n))
 
 
-def _need_counts(what: str, n: int, c: int, k: int) -> None:
+def _need_counts(name: str, n: int, c: int, k: int) -> None:
     if not 0 <= c <= n:
-        raise ValueError(f"{what}: of n = {n} runs c = {c} cannot have passed; c must lie in 0..n")
+        raise ValueError(f"{name}: c = {c} of n = {n} runs cannot have passed; c must lie in 0..n")
     if not 1 <= k <= n:
-        raise ValueError(f"{what} is undefined for k = {k} with n = {n} runs; k must lie in 1..n")
+        raise ValueError(f"{name} is undefined for k = {k} with n = {n} runs; k must lie in 1..n")

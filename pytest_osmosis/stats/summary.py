@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.stats.clusters import clusters, mean_interval, share_interval
 from pytest_osmosis.stats.intervals import Interval
-from pytest_osmosis.stats.moments import mean, median, percentile, std
+from pytest_osmosis.stats.moments import mean, percentile, std
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 
 PERCENTILES = (5, 25, 75, 95)
@@ -28,10 +28,10 @@ class RunScore(NamedTuple):
 class Summary:
     """Statistics of the scores that one reward function gave. Without runs every value is None.
 
-    `std` is the population's. `pass_rate` is the share of runs that passed. `pass_at` and `pass_hat` map k to the
-    mean over the rows with at least k measured runs; they lack a k that no row reaches, and are empty for n = 1.
-    `n_rows` counts the rows with a run, `n_mixed` the rows whose measured runs partly passed. `se`, `within` and
-    `between` are those of `Clusters`.
+    `std` is the population's. `pass_rate` is the share of runs that passed. `pass_at` and `pass_hat` map k to the mean
+    over the rows with at least k measured runs. They lack a k that no row reaches, and are empty for n = 1. `n_rows`
+    counts the rows with runs, and `n_mixed` the rows with measured runs of which some passed and some did not. `se`,
+    `within` and `between` are those of `Clusters`.
     """
 
     n_rows: int
@@ -55,44 +55,42 @@ class Summary:
 
 
 def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
-    """Summarize the runs of each row, by row index; the config asks for n runs a row.
+    """Summarize the runs of each row, by row index. The config asks for n runs per row.
 
-    Rows without runs are left out. `pass_hat` starts at k = 2: at k = 1 it equals `pass_at`.
+    `pass_hat` starts at k = 2, because it equals `pass_at` at k = 1.
 
     >>> summary = summarize({0: [RunScore(1.0, True), RunScore(0.0, False)], 1: [RunScore(1.0, True)] * 2}, n=2)
     >>> summary.mean, summary.pass_rate, summary.pass_at, summary.pass_hat
     (0.75, 0.75, {1: 0.75, 2: 1.0}, {2: 0.5})
     """
     runs = [run for row in rows.values() for run in row]
-    n_rows = sum(1 for row in rows.values() if row)
-    n_measured = sum(run.measured for run in runs)
     if not runs:
-        return Summary(n_rows=n_rows, n_runs=0, n_measured=0)
+        return Summary(n_rows=0, n_runs=0, n_measured=0)
     scores = sorted(run.score for run in runs)
     counts = Counter(_measured_and_passed(row) for row in rows.values())
     ks = ks_for(n)
     scores_by_row = [[run.score for run in row] for row in rows.values() if row]
     passes_by_row = [[float(run.passed) for run in row] for row in rows.values() if row]
-    found = clusters(scores_by_row)
-    found_passes = found if passes_by_row == scores_by_row else clusters(passes_by_row)
+    score_clusters = clusters(scores_by_row)
+    pass_clusters = score_clusters if passes_by_row == scores_by_row else clusters(passes_by_row)
     return Summary(
-        n_rows=n_rows,
+        n_rows=len(scores_by_row),
         n_runs=len(runs),
-        n_measured=n_measured,
+        n_measured=sum(run.measured for run in runs),
         mean=mean(scores),
         std=std(scores),
         min=scores[0],
         max=scores[-1],
-        median=median(scores),
+        median=percentile(scores, 50),
         pass_rate=sum(run.passed for run in runs) / len(runs),
         pass_at=_over_rows(pass_at_k, counts, ks),
         pass_hat=_over_rows(pass_hat_k, counts, [k for k in ks if k > 1]),
         percentiles={p: percentile(scores, p) for p in PERCENTILES},
-        se=found.se,
-        within=found.within,
-        between=found.between,
-        mean_interval=mean_interval(found),
-        pass_rate_interval=share_interval(found_passes),
+        se=score_clusters.se,
+        within=score_clusters.within,
+        between=score_clusters.between,
+        mean_interval=mean_interval(score_clusters),
+        pass_rate_interval=share_interval(pass_clusters),
         n_mixed=sum(times for (measured, passed), times in counts.items() if 0 < passed < measured),
     )
 
@@ -105,7 +103,7 @@ def _measured_and_passed(row: Sequence[RunScore]) -> tuple[int, int]:
 def _over_rows(
     estimate: Callable[[int, int, int], float], counts: Mapping[tuple[int, int], int], ks: Iterable[int]
 ) -> dict[int, float]:
-    """Return for each k the mean estimate over the rows with k runs; `counts` maps (n, c) to a number of rows."""
+    """Return the mean estimate over the rows with at least k runs, by k. `counts` maps (n, c) to a number of rows."""
     means = {}
     for k in ks:
         n_rows = sum(times for (n, _), times in counts.items() if n >= k)
