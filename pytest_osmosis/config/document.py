@@ -65,10 +65,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         raise _problem(path, f"not valid TOML: {error.msg} (column {error.colno})", error.lineno) from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # a number with thousands of digits, deeply nested arrays
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise _problem(path, f"not valid TOML: {error}", 1) from None
 
 

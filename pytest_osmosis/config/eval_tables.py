@@ -111,9 +111,7 @@ ENV = Table(
     "env",
     "Environment variables for the evaluated code. Put secrets in [secrets] instead.",
     entries=Entries(
-        env_name(),
-        string("a string without NUL", lambda value: "\0" not in value),
-        "Variable names and their values.",
+        env_name(), string("a string without NUL", lambda value: "\0" not in value), "Variable names and their values."
     ),
 )
 

@@ -100,14 +100,7 @@ def key_text(key: str) -> str:
 
 def type_text(value: object) -> str:
     """Return the type of a value, for messages that must not show the value."""
-    names = {
-        bool: "a boolean",
-        str: "a string",
-        int: "an integer",
-        float: "a float",
-        list: "an array",
-        dict: "a table",
-    }
+    names = {bool: "a boolean", str: "a string", int: "an integer", float: "a float", list: "an array", dict: "a table"}
     return names.get(type(value), "a date or time")
 
 

@@ -81,11 +81,7 @@ _BETWEEN_KEYS = [
     },
     {
         "description": "Runs are scored by a rollout's Grader, by [scoring] eval_fns or by [scoring] grader.",
-        "anyOf": [
-            _has("experiment", "rollout"),
-            _has("scoring", "eval_fns", minItems=1),
-            _has("scoring", "grader"),
-        ],
+        "anyOf": [_has("experiment", "rollout"), _has("scoring", "eval_fns", minItems=1), _has("scoring", "grader")],
     },
     {
         "description": "[gate] max_regression needs a baseline.",

@@ -12,14 +12,4 @@ from pytest_osmosis.datasets.location import locate
 from pytest_osmosis.datasets.rows import Content, Row
 from pytest_osmosis.datasets.selection import Selected, select
 
-__all__ = [
-    "SOLUTION",
-    "Content",
-    "Dataset",
-    "Row",
-    "Selected",
-    "check_rows",
-    "locate",
-    "open_dataset",
-    "select",
-]
+__all__ = ["SOLUTION", "Content", "Dataset", "Row", "Selected", "check_rows", "locate", "open_dataset", "select"]

@@ -91,12 +91,7 @@ def answer(reply: ChatReply, number: int) -> dict[str, Any]:
 
 def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
-    return {
-        "type": "tool_use",
-        "id": call["id"],
-        "name": function["name"],
-        "input": json.loads(function["arguments"]),
-    }
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": json.loads(function["arguments"])}
 
 
 def error(status: int, message: str) -> dict[str, Any]:

@@ -53,11 +53,7 @@ class Stats:
             self.in_flight -= 1
 
     def to_json(self) -> dict[str, int]:
-        return {
-            "requests": self.requests,
-            "in_flight": self.in_flight,
-            "max_in_flight": self.max_in_flight,
-        }
+        return {"requests": self.requests, "in_flight": self.in_flight, "max_in_flight": self.max_in_flight}
 
 
 def application(latency_ms: float = 0, api_key: str | None = None, names: Sequence[str] = ()) -> web.Application:
@@ -87,10 +83,7 @@ def application(latency_ms: float = 0, api_key: str | None = None, names: Sequen
     async def show_stats(_: web.Request) -> web.Response:
         return web.json_response(stats.to_json())
 
-    app = web.Application(
-        middlewares=[_errors_as_json, _key_check(api_key)],
-        client_max_size=MAX_BODY_BYTES,
-    )
+    app = web.Application(middlewares=[_errors_as_json, _key_check(api_key)], client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", chat_completions)
     app.router.add_post(MESSAGES, messages)
     app.router.add_get("/v1/models", models)

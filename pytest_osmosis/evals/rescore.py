@@ -147,7 +147,7 @@ def _subject(run: StoredEvalRun) -> Subject:
 
 
 def _target(manifest: Mapping[str, Any]) -> ModelTarget:
-    return ModelTarget.from_json({**manifest, "headers": {}})  # the manifest holds the names of headers only
+    return ModelTarget(**{**manifest, "headers": {}})  # the manifest holds the names of headers only
 
 
 def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:

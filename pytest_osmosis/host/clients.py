@@ -19,7 +19,7 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """Return the clients of all models that `setup` names; `environ` holds their keys."""
     if setup.role != "roll":
         return {}
-    targets = {tag: ModelTarget.from_json(target) for tag, target in setup.targets.items()}
+    targets = {tag: ModelTarget(**target) for tag, target in setup.targets.items()}
     return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
 
 

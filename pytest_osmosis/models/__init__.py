@@ -61,11 +61,7 @@ async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
 async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
     from pytest_osmosis.models.retry import send
 
-    request = ChatRequest(
-        messages=[{"role": "user", "content": "hi"}],
-        sampling={"max_tokens": 16},
-        run="probe",
-    )
+    request = ChatRequest(messages=[{"role": "user", "content": "hi"}], sampling={"max_tokens": 16}, run="probe")
     try:
         await send(model, request, timeout_s)
     except ModelError as error:

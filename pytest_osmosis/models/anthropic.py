@@ -6,7 +6,6 @@ takes from ANTHROPIC_* variables go to provider "anthropic" alone, and it looks 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from anthropic import APIStatusError, AsyncAnthropic, DefaultAioHttpClient, Omit, omit
@@ -18,13 +17,9 @@ from pytest_osmosis.models.messages import read_reply, write_request
 from pytest_osmosis.models.providers import service_at
 from pytest_osmosis.models.targets import ModelTarget
 
-KEY_HEADERS = ("Authorization", "X-Api-Key")
-"""The headers in which a client may send a key."""
-
 SAMPLED = ("temperature", "top_p", "top_k")
 SAMPLED_VERSION = "2023-06-01"
-"""The API version that accepts `SAMPLED`. The client's own version, 2026-10-21, refuses them whatever their value; it
-is used for requests without them."""
+"""The API version that accepts `SAMPLED`. The client's own version, 2026-10-21, refuses any of them."""
 
 
 class AnthropicModel:
@@ -36,16 +31,17 @@ class AnthropicModel:
         self._failures = Failures(target.base_url, api_key)
         self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncAnthropic(
-            api_key=api_key or "none",  # without one the client looks for others; `_headers` keeps it from being sent
+            api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it
             base_url=_root(target.base_url),
             max_retries=0,
             http_client=self._transport.connections(max_in_flight),
         )
-        self._headers = _headers(target, _key_headers(target.base_url, api_key, self._client.auth_headers))
+        key_headers = _key_headers(target.base_url, api_key, self._client.auth_headers)
+        self._headers = official_clients.added_headers(target, "anthropic", key_headers, omit)
         self._sampled_headers = official_clients.merged({"anthropic-version": SAMPLED_VERSION}, self._headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request. Messages that the API cannot hold raise `TypeError` or `ValueError` before that."""
+        """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
@@ -66,18 +62,7 @@ def _root(base_url: str) -> str:
 
 
 def _key_headers(base_url: str, api_key: str | None, own: Mapping[str, str]) -> dict[str, str | Omit]:
-    """Return the headers with the key: the client's `own`, and for a server other than Anthropic's both usual ones."""
+    """Return the headers with the key: the client's `own`, and both usual ones for a server other than Anthropic's."""
     if api_key is None:
-        return dict.fromkeys(KEY_HEADERS, omit)
-    everywhere = {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
-    return {**({} if service_at(base_url) else everywhere), **own}
-
-
-def _headers(target: ModelTarget, key: Mapping[str, str | Omit]) -> dict[str, str | Omit]:
-    """Return the headers to add to the client's own. The config's win; those from variables are removed."""
-    ours: dict[str, str | Omit] = {}
-    if target.provider != "anthropic":
-        ours.update(
-            dict.fromkeys(official_clients.ambient_headers(os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")), omit)
-        )
-    return official_clients.merged({**ours, **key, "Content-Type": "application/json"}, target.headers)
+        return {"Authorization": omit, "X-Api-Key": omit}
+    return dict(own) if service_at(base_url) else {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key, **own}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-LARGE_INT = 2**63
-"""Larger integers are refused, because Python neither writes nor reads integers of thousands of digits."""
+LARGE_INT = 2**63  # larger ones are refused, because Python neither writes nor reads integers of thousands of digits
 
 Message = dict[str, Any]
 """One chat message in the shape of OpenAI's chat completions, as JSON."""
@@ -43,14 +42,8 @@ class Usage:
 
     def to_json(self) -> dict[str, int]:
         """Return the counts that the server reported."""
-        counts = {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_input_tokens": self.cached_input_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-        }
-        return {name: count for name, count in counts.items() if count is not None}
+        counts = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: count for name, count in counts if count is not None}
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
@@ -59,10 +52,10 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One chat request. `run` is the identity of the run that sends it ("row3-run1"); no server gets it.
+    """One chat request. `run` is the identity of the run that sends it ("row3-run1"), which is not sent.
 
-    `sampling` holds the other keys of the body (temperature, top_p, max_tokens, stop, and the keys of extra_body,
-    flattened); `seed` is the run's own.
+    `sampling` contains the other keys of the body: temperature, top_p, max_tokens, stop, and the keys of extra_body.
+    `seed` is that of the run.
     """
 
     messages: Sequence[Message]
@@ -86,12 +79,10 @@ class ChatReply:
 
     @property
     def content(self) -> str:
-        """The text of the answer, with list content joined; "" if there is none."""
         return text_of(self.message.get("content"))
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The tool calls of the answer, [] if there are none."""
         return self.message.get("tool_calls") or []
 
 
@@ -116,7 +107,7 @@ def copied(value: Any) -> Any:
 
 
 def text_of(content: object) -> str:
-    """Return the text in a message's content: a string as it is, the text parts of a list joined, else "".
+    """Return the text in a message's content: a string, or the joined text parts of a list, or else "".
 
     >>> text_of([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}])
     '42'
@@ -130,16 +121,14 @@ def text_of(content: object) -> str:
 
 
 class Model(Protocol):
-    """A client of one model. One call sends one request; it raises `ModelError` and nothing else.
+    """A client of one model. One call of `chat` sends one request, and raises `ModelError` if it fails.
 
-    Clients bound only the time to connect, because their timers would run on while user code holds the event loop.
+    Clients limit only the time to connect, because their timers would run on while user code holds the event loop.
     Callers enforce timeouts by cancelling.
     """
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request and return the reply."""
-        ...
+    async def chat(self, request: ChatRequest) -> ChatReply: ...
 
     async def close(self) -> None:
-        """Close connections. Idempotent."""
+        """Close connections. A second call does nothing."""
         ...

@@ -1,8 +1,7 @@
 """Failed requests as `ModelError`s: by status, by exception, or by a body that is not a reply.
 
 This module alone decides whose failure it is (`boundary`), and whether a later request can succeed (`retryable`,
-`systemic`). Messages are one short line: a server's text is shortened, its control characters are escaped, and the key
-is removed first, because servers like to quote it.
+`systemic`). Messages are one short line. The key is removed from a server's text, because servers like to quote it.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.safe import escaped
+from pytest_osmosis.text.safe import one_line
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
 
-EXHAUSTED = ("exceeded your current quota", "credit balance is too low")
-"""Texts by which servers report, whatever the status, that an account is exhausted."""
+EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
@@ -37,19 +35,18 @@ UNREACHABLE = (
     aiohttp.NonHttpUrlClientError,
     aiohttp.InvalidUrlClientError,
 )
-HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")
-"""The same failures in httpx2, and in httpx under older clients. These are names, because httpx may be missing."""
+HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")  # the same in httpx, which may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Makes the errors of requests to the server at `base_url`. No message holds the key, `secret`."""
+    """Makes the errors of requests to the server at `base_url`. No message contains the key, `secret`."""
 
     base_url: str
     secret: str | None = None
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
-        """Return the error for a status other than 2xx. `headers` are looked up in lower case."""
+        """Return the error for a status other than 2xx. The names in `headers` are in lower case."""
         error = _parsed(body)
         message = f"the server answered {_status_text(status)}"
         detail = f": {self._shown(error.message, MAX_MESSAGE)}" if error.message else ""
@@ -65,10 +62,10 @@ class Failures:
         return ModelError(message + detail, status=status, boundary="model")
 
     def of_exception(self, error: BaseException) -> ModelError:
-        """Return the error for an exception of the client: unreachable, broken connection, other."""
+        """Return the error for an exception of the client: an unreachable server, a broken connection, or another."""
         causes = _causes(error)
         cause = causes[-1]
-        text = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # str() would add a made-up 400
+        text = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # str() would add a status 400
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
@@ -80,46 +77,32 @@ class Failures:
             return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
-    def unreadable(self, status: int, body: str, what: str) -> ModelError:
-        """Return the error for a 2xx status with an unreadable body; `what` completes "... with a body that"."""
+    def unreadable(self, status: int, body: str, fault: str) -> ModelError:
+        """Return the error for a 2xx status with an unreadable body. `fault` completes "... with a body that"."""
         quoted = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
-        return ModelError(
-            f"the server answered {status} with a body that {what}{quoted}", status=status, retryable=True
-        )
+        text = f"the server answered {status} with a body that {fault}{quoted}"
+        return ModelError(text, status=status, retryable=True)
 
-    def no_answer(self, status: int, what: str, body: Mapping[str, Any]) -> ModelError:
-        """Return the error for a readable body without an answer of the model; it shows the body's `error`."""
+    def no_answer(self, status: int, content: str, body: Mapping[str, Any]) -> ModelError:
+        """Return the error for a body with `content` instead of an answer of the model, and the body's `error`."""
         error = body.get("error")
         detail = f": {self._shown(_text_of_error(error), MAX_MESSAGE)}" if error else ""
-        return ModelError(f"the server answered {status} with {what}{detail}", status=status, boundary="model")
+        return ModelError(f"the server answered {status} with {content}{detail}", status=status, boundary="model")
 
     def _redirect(self, status: int, message: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
-        return ModelError(
-            f"{message} at {self.base_url}, a redirect{target}, which is not followed: "
-            f"set [model] base_url to the model's own address",
-            status=status,
-            systemic="until_success",
-        )
+        reason = f"{message} at {self.base_url}, a redirect{target}, which is not followed"
+        text = f"{reason}: set [model] base_url to the model's own address"
+        return ModelError(text, status=status, systemic="until_success")
 
     def _shown(self, text: str, limit: int) -> str:
         return one_line(Redaction({"redacted": self.secret or ""}).text(text), limit)
 
 
-def one_line(text: str, limit: int) -> str:
-    r"""Foreign text as at most `limit` characters: white space collapsed, control characters escaped.
-
-    >>> print(one_line("a\n  b\x1b[31m", 300))
-    a b\x1b[31m
-    """
-    line = escaped(" ".join(text.split())[: limit + 1])
-    return line if len(line) <= limit else f"{line[: limit - 3]}..."
-
-
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the wait that the server asks for: retry-after-ms, else Retry-After in seconds or as an HTTP date.
+    """Return the wait that the server asks for: retry-after-ms, or else Retry-After in seconds or as an HTTP date.
 
-    None if it asks for none or the header is invalid; 0.0 for a date that has passed. (RFC 9110, 10.2.3)
+    None without a valid header, 0.0 for a date in the past. Source: RFC 9110, section 10.2.3.
 
     >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
     1.5
@@ -156,7 +139,7 @@ class _ErrorBody(NamedTuple):
 
 
 def _parsed(body: str) -> _ErrorBody:
-    """Read an error body in any shape in use: {"error": {...} | str}, {"detail"}, {"message"}, text."""
+    """Read an error body in any usual shape: {"error": {...} | str}, {"detail"}, {"message"}, text."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
@@ -185,13 +168,13 @@ def _status_text(status: int) -> str:
 
 
 def _http(*names: str) -> tuple[type[BaseException], ...]:
-    """Return the exceptions of these names in httpx2 and httpx, as far as those are imported."""
+    """Return the exceptions with these names in httpx2 and httpx, if those are imported."""
     modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
     return tuple(getattr(module, name) for module in modules for name in names)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and its causes, outermost first. Clients wrap twice; the innermost says what happened."""
+    """Return the error and its causes, outermost first. The innermost says what happened."""
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)

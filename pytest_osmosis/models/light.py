@@ -40,7 +40,7 @@ class LightModel:
         self._headers = merged(ours, target.headers)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request. Messages that are not JSON raise `TypeError` or `ValueError` before that."""
+        """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         status, content = await self._post(write_request(request, self._target))
         return read_reply(status, content, self._failures)
 

@@ -30,11 +30,7 @@ class LiteLLMModel:
         self._target = target
         self._failures = Failures(target.describe, api_key)
         self._takes_seed = _takes_seed(self._litellm, target.model)
-        options = {
-            "api_key": api_key,
-            "api_base": target.base_url,
-            "extra_headers": dict(target.headers) or None,
-        }
+        options = {"api_key": api_key, "api_base": target.base_url, "extra_headers": dict(target.headers) or None}
         self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:

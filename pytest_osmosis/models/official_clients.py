@@ -8,11 +8,13 @@ an answer and raises bare JSON errors.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.targets import ModelTarget
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -21,14 +23,15 @@ Other = TypeVar("Other")
 
 
 class Transport:
-    """A client's aiohttp transport, of class `kind`, which is built on httpx or on httpx2.
+    """A client's aiohttp transport, of class `kind`. It is built on httpx or httpx2, depending on the client's version.
 
-    The client's version decides which: LiteLLM does not work with openai clients that use httpx2.
+    LiteLLM does not work with openai clients that use httpx2.
     """
 
     def __init__(self, kind: type, status_error: type[Exception], failures: Failures) -> None:
         self._kind = kind
-        self._http: Any = importlib.import_module(_http_module(kind))
+        module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
+        self._http: Any = importlib.import_module(module)
         self._status_error = status_error
         self._failures = failures
 
@@ -39,8 +42,7 @@ class Transport:
 
     async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, bytes]:
         """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else."""
-        timeout = self._http.Timeout(None, connect=CONNECT_TIMEOUT_S)
-        options = {"headers": headers, "timeout": timeout}
+        options = {"headers": headers, "timeout": self._http.Timeout(None, connect=CONNECT_TIMEOUT_S)}
         try:
             check_ascii(headers)
             response = await client.post(path, cast_to=self._http.Response, content=body, options=options)
@@ -52,10 +54,6 @@ class Transport:
         return response.status_code, response.content
 
 
-def _http_module(kind: type) -> str:
-    return next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
-
-
 def check_ascii(headers: Mapping[str, Any]) -> None:
     """Raise `UnicodeError` for a header that is not ASCII; some clients would send other bytes for it."""
     for value in headers.values():
@@ -63,13 +61,18 @@ def check_ascii(headers: Mapping[str, Any]) -> None:
             value.encode("ascii")
 
 
-def ambient_headers(lines: str) -> list[str]:
-    """Return the names of the headers in a client's own variable, which holds one "Name: value" a line."""
-    return [line.partition(":")[0].strip() for line in lines.split("\n") if ":" in line]
+def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:
+    """Return the headers to add to the client's own: `key`, and the config's, which take precedence.
+
+    A client takes more headers from its variable, one "Name: value" per line. Only its own `provider` gets those.
+    """
+    lines = os.environ.get(f"{provider.upper()}_CUSTOM_HEADERS", "").split("\n") if target.provider != provider else []
+    omitted = {line.partition(":")[0].strip(): omit for line in lines if ":" in line}
+    return merged({**omitted, **key, "Content-Type": "application/json"}, target.headers)
 
 
 def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, Value | Other]:
-    """Merge headers. Those in `others` win, whatever their case, under our spelling.
+    """Merge headers. Those in `others` replace ours with the same name in any case, and get our spelling.
 
     >>> merged({"Content-Type": "a", "X": "b"}, {"content-type": "c", "Y": "d"})
     {'Content-Type': 'c', 'X': 'b', 'Y': 'd'}

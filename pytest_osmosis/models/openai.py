@@ -6,9 +6,7 @@ and headers that it takes from OPENAI_* variables go to provider "openai" alone.
 
 from __future__ import annotations
 
-import os
-
-from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, Omit, omit
+from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, omit
 
 from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -26,7 +24,7 @@ class OpenAIModel:
         self._failures = Failures(target.base_url, api_key)
         self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncOpenAI(
-            api_key=api_key or "none",  # the client wants one; `_headers` keeps it from being sent
+            api_key=api_key or "none",  # the client requires a key; `_headers` omits it
             base_url=target.base_url,
             max_retries=0,
             http_client=self._transport.connections(max_in_flight),
@@ -34,23 +32,14 @@ class OpenAIModel:
         if target.provider != "openai":
             self._client.organization = None
             self._client.project = None
-        self._headers = _headers(target, api_key)
+        authorization = omit if api_key is None else f"Bearer {api_key}"
+        self._headers = official_clients.added_headers(target, "openai", {"Authorization": authorization}, omit)
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request. Messages that are not JSON raise `TypeError` or `ValueError` before that."""
+        """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = write_request(request, self._target)
         answer = await self._transport.post(self._client, "/chat/completions", body, self._headers)
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _headers(target: ModelTarget, api_key: str | None) -> dict[str, str | Omit]:
-    """Return the headers to add to the client's own. The config's win; those from variables are removed."""
-    ours: dict[str, str | Omit] = {}
-    if target.provider != "openai":
-        ours.update(dict.fromkeys(official_clients.ambient_headers(os.environ.get("OPENAI_CUSTOM_HEADERS", "")), omit))
-    ours["Authorization"] = omit if api_key is None else f"Bearer {api_key}"
-    ours["Content-Type"] = "application/json"
-    return official_clients.merged(ours, target.headers)

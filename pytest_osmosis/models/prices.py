@@ -1,8 +1,8 @@
 """The prices of tokens: `[prices]` of the config, else the price list of the extra `prices` (genai-prices).
 
-An unknown price is None, never 0; the embedded model is free. A server that the config or a variable names is priced by
-its address, never by the model's name, because the same weights have other prices elsewhere. The prices are those of
-short prompts; some services charge more for long ones.
+An unknown price is None, never 0. The embedded model is free. If the config or a variable sets the address of a server,
+the price is that of the address, because other servers charge other prices for the same model. Prices are those of
+short prompts. Some services charge more for long ones.
 """
 
 from __future__ import annotations
@@ -20,12 +20,8 @@ from pytest_osmosis.models.targets import ModelTarget
 PER = 1_000_000
 OURS = "[prices]"
 LISTED_AS = {
-    "fireworks_ai": "fireworks",
-    "gemini": "google",
-    "moonshot": "moonshotai",
-    "together_ai": "together",
-    "xai": "x-ai",
-}
+    "fireworks_ai": "fireworks", "gemini": "google", "moonshot": "moonshotai", "together_ai": "together", "xai": "x-ai",
+}  # fmt: skip
 """The price list's own names for some providers."""
 
 
@@ -37,7 +33,7 @@ class Price:
     source: str
 
     def cost_usd(self, usage: Mapping[str, int] | None) -> float | None:
-        """Return the cost of these tokens in US dollars, None if the server sent no usage.
+        """Return the cost of these tokens in US dollars, or None without usage.
 
         Tokens read from a cache and written to it are part of the input, and have prices of their own.
 
@@ -50,37 +46,23 @@ class Price:
             return None
         read, written = usage.get("cached_input_tokens", 0), usage.get("cache_write_tokens", 0)
         fresh = max(0, usage.get("input_tokens", 0) - read - written)
-        cost = (
-            fresh * self.rates.input
-            + read * self._cached_input
-            + written * self._cache_write
-            + usage.get("output_tokens", 0) * self.rates.output
-        )
+        tokens = (fresh, usage.get("output_tokens", 0), read, written)
+        cost = sum(count * rate for count, rate in zip(tokens, self._rates().values(), strict=True))
         return round(cost / PER, 12)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "input": self.rates.input,
-            "output": self.rates.output,
-            "cached_input": self._cached_input,
-            "cache_write": self._cache_write,
-        }
+        return {"source": self.source, **self._rates()}
 
-    @property
-    def _cached_input(self) -> float:
-        return self.rates.input if self.rates.cached_input is None else self.rates.cached_input
-
-    @property
-    def _cache_write(self) -> float:
-        return self.rates.input if self.rates.cache_write is None else self.rates.cache_write
+    def _rates(self) -> dict[str, float]:
+        rates = {name: getattr(self.rates, name) for name in ("input", "output", "cached_input", "cache_write")}
+        return {name: self.rates.input if rate is None else rate for name, rate in rates.items()}
 
 
 FREE = Price(TokenPrices(0.0, 0.0), "embedded")
 
 
 def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices], now: datetime) -> Price | None:
-    """Return the price of the eval's model at this time, None if it is unknown. `own` is `[prices]`."""
+    """Return the price of the eval's model at the time `now`, or None if it is unknown. `own` is `[prices]`."""
     for name in (model_path, target.model):
         if name in own:
             return Price(own[name], OURS)
@@ -90,10 +72,7 @@ def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices
 
 
 def _listed(target: ModelTarget, now: datetime) -> Price | None:
-    """Return the price in genai-prices, if that is installed. It ships its list and needs no network.
-
-    It takes a while to import, and lists no private servers.
-    """
+    """Return the price in genai-prices, if that is installed. Its list needs no network and has no private servers."""
     if target.base_url is not None and is_own(urlsplit(target.base_url).hostname or ""):
         return None
     try:
@@ -130,7 +109,7 @@ def is_own(host: str) -> bool:
 
 
 def _rates(listed: object) -> TokenPrices | None:
-    """Return the rates of a listed model, None if it is not priced by tokens."""
+    """Return the rates of a listed model, or None if its price does not depend on tokens."""
 
     def rate(name: str) -> float | None:
         price = getattr(listed, f"{name}_mtok", None)

@@ -1,7 +1,7 @@
 """The providers of models, as data: address, key variable and peculiarities for each prefix of a model_path.
 
 The addresses are the public OpenAI-compatible ones that each provider documents, or the default address of a local
-server. The peculiarities hold for the service at that host, however a config names it.
+server. The peculiarities apply to the service at that host, also if a config sets the address.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Service:
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """The clients that speak its API, the default first."""
+        """The clients that speak the service's API, the default first."""
         others: tuple[Client, ...] = ("anthropic",) if self.client == "anthropic" else ("openai", "light")
         return (self.client, *(each for each in others if each != self.client), "litellm")
 
@@ -48,11 +48,7 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
             max_tokens_key="max_completion_tokens",
         ),
         "anthropic": Service(
-            "https://api.anthropic.com",
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_BASE_URL",
-            client="anthropic",
-            seed_key=None,
+            "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", client="anthropic", seed_key=None
         ),
         "cerebras": Service("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         "deepinfra": Service("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
@@ -78,24 +74,14 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
 )
 
 LITELLM_PREFIXES = (
-    "azure",
-    "azure_ai",
-    "bedrock",
-    "cloudflare",
-    "cohere",
-    "databricks",
-    "github",
-    "replicate",
-    "sagemaker",
-    "snowflake",
-    "vertex_ai",
-    "watsonx",
-)
-"""Providers with an API or a login of their own, reached through LiteLLM, which reads their keys from its variables."""
+    "azure", "azure_ai", "bedrock", "cloudflare", "cohere", "databricks", "github", "replicate", "sagemaker",
+    "snowflake", "vertex_ai", "watsonx",
+)  # fmt: skip
+"""Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
 
 
 def service_at(base_url: str) -> Service | None:
-    """Return the service at this host, regional hosts (eu.api.openai.com) included, or None."""
+    """Return the service at this host or at one of its regional hosts (eu.api.openai.com), or None."""
     host = urlsplit(base_url).hostname or ""
     for service in SERVICES.values():
         own = urlsplit(service.base_url).hostname

@@ -114,10 +114,7 @@ def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:
     else:
         reason = f"the next retry would be in {delay_s:.3g} s, {left_s:.3g} s are left"
     late = ModelError(
-        f"{error}; {reason}",
-        retry_after_s=error.retry_after_s,
-        status=error.status,
-        systemic=error.systemic,
+        f"{error}; {reason}", retry_after_s=error.retry_after_s, status=error.status, systemic=error.systemic
     )
     late.retries = error.retries
     return late

@@ -1,27 +1,25 @@
 """The model of a config, and how to reach it: `resolve(model_path, [model], environ) -> ModelTarget`.
 
 Without a base_url the prefix of model_path names the provider. With one, the name is sent as written, slashes included.
-A target holds the name of the key's environment variable and never its value, so it may cross a pipe, be written to a
-journal or be printed.
+A target contains the name of the key's environment variable and never the key, so it can be written and printed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Client, MaxTokensKey, Service, service_at
+from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
 
-DEMO_MODELS = ("arithmetic",)
+DEMO = "demo/arithmetic"
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
-SERVER_CLIENTS: tuple[Client, ...] = ("light", "openai", "anthropic", "litellm")
-"""The clients for a server that a base_url names, the default first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class ModelTarget:
 
     @property
     def describe(self) -> str:
-        """The model for a header line, with its address unless the name implies it.
+        """The model in words, with its address unless the name implies it.
 
         >>> ModelTarget("server", "Qwen/Qwen3-8B", "http://localhost:8000/v1").describe
         'Qwen/Qwen3-8B at http://localhost:8000/v1'
@@ -65,35 +63,20 @@ class ModelTarget:
         return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "provider": self.provider,
-            "model": self.model,
-            "base_url": self.base_url,
-            "api_key_env": self.api_key_env,
-            "headers": dict(self.headers),
-            "timeout_s": self.timeout_s,
-            "max_retries": self.max_retries,
-            "client": self.client,
-            "max_tokens_key": self.max_tokens_key,
-            "seed_key": self.seed_key,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ModelTarget:
-        return cls(**data)
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"headers": dict(self.headers)}
 
 
 def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, where: str) -> ModelTarget:
     """Return the target for a config's model_path and `[model]`.
 
-    `missing_key` and `missing_extra` check whether it can be used. Raises `ConfigError` at `where` for an unknown
-    provider, an invalid address, and a client that does not speak the provider's API.
+    `missing_key` and `missing_extra` check if it can be used. Raises `ConfigError` at `where` for an unknown provider,
+    an invalid address, and a client that does not speak the provider's API.
     """
     prefix, slash, name = model_path.partition("/")
     if table.base_url is not None:
         _check_url(table.base_url, "[model] base_url", where)
         return _at_address(model_path, table, table.base_url)
-    if prefix == "demo" and name in DEMO_MODELS:
+    if model_path == DEMO:
         return _target("demo", name, table, client="embedded")
     if name and prefix in SERVICES:
         return _at_service(prefix, name, table, environ, where)
@@ -105,7 +88,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
 
 
 def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
-    """Return the problem if the target needs a key and its variable is unset or empty, else None."""
+    """Return the problem with an unset or empty variable of the key, or None."""
     name = target.api_key_env
     if name is None or environ.get(name, "").strip():
         return None
@@ -119,7 +102,7 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
 
 
 def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
-    """Return the problem if the target needs LiteLLM and it is not installed, else None."""
+    """Return the problem if the target needs LiteLLM, but it is not installed, or None."""
     import importlib.util
 
     if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
@@ -130,15 +113,9 @@ def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
 def _at_address(model: str, table: ModelTable, base_url: str) -> ModelTarget:
     """Return the target for a server that the config names. Only a key that the config names is sent."""
     service = service_at(base_url)
-    client = service.client if service is not None else SERVER_CLIENTS[0]
-    return _target(
-        "server",
-        model,
-        table,
-        client=client if table.client == "auto" else table.client,
-        base_url=base_url,
-        api_key_env=table.api_key_env,
-    )
+    auto: Client = service.client if service is not None else "light"
+    client = auto if table.client == "auto" else table.client
+    return _target("server", model, table, client=client, base_url=base_url, api_key_env=table.api_key_env)
 
 
 def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str, str], where: str) -> ModelTarget:
@@ -181,24 +158,14 @@ def _target(
     base_url: str | None = None,
     api_key_env: str | None = None,
 ) -> ModelTarget:
-    service = service_at(base_url) if base_url is not None else None
-    service = service or Service(base_url or "")
+    service = service_at(base_url or "") or Service("")
     return ModelTarget(
-        provider=provider,
-        model=model,
-        base_url=base_url,
-        api_key_env=api_key_env,
-        headers=table.headers,
-        timeout_s=table.timeout_s,
-        max_retries=table.max_retries,
-        client=client,
-        max_tokens_key=service.max_tokens_key,
-        seed_key=service.seed_key,
-    )
+        provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries, client,
+        service.max_tokens_key, service.seed_key,
+    )  # fmt: skip
 
 
 def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
-    """Return the address in the service's variable, if set, else the service's own."""
     moved = environ.get(service.url_env, "").strip() if service.url_env is not None else ""
     if moved:
         _check_url(moved, f"environment variable {service.url_env}", where)
@@ -206,55 +173,42 @@ def _address(service: Service, environ: Mapping[str, str], where: str) -> str:
 
 
 def _check_url(url: str, name: str, where: str) -> None:
-    problem = _url_problem(url)
-    if problem is not None:
-        raise ConfigError([Problem(where, f"{name}: {problem}")])
-
-
-def _url_problem(url: str) -> str | None:
-    fix = 'write it as in "http://localhost:8000/v1"'
+    text: str | None = None
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
+        if "@" in parts.netloc:  # the message does not contain the URL, because it may contain a password
+            text = "must not contain a user name or password; name a key's variable in [model] api_key_env"
+        elif parts.scheme not in ("http", "https") or not host:
+            text = f'must be an http:// or https:// address, got "{url}"'
     except ValueError as error:
-        return f"not an address ({error}); {fix}"
-    if "@" in parts.netloc:  # not quoted: it may hold a password
-        return f"must not hold a user name or password; name a key's variable in [model] api_key_env; {fix}"
-    if parts.scheme not in ("http", "https") or not host:
-        return f'must be an http:// or https:// address, got "{url}"; {fix}'
-    return None
+        text = f"not an address ({error})"
+    if text is not None:
+        raise ConfigError([Problem(where, f'{name}: {text}; write it as in "http://localhost:8000/v1"')])
 
 
 def _refusal(prefix: str, slash: str, name: str) -> str:
-    """Return why a model_path names no target, and what would."""
+    """Return the reason why a model_path names no target, and the valid ones."""
+    suggestion = did_you_mean(_similar_model(prefix, name))
     if slash and prefix in KNOWN:
-        hint = _did_you_mean(prefix, name)
-        return f'provider "{prefix}" has no model "{prefix}/{name}"; it has {_models_of(prefix)}{hint}'
-    what = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
+        valid = {"demo": DEMO, "litellm": "litellm/<provider>/<model>"}.get(prefix, f"{prefix}/<model>")
+        return f'provider "{prefix}" has no model "{prefix}/{name}"{suggestion} (valid: {valid})'
+    reason = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
     return (
-        f"{what}; known: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} and "
-        f"litellm/<provider>/<model>; and any name with [model] base_url{_did_you_mean(prefix, name)}"
+        f"{reason}{suggestion} (valid: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} "
+        f"and litellm/<provider>/<model>; any name with [model] base_url)"
     )
-
-
-def _models_of(prefix: str) -> str:
-    if prefix == "demo":
-        return ", ".join(f"demo/{model}" for model in DEMO_MODELS)
-    return "litellm/<provider>/<model>" if prefix == "litellm" else f"{prefix}/<model>"
 
 
 def _slashed(prefixes: Iterable[str]) -> str:
     return ", ".join(f"{prefix}/" for prefix in prefixes)
 
 
-def _did_you_mean(prefix: str, name: str) -> str:
-    from difflib import get_close_matches
-
+def _similar_model(prefix: str, name: str) -> str | None:
     if not name:
-        guess = f"demo/{prefix}" if prefix in DEMO_MODELS else f"openai/{prefix}"
-        return f'; did you mean "{guess}"?' if prefix not in KNOWN else ""
-    providers = get_close_matches(prefix.lower(), KNOWN, n=1)
-    if providers == ["demo"]:
-        models = get_close_matches(name.lower(), DEMO_MODELS, n=1)
-        return f'; did you mean "demo/{models[0]}"?' if models else ""
-    return f'; did you mean "{providers[0]}/{name}"?' if providers and providers[0] != prefix else ""
+        home = "demo" if f"demo/{prefix}" == DEMO else "openai"
+        return f'"{home}/{prefix}"' if prefix not in KNOWN else None
+    provider = closest(prefix.lower(), KNOWN)
+    if provider == "demo":
+        return f'"{DEMO}"' if closest(f"demo/{name}".lower(), [DEMO]) else None
+    return f'"{provider}/{name}"' if provider not in (None, prefix) else None

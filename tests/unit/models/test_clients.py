@@ -372,7 +372,7 @@ async def test_the_servers_message_is_found_in_every_shape(value: object, said: 
 async def test_a_plain_text_error_is_shown_short_and_escaped() -> None:
     error = await failure_of(servers.body("Oops\n\x1b]0;" + "x" * 9000, status=500, content_type="text/plain"))
     assert str(error).startswith("the server answered 500 Internal Server Error: Oops \\x1b]0;xxx")
-    assert str(error).endswith("...")
+    assert "characters left out" in str(error)
     assert len(str(error)) < 400
 
 
