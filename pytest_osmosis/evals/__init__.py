@@ -6,16 +6,14 @@ opens a run directory (see `record.run_directory`) and performs the selected run
 
 from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.engine.job import StopReason
-from pytest_osmosis.evals.engine_job import host_setup
+from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rate_limits import rate_limit_texts
+from pytest_osmosis.evals.request_settings import rate_limit_texts, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path, baseline_problems, output_problems
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
-from pytest_osmosis.evals.run_settings import RunSettings
-from pytest_osmosis.evals.sampling import sampling_text
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 
 __all__ = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
-from pytest_osmosis.evals.rollout_source import RescoreCounts
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.record.run_id import RunId
@@ -16,6 +15,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import Results, Side, Throttling
+from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -44,15 +44,14 @@ class Conclusion:
             comparison=compared,
             verdicts=[self._verdict(rule, compared) for rule in self._prepared.config.gates],
             previous=self._since_previous(),
-            rescored=self._prepared.source.rescored(measured, self._run.directory, rescore_counts(self._run)),
+            rescored=self._prepared.source.rescored(measured, self._run),
         )
 
     def _measure(self) -> Results:
         """Return the results as far as they follow from the records alone."""
         prepared, selected, engine = self._prepared, self._selected, self._engine
-        records = self._records(selected.own)
-        by_function, overall = results.summarize(records, engine.pass_rule, prepared.config.evaluation.n)
-        stop, ran = engine.stopped, all(record.status != "pending" for record in records)
+        records, by_function, overall = self._summarize(selected.own)
+        throttle, stop, ran = engine.throttle, engine.stopped, all(record.status != "pending" for record in records)
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
         return Results(
@@ -69,25 +68,21 @@ class Conclusion:
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             decided=stop is not None and stop.reason == "decided",
-            throttling=self._throttling(),
+            throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
             side=self._side(),
         )
 
-    def _records(self, runs: Iterable[RunId]) -> list[RunRecord]:
-        return results.records_of(runs, self._engine.ledger.records)
-
-    def _throttling(self) -> Throttling:
-        throttle = self._engine.throttle
-        return Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, self._engine.held_s)
-
     def _side(self) -> Side | None:
-        """Return what the baseline's model made of its runs, None if none of them was selected."""
+        """Return the results of the baseline's model, None if no run of it was selected."""
         other = self._prepared.baseline_model
         if other is None or not self._selected.of_baseline:
             return None
-        records = self._records(self._selected.of_baseline)
-        by_function, overall = results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
-        return Side(other.name, records, by_function, overall, other.price)
+        return Side(other.name, *self._summarize(self._selected.of_baseline), other.price)
+
+    def _summarize(self, runs: Sequence[RunId]) -> tuple[Sequence[RunRecord], Mapping[str, Summary], Summary]:
+        """Return the records of runs, the statistics of each function, and those of the runs as a whole."""
+        records = results.records_of(runs, self._engine.ledger.records)
+        return records, *results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
 
     def _compare(self) -> RowComparison | None:
         """Compare the rows with the baseline.
@@ -148,13 +143,7 @@ class Conclusion:
         return comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
 
 
-def rescore_counts(run: EvalRun) -> RescoreCounts:
-    """Return how a closed eval run scored stored rollouts."""
-    return RescoreCounts(run.duration_ms, run.engine.kept, run.engine.rescored)
-
-
 def updates_baseline(run: EvalRun) -> bool:
-    """Return True if the results are also to be written as the baseline's."""
     return run.settings.update_baseline and run.prepared.config.baseline.results is not None
 
 

@@ -1,24 +1,50 @@
-"""The engine's job and the hosts' setup, made from a prepared eval."""
+"""The engine's job and the hosts' setup, made from a prepared eval and the settings of the session."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_osmosis.config.tables import LimitsTable
+from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
-from pytest_osmosis.evals.rate_limits import rate_limits
-from pytest_osmosis.evals.run_settings import RunSettings
-from pytest_osmosis.evals.sampling import request_sampling
+from pytest_osmosis.evals.request_settings import rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.numbers import plural
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The settings of an eval run that come from the pytest session.
+
+    `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds
+    further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them. With
+    `probe` the models answer one question before the first run. `inline` is for debuggers: one run at a time, without
+    deadlines. `keep_conversations` keeps the conversation of each finished run in `EvalRun.conversations`.
+
+    With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
+    shuffled so that no row is favoured. With `stops_at_failures` a failed test may end the session. With
+    `update_baseline` the results are also written as the baseline's, and no gate compares them with it.
+    """
+
+    environ: Mapping[str, str]
+    pythonpath: Sequence[str] = ()
+    hosts: int = 1
+    spawn: Spawn = HostConnection
+    probe: bool = True
+    inline: bool = False
+    keep_conversations: bool = False
+    stop_when_decided: bool = False
+    stops_at_failures: bool = False
+    update_baseline: bool = False
 
 
 def host_setup(
@@ -39,7 +65,7 @@ def host_setup(
         folder = config.workspace / "rollouts" / config.experiment.rollout
         entrypoint = str(folder / config.experiment.entrypoint)
     return Setup(
-        role=prepared.source.role,
+        role="roll" if prepared.source.asks_models else "score",
         workspace=str(config.workspace),
         roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
         target=prepared.target.to_json(),

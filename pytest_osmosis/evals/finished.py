@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_osmosis.evals.conclude import Conclusion, rescore_counts, updates_baseline
-from pytest_osmosis.evals.regressions import corrected
+from pytest_osmosis.evals.conclude import Conclusion, updates_baseline
 from pytest_osmosis.evals.result_paths import baseline_path, results_path
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.results import files
 from pytest_osmosis.results.publish import published_text
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.stats import holm
 from pytest_osmosis.text.numbers import plural, score
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 
 
@@ -30,6 +31,22 @@ def finish(runs: Sequence[EvalRun], grace_s: float = 0.0) -> list[FinishedEval]:
     ]
 
 
+def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:
+    """Return the comparisons of a session's evals with adjusted p; None for an eval without a baseline.
+
+    Each comparison is a test of its own, so the more evals there are, the more often a p below 0.05 occurs by chance.
+    Holm's correction keeps the chance of any false regression in the session at 5%.
+    """
+    p_values = [each.paired.p for each in comparisons if each is not None and each.paired is not None]
+    if len(p_values) < 2:
+        return list(comparisons)
+    adjusted = iter(holm(p_values))
+    return [
+        each.among(len(p_values), next(adjusted)) if each is not None and each.paired is not None else each
+        for each in comparisons
+    ]
+
+
 class FinishedEval:
     """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write."""
 
@@ -40,18 +57,16 @@ class FinishedEval:
         self.unwritten: list[str] = []
 
     def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
-        """Add the verdicts of further gates to the results."""
         if verdicts:
             self.results = replace(self.results, verdicts=[*self.results.verdicts, *verdicts])
 
     @property
     def is_written(self) -> bool:
-        """True once `write` was called."""
         return bool(self.written or self.unwritten)
 
     @property
     def not_updated(self) -> str | None:
-        """The reason why the results do not become the baseline; None if they do, or were not to."""
+        """The reason why the results do not become the baseline; None if they do, or no update was requested."""
         if not updates_baseline(self.run):
             return None
         if self.results.partial:
@@ -63,13 +78,12 @@ class FinishedEval:
         return None if self.results.measured else "no run was measured"
 
     def write(self) -> None:
-        """Write the results into the run directory, and wherever the config asks for them. Idempotent."""
+        """Write the results into the run directory and to the paths in the config. Idempotent."""
         if self.is_written:
             return
         config = self.run.prepared.config
-        counts, output, baseline = rescore_counts(self.run), results_path(config), baseline_path(config)
-        own = self.run.prepared.source.results_path(self.run.directory, counts)
-        self._write(own, keep_earlier=counts.is_complete)
+        output, baseline = results_path(config), baseline_path(config)
+        self._write(self.run.prepared.source.results_path(self.run), keep_earlier=self.run.engine.rescored)
         if output is not None:
             path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
             self._write(path)
@@ -85,7 +99,7 @@ class FinishedEval:
             self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
 
     def _text(self) -> Iterator[str]:
-        """Yield the pieces of the results' text, from a file that was written already if there is one."""
+        """Yield the text of the results in pieces; a file that was already written saves making it again."""
         if not self.written:
             yield from published_text(self.results)
             return

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from pytest_osmosis.engine.job import RescoreJob
+from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.run_directory import new_run_directory, utc_text
-from pytest_osmosis.evals.sampling import request_sampling
-from pytest_osmosis.host.protocol import Role
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -31,41 +30,22 @@ from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
-
-
-class OpenRun(NamedTuple):
-    """A run directory and its journal, open for writing."""
-
-    directory: RunDirectory
-    journal: Journal
-
-
-class RescoreCounts(NamedTuple):
-    """Counts of an engine that scored stored rollouts.
-
-    `reused` counts the stored scores of each function that were used again. With `is_complete` the whole plan was
-    scored and the journal says so.
-    """
-
-    duration_ms: float
-    reused: Mapping[str, int]
-    is_complete: bool
+    from pytest_osmosis.evals.run import EvalRun
 
 
 @dataclass(frozen=True, slots=True)
 class NewRollouts:
     """The rollouts that an eval run makes itself, in a run directory of its own."""
 
-    role: ClassVar[Role] = "roll"
     asks_models: ClassVar[bool] = True
 
-    def open_run(self, prepared: Prepared, began_at: datetime) -> OpenRun:
-        """Make the run directory. Raises `JournalError` if it cannot be written."""
+    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
+        """Return the run directory and its journal, open for writing. Raises `JournalError` if that fails."""
         directory = new_run_directory(prepared, began_at)
-        return OpenRun(directory, Journal.create(directory.journal))
+        return directory, Journal.create(directory.journal)
 
     def discard(self, directory: RunDirectory) -> None:
-        """Remove the run directory."""
+        """Remove a run directory that was opened in vain."""
         shutil.rmtree(directory.path, ignore_errors=True)
 
     def started_at(self, began_at: datetime) -> str:
@@ -73,7 +53,7 @@ class NewRollouts:
         return utc_text(began_at)
 
     def subject(self, prepared: Prepared) -> Subject:
-        """Return what is evaluated."""
+        """Return the description of the eval that results contain."""
         config = prepared.config
         seed = config.sampling.seed if prepared.target.seed_key is not None else None
         return Subject(
@@ -91,7 +71,7 @@ class NewRollouts:
         )
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
-        """Return None: there are no stored rollouts."""
+        """Return what the engine has to score again; `whole` if that is all of the plan."""
         return None
 
     def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
@@ -99,15 +79,15 @@ class NewRollouts:
         return outcome
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
-        """Return the time from the first rollout to the end of the last."""
+        """Return the time from the start of the first rollout to the end of the last."""
         return eval_run_ms
 
-    def results_path(self, directory: RunDirectory, counts: RescoreCounts) -> Path:
-        """Return the path of the results in the run directory."""
-        return directory.results
+    def results_path(self, run: EvalRun) -> Path:
+        """Return the path of the results in the run directory. A partial rescoring does not replace earlier results."""
+        return run.directory.results
 
-    def rescored(self, results: Results, directory: RunDirectory, counts: RescoreCounts) -> Rescored | None:
-        """Return None: there are no earlier verdicts on these rollouts."""
+    def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
+        """Return the comparison of `results` with those that were made of the same rollouts before."""
         return None
 
 
@@ -118,12 +98,11 @@ NEW_ROLLOUTS = NewRollouts()
 class RescoreSource:
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
 
-    `subject_then` is what was evaluated, `results_then` what came out, if it was written. `without_rollout` says for
-    each planned run that cannot be scored why. With `rescore_all` no stored score is used again, not even if code and
-    row are unchanged.
+    `subject_then` and `results_then` are the subject and results of the earlier run, None if it wrote no results.
+    `without_rollout` holds the reason for each planned run that cannot be scored. With `rescore_all` no stored score is
+    reused, even if code and row are unchanged.
     """
 
-    role: ClassVar[Role] = "score"
     asks_models: ClassVar[bool] = False
 
     run: StoredEvalRun
@@ -139,44 +118,37 @@ class RescoreSource:
         at: str = self.run.manifest["started_at"]
         return at
 
-    def open_run(self, prepared: Prepared, began_at: datetime) -> OpenRun:
-        """Open the journal of the rollouts. Raises `JournalError` if another process writes to it."""
-        return OpenRun(self.run.directory, Journal.reopen(self.run.directory.journal))
+    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
+        return self.run.directory, Journal.reopen(self.run.directory.journal)
 
     def discard(self, directory: RunDirectory) -> None:
-        """Keep the run directory."""
+        """Keep the directory, which holds the stored rollouts."""
 
     def started_at(self, began_at: datetime) -> str:
-        """Return when the first rollout began, UTC, ISO 8601."""
         return self.rolled_out_at
 
     def subject(self, prepared: Prepared) -> Subject:
-        """Return what was evaluated, under the name and with the overrides of the present config."""
+        """Return the earlier subject, with the name and the overrides of the present config."""
         config = prepared.config
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
         return replace(self.subject_then, name=config.name, extra={**self.subject_then.extra, **now})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
-        """Return what the engine has to score; `whole` if that is all of the plan."""
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)
 
     def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
-        """Return the outcome of a run's test; its duration in this session is that of scoring alone."""
         return replace(outcome, duration_s=record.scoring_ms / 1000)
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
-        """Return the time from the first rollout to the end of the last."""
         return self.rollouts.took_ms
 
-    def results_path(self, directory: RunDirectory, counts: RescoreCounts) -> Path:
-        """Return the path of the results in the run directory. Only a complete rescoring replaces earlier results."""
-        return directory.results if counts.is_complete else directory.partial_results
+    def results_path(self, run: EvalRun) -> Path:
+        return run.directory.results if run.engine.rescored else run.directory.partial_results
 
-    def rescored(self, results: Results, directory: RunDirectory, counts: RescoreCounts) -> Rescored | None:
-        """Compare the results with those that were made of the same rollouts before."""
+    def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
         compared = None
         if self.results_then is not None:
-            kept = files.kept_path(directory.results) if counts.is_complete else directory.results
+            kept = files.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
             runs = matched_by_run(results.measured_runs(), self.results_then.measured_runs())
             compared = compare("verdicts before", kept.name, runs)
-        return Rescored(self.rolled_out_at, counts.duration_ms, counts.reused, compared)
+        return Rescored(self.rolled_out_at, run.duration_ms, run.engine.kept, compared)

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.job import Stop, StopReason
-from pytest_osmosis.evals.engine_job import engine_job, may_end_early
+from pytest_osmosis.engine.job import Transcript
+from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
-from pytest_osmosis.evals.run_outcomes import RunOutcomes
-from pytest_osmosis.evals.run_settings import RunSettings
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled
-from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.failure_text import outcome_of
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score
 
 
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `notices` tells users what results do not. `conversations` holds those of finished runs, if the settings ask for
-    them. `began` is True once the eval's turn in the session has come.
+    `conversations` holds those of finished runs, if the settings ask for them. `began` is True once `go` was called.
     """
 
     def __init__(
@@ -74,24 +71,18 @@ class EvalRun:
         began_at = datetime.now(UTC)
         directory, journal = prepared.source.open_run(prepared, began_at)
         provenance = provenance_of(prepared, directory, began_at)
-        outcomes = RunOutcomes(prepared, rerun, keep_conversations=settings.keep_conversations)
+        outcomes = _RunOutcomes(prepared, rerun, keep_conversations=settings.keep_conversations)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe)
         engine = Engine(job, journal, on_done)
         engine.start()
         return cls(prepared, selected, settings, directory, engine, outcomes.conversations, provenance)
-
-    # -- before the first run ----------------------------------------------------------------------------
-
-    def wait_until_loaded(self) -> None:
-        """Wait for the hosts to load the user's code. Raises `CodeError` or `HostError` if they cannot."""
-        self.engine.loaded()
 
     def host_log_text(self) -> str:
         """Return the present text of the hosts' log, without secrets."""
         return redacted_log(self.directory, self.prepared)
 
     def discard(self) -> None:
-        """Close the engine and leave nothing behind. The directory of stored rollouts stays."""
+        """Close the engine and remove the run directory, unless it holds stored rollouts."""
         self.engine.close()
         self.prepared.source.discard(self.directory)
 
@@ -102,44 +93,11 @@ class EvalRun:
         runs = self.selected.runs
         if may_end_early(self.prepared, self.selected, self.settings):
             runs = shuffled(runs, self.prepared.config.data.seed)  # plan order would measure the first rows only
-        self.submit(runs if first is None else first)
+        self.engine.submit(runs if first is None else first)
         self.engine.go()
-
-    # -- while it runs -----------------------------------------------------------------------------------
-
-    def submit(self, runs: Iterable[RunId]) -> None:
-        """Perform these runs too, in this order. A run is performed once, however often it is submitted."""
-        self.engine.submit(runs)
-
-    def stop(self, reason: StopReason, text: str) -> None:
-        """Start no further run; those that had not begun are skipped for the reason `text`. Runs in flight finish."""
-        self.engine.stop(reason, text)
-
-    def pause(self) -> None:
-        """Start no run and send no request until `resume`. Requests that were sent go on."""
-        self.engine.pause()
-
-    def resume(self) -> None:
-        """Undo `pause`."""
-        self.engine.resume()
-
-    def release(self) -> None:
-        """Let the hosts end: every run is done."""
-        self.engine.release()
-
-    @property
-    def stopped(self) -> Stop | None:
-        """The reason why no further run starts, None while runs start."""
-        return self.engine.stopped
-
-    @property
-    def progress(self) -> RunCounts:
-        """The counts so far."""
-        return self.engine.progress
 
     @property
     def pass_rule(self) -> PassRule:
-        """The rule by which runs pass. It knows its functions once the code is loaded."""
         return self.engine.pass_rule
 
     def record(self, run: RunId) -> RunRecord:
@@ -147,7 +105,7 @@ class EvalRun:
         return self.engine.ledger.records.get(run) or RunRecord(run)
 
     def properties(self, runs: Sequence[RunId]) -> list[Property]:
-        """Return what other tools read of a unit that is done: of its run, or of all runs of its row."""
+        """Return the properties of a unit that is done for other tools: of its run, or of all runs of its row."""
         records = [self.record(run) for run in runs]
         costs = [self.prepared.cost_usd(record) for record in records]
         if len(records) == 1:
@@ -156,7 +114,6 @@ class EvalRun:
 
     @property
     def host_arguments(self) -> tuple[Setup, Mapping[str, str]]:
-        """The setup and the environment of its hosts."""
         return self.engine.job.setup, self.engine.job.environ
 
     def scoring_request(self, run: RunId) -> ScoringFields:
@@ -171,12 +128,6 @@ class EvalRun:
             "record": row.record,
         }
 
-    # -- the end -----------------------------------------------------------------------------------------
-
-    def kill(self) -> None:
-        """End the hosts now, so that `close` has nothing to wait for."""
-        self.engine.kill()
-
     def close(self, grace_s: float = 0.0) -> None:
         """Close the engine after at most `grace_s` seconds for the runs in flight. Idempotent."""
         if self._closed:
@@ -186,3 +137,32 @@ class EvalRun:
         self._closed = True
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
+
+
+class _RunOutcomes:
+    """Makes the outcome of each run from its record. `rerun` returns the command that repeats a run.
+
+    With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out.
+    """
+
+    def __init__(self, prepared: Prepared, rerun: Callable[[RunId], str], *, keep_conversations: bool) -> None:
+        self.conversations: dict[RunId, Sequence[Mapping[str, Any]]] = {}
+        self._prepared = prepared
+        self._rerun = rerun
+        self._keep_conversations = keep_conversations
+
+    def describe(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
+        """Return the outcome of a run that is done. The engine calls this in its own thread."""
+        if self._keep_conversations:
+            self.conversations[record.run] = transcript.messages
+        outcome = outcome_of(
+            record,
+            pass_rule,
+            messages=transcript.messages,
+            details=transcript.details,
+            output=transcript.output,
+            where=f"{self._prepared.dataset.display}:{transcript.line}",
+            rerun=self._rerun,
+        )
+        outcome = self._prepared.source.outcome(outcome, record)
+        return judged_by_no_score(outcome) if self._prepared.smoke is not None else outcome

@@ -57,7 +57,7 @@ class EvalQueue:
             return
         self._n_left[eval_id] -= 1
         if self._n_left[eval_id] == 0:
-            self.runs[eval_id].release()
+            self.runs[eval_id].engine.release()
             if not self._stopped:
                 order = list(self.runs)
                 self._let_go(order[order.index(eval_id) + 1 :])
@@ -71,7 +71,7 @@ class EvalQueue:
         if self._inline is None:
             return
         if eval_id in self._begun:
-            self.runs[eval_id].submit(runs)
+            self.runs[eval_id].engine.submit(runs)
         else:
             self._begun.add(eval_id)
             self.runs[eval_id].go(runs)
@@ -82,29 +82,29 @@ class EvalQueue:
         if self._inline is None and not self._paused:
             self._paused = True
             for run in self.runs.values():
-                run.pause()
+                run.engine.pause()
 
     def resume(self) -> None:
         if self._paused:
             self._paused = False
             for run in self.runs.values():
-                run.resume()
+                run.engine.resume()
 
     def stop(self, reason: StopReason, text: str) -> None:
         self._stopped = True
         for run in self.runs.values():
-            run.stop(reason, text)
+            run.engine.stop(reason, text)
 
     def end_early(self) -> None:
         """Begin no further run, and give those in flight a moment; then every run has an outcome. Ctrl-C ends them."""
         try:
             self.stop("interrupt", "interrupted")
             for run in self.runs.values():
-                run.submit(run.selected.runs)  # also those of evals that have not started
+                run.engine.submit(run.selected.runs)  # also those of evals that have not started
             self.close(INTERRUPT_GRACE_S if self._inline is None else 0.0)
         except KeyboardInterrupt:
             for run in self.runs.values():
-                run.kill()
+                run.engine.kill()
             self.close()
 
     def close(self, grace_s: float = 0.0) -> None:
@@ -122,7 +122,7 @@ class EvalQueue:
 
 def _load_error(run: EvalRun) -> str:
     try:
-        run.wait_until_loaded()
+        run.engine.loaded()
     except CodeError as error:
         return f"{run.prepared.config.name}: {error}\n{error.details}".rstrip()
     except HostError as error:

@@ -90,7 +90,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             rerun=str,
             on_done=lambda run, _: done.put(run),
         )
-        eval_run.wait_until_loaded()
+        eval_run.engine.loaded()
         if not interrupt:
             eval_run.go()
             for _ in eval_run.selected.runs:

@@ -208,13 +208,13 @@ def running(
     """The eval in `config`, begun; finished and checked on leaving."""
     live = Live(config, environ=environ or {}, probe=probe, spawn=spawn)
     try:
-        live.run.wait_until_loaded()
+        live.run.engine.loaded()
         if paused:
-            live.run.pause()
+            live.run.engine.pause()
         live.run.go()
         yield live
     except BaseException:
-        live.run.kill()
+        live.run.engine.kill()
         live.run.close()
         raise
     live.finish()

@@ -89,7 +89,7 @@ def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Wor
     with ChatServer(weather) as server:
         with running(workspace.config(server, **tables(server))) as live:
             live.wait_for(lambda: len(live.told) >= 10, "for some runs")
-            live.run.stop("interrupt", "enough")
+            live.run.engine.stop("interrupt", "enough")
             if kills:
                 live.run.engine.kill()
             live.wait()

@@ -27,7 +27,7 @@ def not_measured(finished: FinishedEval, *, gated: bool, measured: bool) -> bool
 
     `--maxfail` has an exit status of its own. `gated` is True if gates decide.
     """
-    stopped = finished.run.stopped
+    stopped = finished.run.engine.stopped
     if stopped is not None and stopped.reason == "maxfail":
         return False
     return (

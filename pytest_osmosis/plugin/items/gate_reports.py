@@ -27,7 +27,7 @@ def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gat
 
 
 def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
-    stopped = finished.run.stopped
+    stopped = finished.run.engine.stopped
     if stopped is not None and stopped.reason in SYSTEMIC:
         yield "probe", "error", f"stopped: {stopped.text}"
     if stopped is not None and stopped.reason in LIMITS:

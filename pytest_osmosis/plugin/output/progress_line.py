@@ -102,7 +102,7 @@ class ProgressLine:
             terminal.flush()
 
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
-        progress, pace = run.progress, self._pace(run)
+        progress, pace = run.engine.progress, self._pace(run)
         pace.saw(now, progress)
         mean = len(run.pass_rule.deciding) == 1
         return live_line(run.prepared.config.name, progress, pace, mean=mean, columns=columns)
@@ -139,7 +139,7 @@ class ProgressLine:
         self._over = True
 
     def _running(self) -> EvalRun | None:
-        begun = [run for run in self._evals.runs.values() if run.progress.submitted]
+        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
         return begun[-1] if begun else None
 
     def _pace(self, run: EvalRun) -> Pace:

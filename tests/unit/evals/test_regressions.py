@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.evals.regressions import corrected
+from pytest_osmosis.evals.finished import corrected
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare
 
 

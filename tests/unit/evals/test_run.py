@@ -108,7 +108,7 @@ def begun() -> Begun:
         chosen = list(prepared.plan.runs()) if selected is None else selected
         of_run, settings = SelectedRuns.of(prepared, chosen), RunSettings(os.environ)
         run = EvalRun.start(prepared, of_run, settings, rerun=lambda run: f"rerun {run}", on_done=on_done)
-        run.wait_until_loaded()
+        run.engine.loaded()
         return run, done
 
     return begun
@@ -284,7 +284,7 @@ def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped
     workspace.configure(("[secrets]", f"[limits]\nmax_errors = {bound}\n[secrets]"))
     workspace.rows([{"raises": True} if index >= 71 else {} for index in range(100)])
 
-    stop = ran(workspace.prepare()).run.stopped
+    stop = ran(workspace.prepare()).run.engine.stopped
 
     assert (stop is not None and stop.reason == "max_errors") == stopped
 
