@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
 
 from pytest_osmosis.engine.feed import Feed
@@ -45,27 +46,18 @@ class Submit(NamedTuple):
     runs: Sequence[RunId]
 
 
-class Go(NamedTuple):
-    pass
-
-
-class Pause(NamedTuple):
-    pass
-
-
-class Resume(NamedTuple):
-    pass
-
-
-class Release(NamedTuple):
-    pass
+class Command(Enum):
+    GO = auto()
+    PAUSE = auto()
+    RESUME = auto()
+    RELEASE = auto()
 
 
 class Close(NamedTuple):
     grace_s: float
 
 
-EngineMessage = Submit | Go | Stop | Pause | Resume | Release | Close | Heard | Died
+EngineMessage = Submit | Command | Stop | Close | Heard | Died
 
 
 class Actor:
@@ -202,7 +194,6 @@ class Actor:
         self.close_journal()
 
     def close_journal(self) -> None:
-        """Close the journal."""
         try:
             self.recorder.close()
         except JournalError as error:
@@ -214,7 +205,7 @@ class Actor:
         match message:
             case Submit(runs):
                 self.runs.submit(runs)
-            case Go():
+            case Command.GO:
                 self._waits_to_go = self.paused
                 if not self.paused:
                     self._probing.begin()
@@ -227,12 +218,12 @@ class Actor:
                 self._died(self.hosts.died(line, exit_text(status)), exit_text(status))
             case Stop():
                 self.runs.stop(message)
-            case Pause():
+            case Command.PAUSE:
                 self.paused = True
                 self.hosts.broadcast({"op": "pause"})
-            case Resume():
+            case Command.RESUME:
                 self._resume()
-            case Release():
+            case Command.RELEASE:
                 self.hosts.release()
             case Close(grace_s):
                 self.runs.stop(Stop("closed", "the session ended"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from pytest_osmosis.engine.actor import Actor, Close, Go, Pause, Release, Resume, Submit
+from pytest_osmosis.engine.actor import Actor, Close, Command, Submit
 from pytest_osmosis.engine.job import Job, Stop, StopReason
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.record.journal import Journal
@@ -28,8 +28,6 @@ class Engine:
         self.notices = self._actor.notices
         self._thread = threading.Thread(target=self._actor.run, name="osmosis-engine", daemon=True)
 
-    # -- the state of the eval ---------------------------------------------------------------------------
-
     @property
     def pass_rule(self) -> PassRule:
         """The rule by which runs pass; complete once `loaded` has returned."""
@@ -37,12 +35,10 @@ class Engine:
 
     @property
     def ledger(self) -> Ledger:
-        """The records so far."""
         return self._actor.recorder.ledger
 
     @property
     def progress(self) -> RunCounts:
-        """The counts so far."""
         return self._actor.recorder.progress
 
     @property
@@ -67,15 +63,12 @@ class Engine:
 
     @property
     def throttle(self) -> Throttle:
-        """The pauses after servers had no room."""
         return self._actor.hosts.throttle
 
     @property
     def held_s(self) -> Mapping[str, float]:
         """The seconds for which each limit per minute held back a request."""
         return dict(self._actor.permits.held_s)
-
-    # -- orders for the engine ---------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the hosts, which load the user's code. No request is sent before `go`."""
@@ -89,7 +82,7 @@ class Engine:
 
     def go(self) -> None:
         """Probe the models, then roll out what is submitted."""
-        self._actor.inbox.put(Go())
+        self._actor.inbox.put(Command.GO)
 
     def submit(self, runs: Iterable[RunId]) -> None:
         """Roll these out, in this order, each once however often it is submitted."""
@@ -101,15 +94,15 @@ class Engine:
 
     def pause(self) -> None:
         """Begin no run and no request until `resume`; open requests go on. Idempotent."""
-        self._actor.inbox.put(Pause())
+        self._actor.inbox.put(Command.PAUSE)
 
     def resume(self) -> None:
         """Go on after `pause`. Idempotent."""
-        self._actor.inbox.put(Resume())
+        self._actor.inbox.put(Command.RESUME)
 
     def release(self) -> None:
         """Let the hosts end, as everything that will be submitted is done."""
-        self._actor.inbox.put(Release())
+        self._actor.inbox.put(Command.RELEASE)
 
     def close(self, grace_s: float = 0.0) -> None:
         """Give runs in flight `grace_s`, then end hosts, journal and thread. Idempotent."""

@@ -62,8 +62,6 @@ class Feed:
         for host in self._hosts.scorers:
             self._refill_scorer(host)
 
-    # -- rollouts ----------------------------------------------------------------------------------------
-
     def _refill_host(self, host: Host) -> None:
         """Hand out what a host can begin, and more, so that no slot waits for a round trip even if many runs end at
         once; less if another host might begin them sooner. A few runs are not worth a message.
@@ -130,8 +128,6 @@ class Feed:
             state.become(Stage.HANDED_OUT)
             host.hand([self._run_request(state)])
 
-    # -- scoring -----------------------------------------------------------------------------------------
-
     def _recall(self, rescore: RescoreJob) -> None:
         """Let stored rollouts wait for the functions that have no reusable score of them."""
         table = self._table
@@ -196,8 +192,6 @@ class Feed:
             requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))
         host.gather_s = SCORER_AHEAD_MS / 2000
         host.hand(requests)
-
-    # -- requests ----------------------------------------------------------------------------------------
 
     def _run_request(self, state: RunState) -> RunRequest:
         return {

@@ -64,19 +64,15 @@ class Line(Protocol):
 
     def send(self, messages: Iterable[Request]) -> None:
         """Send messages, without waiting; those that a dead host does not take are dropped."""
-        ...
 
     def kill(self) -> None:
         """End the host now."""
-        ...
 
     def join(self, timeout_s: float) -> bool:
         """Wait until the host has ended; return False if it has not by then."""
-        ...
 
     def last_words(self) -> str:
         """Return the report of a fatal error in the host, "" if there is none."""
-        ...
 
 
 class Spawn(Protocol):
@@ -84,7 +80,6 @@ class Spawn(Protocol):
 
     def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Line:
         """Start a host with the environment `environ`; output that belongs to no run goes to `log`."""
-        ...
 
 
 class HostConnection:
@@ -131,7 +126,6 @@ class HostConnection:
         return self._process.pid
 
     def send(self, messages: Iterable[Request]) -> None:
-        """Send messages; those that a dead host does not take are dropped, and `Died` follows."""
         self._outbox.put(encode(messages))
 
     def kill(self) -> None:
@@ -142,7 +136,6 @@ class HostConnection:
             os.killpg(self.pid, signal.SIGKILL)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the process and its reader have ended; return False if they have not by then."""
         self._reader.join(timeout_s)
         return not self._reader.is_alive()
 

@@ -1,26 +1,34 @@
-"""Starts host processes. It imports almost nothing, because the first host starts before the rest of the package."""
+"""Host processes, and the one that is started while its eval is being prepared, to import what every host needs.
+
+This module imports almost nothing, because that process starts before the rest of the package is imported.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_osmosis.engine.host_connection import HostConnection, Post
+    from pytest_osmosis.host.protocol import Setup
 
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 BOOT = (
     "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.fast_exit import register; register(); "
     "from pytest_osmosis.host.main import main; {}main()"
 )
+AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
+"""Prefixes of environment variables that a process reads when it starts."""
 
 
 def started(
-    module: str | None,
-    stderr: IO[bytes] | int,
-    *,
-    cwd: str | None = None,
-    environ: Mapping[str, str] | None = None,
+    module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if no process can be had."""
     return subprocess.Popen(
@@ -32,3 +40,37 @@ def started(
         env=None if environ is None else dict(environ),
         start_new_session=True,
     )
+
+
+class PrestartedHost:
+    """One process, for the first host that is started. All others are started as usual."""
+
+    def __init__(self) -> None:
+        self._environ = dict(os.environ)
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):  # the first host reports it, if it fails too
+            self._process = started("pytest_osmosis.models.light", subprocess.DEVNULL)
+
+    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> HostConnection:
+        """Return the line to this process, or to a new one if it is in use or must start with another environment."""
+        from pytest_osmosis.engine.host_connection import HostConnection
+
+        process = self._process
+        if process is None or process.poll() is not None or not self._may_become(environ):
+            return HostConnection(name, setup, environ=environ, log=log, post=post)
+        self._process = None
+        return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=process)
+
+    def _may_become(self, environ: Mapping[str, str]) -> bool:
+        changed = dict(self._environ.items() ^ environ.items())
+        return not any(name.startswith(AT_START) for name in changed)
+
+    def close(self) -> None:
+        """End the process if no host uses it. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # closes the pipes and waits
+            pass

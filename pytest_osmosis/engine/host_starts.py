@@ -75,7 +75,6 @@ class HostStarts:
             self.give_up(f"{text if host.ready else start_failure(how)}{see}")
 
     def give_up(self, why: str) -> None:
-        """Start no further host."""
         self.given_up = self.given_up or why
 
 

@@ -58,8 +58,6 @@ class Hosts:
         """Return the host at the other end of a line."""
         return self._by_line[line]
 
-    # -- start -------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Start the hosts that roll out. Raises `HostError` if a process cannot be had."""
         for _ in range(self._job.hosts):
@@ -67,7 +65,6 @@ class Hosts:
         self.relimit()
 
     def start_scorers(self) -> None:
-        """Start the hosts that run blocking functions."""
         for _ in range(self._job.hosts):
             self._add("scorer")
 
@@ -110,10 +107,7 @@ class Hosts:
         if left_s > 0 and host.role != "scorer":
             host.hand([{"op": "hold", "wait_s": left_s}])
 
-    # -- while they live ---------------------------------------------------------------------------------
-
     def broadcast(self, message: Request) -> None:
-        """Send a message to every host."""
         for host in self:
             host.line.send([message])
 
@@ -172,8 +166,6 @@ class Hosts:
                 host.limit = limit
                 host.hand([{"op": "limit", "limit": limit}])
 
-    # -- end ---------------------------------------------------------------------------------------------
-
     def retire_quarantine(self, host: Host) -> None:
         """Close the quarantine, which has nothing left to do."""
         self.quarantine = None
@@ -195,7 +187,6 @@ class Hosts:
         return host
 
     def kill(self) -> None:
-        """End all hosts now."""
         for host in self:
             host.line.kill()
 

@@ -53,7 +53,7 @@ class LoadRequest(TypedDict):
 
 
 InlineRequest = LoadRequest | ProbeRequest | RunRequest | ScoreRequest
-GivenRequest = ProbeRequest | RunRequest | ScoreRequest | PermitRequest
+SentRequest = ProbeRequest | RunRequest | ScoreRequest | PermitRequest
 
 IDLE_S = 0.1
 UNWIND_S = 1.0
@@ -124,7 +124,7 @@ class InlineLine:
 
     gather_s = 0.0
 
-    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, GivenRequest], None]) -> None:
+    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, SentRequest], None]) -> None:
         self.name = name
         self.post = post
         self._give = give
@@ -137,14 +137,12 @@ class InlineLine:
                     self._give(self, message)
 
     def kill(self) -> None:
-        """Do nothing: the process is ours."""
+        pass  # the process is ours
 
     def join(self, timeout_s: float) -> bool:
-        """Return True, as there is nothing to wait for."""
         return True
 
     def last_words(self) -> str:
-        """Return ""."""
         return ""
 
 
@@ -172,11 +170,11 @@ class InlineHost:
         """Return a line to this host. For the first one, `load` or `serve` loads the user's code."""
         if self._setup is None:
             self._setup, self._environ = setup, environ
-        line = InlineLine(name, post, self._given)
+        line = InlineLine(name, post, self._accept)
         self._inbox.put((line, {"op": "load"}))
         return line
 
-    def _given(self, line: InlineLine, request: GivenRequest) -> None:
+    def _accept(self, line: InlineLine, request: SentRequest) -> None:
         """Let a request wait for `serve`; pass permits on at once, as the request that runs waits for them."""
         if request["op"] == "permit":
             self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
@@ -205,11 +203,7 @@ class InlineHost:
         """Return the user's code to be replayed, and load it if that was not done. Raises `CodeError`."""
         if self._setup is None:
             self._setup, self._environ = replace(setup, role="score"), environ
-        if self._code is None:
-            with self.inside():
-                self._load()
-        assert self._code is not None
-        return self._code
+        return self._loaded_code()
 
     def replay(self, request: ScoringFields, name: str) -> float | None:
         """Return the score of a recorded conversation by the function `name`; raise what user code raises."""
@@ -217,7 +211,6 @@ class InlineHost:
             return self._loop.run(self._core.replay(request, name))
 
     def close(self) -> None:
-        """Close the models' clients."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             with self.inside():
@@ -227,7 +220,7 @@ class InlineHost:
         self._line = line
         match request["op"]:
             case "load":
-                self._emit(self._loaded())
+                self._emit(self._answer_to_setup())
             case "probe":
                 self._emit(self._loop.run(probed(self._clients, ModelTag(request["model_tag"]))))
             case "run":
@@ -252,27 +245,26 @@ class InlineHost:
             return False
         return True
 
-    def _loaded(self) -> ReadyEvent | RefusedEvent:
-        """Load the user's code, and return the answer to `setup`."""
-        if self._code is None:
-            try:
-                with self.inside():
-                    self._load()
-            except CodeError as error:
-                return {"ev": "refused", "error": str(error), "details": error.details}
-        code = self._code
-        assert code is not None
+    def _answer_to_setup(self) -> ReadyEvent | RefusedEvent:
+        try:
+            code = self._loaded_code()
+        except CodeError as error:
+            return {"ev": "refused", "error": str(error), "details": error.details}
         return {"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests}
 
-    def _load(self) -> None:
-        setup = self._setup
-        assert setup is not None
-        self._redaction = Redaction(secrets_of(setup, os.environ))
-        self._clients = clients_of(setup, os.environ)
-        self._code = load(setup)
-        monitor = Unmonitored(self._around)
-        self._limits = HostLimits(setup.limit, lambda: None)
-        self._core = HostCore(setup, self._code, self._clients, self._limits, monitor, self._emit, self._raised)
+    def _loaded_code(self) -> UserCode:
+        """Return the user's code, loaded the first time. Raises `CodeError`."""
+        if self._code is None:
+            setup = self._setup
+            assert setup is not None
+            with self.inside():
+                self._redaction = Redaction(secrets_of(setup, os.environ))
+                self._clients = clients_of(setup, os.environ)
+                self._code = load(setup)
+            self._limits = HostLimits(setup.limit, lambda: None)
+            monitor = Unmonitored(self._around)
+            self._core = HostCore(setup, self._code, self._clients, self._limits, monitor, self._emit, self._raised)
+        return self._code
 
     def inside(self) -> AbstractContextManager[None]:
         """Give this process the folder, environment and modules of the eval, for a while."""

@@ -43,7 +43,6 @@ class Estimate:
         return math.ceil(size.chars * self._input_tokens / self._chars + answer)
 
     def saw(self, size: Size, usage: Mapping[str, int]) -> None:
-        """Take note of the usage of a request."""
         self._answers += 1
         self._chars += max(1, size.chars)
         self._input_tokens += usage["input_tokens"]
@@ -80,7 +79,6 @@ class Permits:
         self.held_s = dict.fromkeys(self._rates, 0.0)
 
     def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
-        """Let a host wait for a permit."""
         if state is not None:
             state.held += 1
         self._waiting.append(PermitAsk(host, event["id"], Size(event["chars"], event["max_tokens"]), state))

@@ -12,15 +12,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import (
-    JournalEvent,
-    LoadedEvent,
-    RemovalEvent,
-    RescoredEvent,
-    RowsEvent,
-    ScoreEvent,
-    SkipEvent,
-)
+from pytest_osmosis.record.events import JournalEvent, RemovalEvent, ScoreEvent
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -60,8 +52,6 @@ class Recorder:
         self._journal_works = True
         self._n_reports = Counter[RunId]()
 
-    # -- events ------------------------------------------------------------------------------------------
-
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
         self._lines.append(raw)
@@ -81,10 +71,8 @@ class Recorder:
         self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
         self.blocking = frozenset(blocking)
         self.codes = {name: _digest(digest, inputs.environment) for name, digest in digests.items()}
-        loaded: LoadedEvent = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
-        rows: RowsEvent = {"ev": "rows", "rows": {str(row): list(content) for row, content in inputs.rows.items()}}
-        self._enter_own(loaded)
-        self._enter_own(rows)
+        self._enter_own({"ev": "loaded", "scorers": list(scorers), "digests": self.codes})
+        self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in inputs.rows.items()}})
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore]) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
@@ -101,10 +89,7 @@ class Recorder:
     def rescored(self) -> None:
         """Enter that all stored rollouts are rescored, which completes what `loaded` began."""
         self.is_rescored = True
-        event: RescoredEvent = {"ev": "rescored"}
-        self._enter_own(event)
-
-    # -- scores that are missing -------------------------------------------------------------------------
+        self._enter_own({"ev": "rescored"})
 
     def unscored_blocking(self, run: RunId) -> list[str]:
         """Return the functions that block and have given the run neither a score nor an error yet."""
@@ -121,8 +106,6 @@ class Recorder:
         scorers = self.pass_rule.scorers
         return [name for name in scorers if name not in record.scores and name not in record.scorer_errors]
 
-    # -- counts ------------------------------------------------------------------------------------------
-
     @property
     def progress(self) -> RunCounts:
         """The counts so far, for any thread."""
@@ -130,20 +113,15 @@ class Recorder:
 
     @property
     def n_done(self) -> int:
-        """The number of runs that are done."""
         return int(self._counts["done"])
 
     @property
     def n_unmeasured(self) -> int:
-        """The number of runs that are done and not measured."""
         return int(self._counts["unmeasured"])
 
     def count(self, **added: float) -> None:
-        """Add to counts."""
         for name, n in added.items():
             self._counts[name] += n
-
-    # -- outcomes ----------------------------------------------------------------------------------------
 
     def done(self, record: RunRecord, transcript: Transcript) -> None:
         """Report a run that failed or has all its scores."""
@@ -162,16 +140,14 @@ class Recorder:
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
-        event: SkipEvent = {"ev": "skip", **run.to_json(), "reason": reason}
-        record = self._enter_own(event)
+        record = self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
         self._outcomes.append((run, self._job.describe(record, self.pass_rule, Transcript())))
 
     def give_up(self, runs: Iterable[RunId], reason: str) -> None:
         """Skip those of `runs` that were not reported, without a look at their records."""
         waiting = {run for run, _ in self._outcomes}
         for run in sorted(set(runs) - self._n_reports.keys() - waiting):
-            event: SkipEvent = {"ev": "skip", **run.to_json(), "reason": reason}
-            self._enter_own(event)
+            self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
             self._outcomes.append((run, Outcome("skipped", reason)))
 
     def settle(self, **counts: int | str | None) -> None:

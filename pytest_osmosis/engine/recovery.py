@@ -29,8 +29,6 @@ class Recovery:
         self._recorder = recorder
         self._notices = notices
 
-    # -- a host that fails -------------------------------------------------------------------------------
-
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
         """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
         run left behind holds the event loop."""
@@ -50,8 +48,6 @@ class Recovery:
             self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), error)
         else:
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
-
-    # -- a host that died --------------------------------------------------------------------------------
 
     def died(self, host: Host, how: str) -> None:
         """Take back the runs of a dead host."""
@@ -131,8 +127,6 @@ class Recovery:
             state.scorer = None
             if state.is_rolled_out and self._recorder.unscored_blocking(state.run):
                 self._table.unscored.appendleft(state)
-
-    # -- no further host ---------------------------------------------------------------------------------
 
     def give_up_hosts(self, why: str) -> None:
         """Fail what needs a host that cannot be started; runs whose host lives go on."""

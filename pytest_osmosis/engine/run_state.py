@@ -61,7 +61,6 @@ class RunState:
 
     @property
     def key(self) -> Key:
-        """The key of its requests and events."""
         return Key(self.run, self.attempt)
 
     @property

@@ -14,8 +14,8 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.systemic import Systemic
-from pytest_osmosis.host.protocol import Key, RetryEvent, ScoringEvent
-from pytest_osmosis.record.events import RewardErrorFields, RolloutEvent, ScoreEvent, StartEvent
+from pytest_osmosis.host.protocol import Key, ProgressEvent
+from pytest_osmosis.record.events import RewardErrorFields, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 
 
@@ -53,8 +53,6 @@ class Runs:
         state = self._table.states.get(key.run)
         if state is not None and state.key == key and not state.is_begun:
             self.skip(state.run, self.why_never(state.run) or "dropped")
-
-    # -- stopping ----------------------------------------------------------------------------------------
 
     def why_never(self, run: RunId) -> str | None:
         """Return why a run will not begin, None if it will."""
@@ -112,16 +110,7 @@ class Runs:
         for state in list(self._table.states.values()):
             self.skip(state.run, reason)
 
-    # -- events of hosts ---------------------------------------------------------------------------------
-
-    def heard(
-        self,
-        host: Host,
-        state: RunState,
-        event: StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent,
-        raw: bytes,
-    ) -> None:
-        """Move a run on."""
+    def heard(self, host: Host, state: RunState, event: ProgressEvent, raw: bytes) -> None:
         match event["ev"]:
             case "start":
                 self._hosts.starts.has_begun(host)
@@ -175,8 +164,6 @@ class Runs:
         if record.scored:
             self.done(state)
 
-    # -- results that no host can write any longer -------------------------------------------------------
-
     def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
         event: RolloutEvent = {
@@ -195,17 +182,9 @@ class Runs:
         if not names:
             return
         errors: dict[str, RewardErrorFields] = {name: {"message": error, "details": details} for name in names}
-        event: ScoreEvent = {
-            "ev": "score",
-            **state.key.to_json(),
-            "ms": 0.0,
-            "scores": {},
-            "errors": errors,
-            "output": {},
-        }
+        key = state.key.to_json()
+        event: ScoreEvent = {"ev": "score", **key, "ms": 0.0, "scores": {}, "errors": errors, "output": {}}
         self._scored(state, *self._recorder.redacted(event))
-
-    # -- the end of a run --------------------------------------------------------------------------------
 
     def done(self, state: RunState) -> None:
         """Report a run that failed or has all its scores, and stop the eval if that decides it."""

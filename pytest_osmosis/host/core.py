@@ -123,8 +123,6 @@ class HostCore:
         with self._user_code(running):
             return await self._value(name, request, running)
 
-    # -- rolling out -------------------------------------------------------------------------------------
-
     async def _roll_out(self, request: RunRequest, chat: RolloutChat) -> RolloutEvent:
         running = MonitoredCode(chat.key, chat.deadline)
         context = self._context(request, chat)
@@ -170,8 +168,6 @@ class HostCore:
             chat=send,
         )
 
-    # -- scoring -----------------------------------------------------------------------------------------
-
     async def _score_with(self, name: str, request: ScoringFields) -> ScoreEvent | RemovalEvent:
         """Return the event of the function `name`, which runs under its own deadline."""
         key = Key.of(request)
@@ -215,8 +211,6 @@ class HostCore:
             artifacts=Path(artifacts),
         )
         return None if sample.remove_sample else sample.reward
-
-    # -- user code ---------------------------------------------------------------------------------------
 
     @contextmanager
     def _user_code(self, running: MonitoredCode) -> Iterator[None]:

@@ -127,8 +127,6 @@ class LoopMonitor:
             self._owners[task] = owner
         return task
 
-    # -- accounting of time ------------------------------------------------------------------------------
-
     def _heartbeat(self) -> None:
         with self._accounts:
             now = time.monotonic()
@@ -167,8 +165,6 @@ class LoopMonitor:
         holder = self._holder()
         self._charge(now, holder)
         return holder if holder is not None and holder.deadline.remaining_s() <= 0 else None
-
-    # -- interrupts --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:

@@ -83,28 +83,24 @@ class Setup:
 
 # -- engine to host --------------------------------------------------------------------------------------
 
-
-class BecomeRequest(TypedDict):
-    """The first message to a host that was started before its eval was known: the process that it becomes."""
-
-    op: Literal["become"]
-    environ: Mapping[str, str]
-    cwd: str
-    log: str
-
-
-class SetupRequest(TypedDict):
-    """Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
-
-    op: Literal["setup"]
-    setup: Mapping[str, Any]
-
-
-class ProbeRequest(TypedDict):
-    """Send one small request to a model."""
-
-    op: Literal["probe"]
-    model_tag: str
+BecomeRequest = TypedDict(
+    "BecomeRequest", {"op": Literal["become"], "environ": Mapping[str, str], "cwd": str, "log": str}
+)
+"""The first message to a host that was started before its eval was known: the process that it becomes."""
+SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "setup": Mapping[str, Any]})
+"""Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
+ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
+"""Send one small request to a model."""
+LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int})
+"""Have at most `limit` rollouts in flight from now on."""
+HoldRequest = TypedDict("HoldRequest", {"op": Literal["hold"], "wait_s": float})
+"""Begin no rollout and no request for `wait_s`: the server has no room."""
+PermitRequest = TypedDict("PermitRequest", {"op": Literal["permit"], "ids": Sequence[int]})
+"""Send the requests `ids`, for which the host has asked."""
+DropRequest = TypedDict("DropRequest", {"op": Literal["drop"], "model_tag": str | None})
+"""Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
+ControlRequest = TypedDict("ControlRequest", {"op": Literal["pause", "resume", "close"]})
+"""`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
 
 
 class RunRequest(AttemptFields):
@@ -132,77 +128,29 @@ class ScoreRequest(ScoringFields):
     names: Sequence[str]
 
 
-class LimitRequest(TypedDict):
-    """Have at most `limit` rollouts in flight from now on."""
-
-    op: Literal["limit"]
-    limit: int
-
-
-class HoldRequest(TypedDict):
-    """Begin no rollout and no request for `wait_s`: the server has no room."""
-
-    op: Literal["hold"]
-    wait_s: float
-
-
-class PermitRequest(TypedDict):
-    """Send the requests `ids`, for which the host has asked."""
-
-    op: Literal["permit"]
-    ids: Sequence[int]
-
-
-class DropRequest(TypedDict):
-    """Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
-
-    op: Literal["drop"]
-    model_tag: str | None
-
-
-class ControlRequest(TypedDict):
-    """`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
-
-    op: Literal["pause", "resume", "close"]
-
-
 RunsRequest = ProbeRequest | RunRequest | ScoreRequest | DropRequest
 LimitsRequest = LimitRequest | HoldRequest | PermitRequest
 Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
 
 # -- host to engine --------------------------------------------------------------------------------------
 
-
-class ReadyEvent(TypedDict):
-    """The answer to `setup`: the reward functions in order, those of them that block, the digests of their code."""
-
-    ev: Literal["ready"]
-    scorers: Sequence[str]
-    sync: Sequence[str]
-    digests: Mapping[str, str]
-
-
-class RefusedEvent(TypedDict):
-    """The other answer to `setup`: the code does not load, and the host ends."""
-
-    ev: Literal["refused"]
-    error: str
-    details: str
-
-
-class ProbedEvent(TypedDict):
-    """The answer to `probe`: the error that every request to the model would meet, None if it answered."""
-
-    ev: Literal["probed"]
-    model_tag: str
-    error: str | None
-
-
-class DroppedEvent(TypedDict):
-    """The answer to `drop`: the runs that will not begin here."""
-
-    ev: Literal["dropped"]
-    runs: Sequence[AttemptFields]
+ReadyEvent = TypedDict(
+    "ReadyEvent",
+    {"ev": Literal["ready"], "scorers": Sequence[str], "sync": Sequence[str], "digests": Mapping[str, str]},
+)
+"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code."""
+RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
+"""The other answer to `setup`: the code does not load, and the host ends."""
+ProbedEvent = TypedDict("ProbedEvent", {"ev": Literal["probed"], "model_tag": str, "error": str | None})
+"""The answer to `probe`: the error that every request to the model would meet, None if it answered."""
+DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequence[AttemptFields]})
+"""The answer to `drop`: the runs that will not begin here."""
+ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
+"""A server had no room: the host sends it nothing for `wait_s`."""
+AnsweredEvent = TypedDict("AnsweredEvent", {"ev": Literal["answered"], "id": int, "usage": Mapping[str, int] | None})
+"""A request that had its permit is over. `usage` is None if its tokens were not counted."""
+UnusedEvent = TypedDict("UnusedEvent", {"ev": Literal["unused"], "id": int})
+"""A request will not be sent, with or without its permit."""
 
 
 class RetryEvent(AttemptFields):
@@ -212,13 +160,6 @@ class RetryEvent(AttemptFields):
     waits: bool
 
 
-class ThrottledEvent(TypedDict):
-    """A server had no room: the host sends it nothing for `wait_s`."""
-
-    ev: Literal["throttled"]
-    wait_s: float
-
-
 class AskEvent(AttemptFields):
     """A rollout wants to send the request `id` of this size."""
 
@@ -226,21 +167,6 @@ class AskEvent(AttemptFields):
     id: int
     chars: int
     max_tokens: int | None
-
-
-class AnsweredEvent(TypedDict):
-    """A request that had its permit is over. `usage` is None if its tokens were not counted."""
-
-    ev: Literal["answered"]
-    id: int
-    usage: Mapping[str, int] | None
-
-
-class UnusedEvent(TypedDict):
-    """A request will not be sent, with or without its permit."""
-
-    ev: Literal["unused"]
-    id: int
 
 
 class ScoringEvent(AttemptFields):
@@ -266,9 +192,9 @@ class BrokenEvent(AttemptFields):
 
 
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | DroppedEvent
-RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | RetryEvent | ThrottledEvent
-RunEvent = StartEvent | RolloutEvent | ScoringEvent | ScoreEvent | StalledEvent | BrokenEvent
-HostEvent = AnswerEvent | RequestEvent | RunEvent
+RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent
+ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
+HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
 
 Emit = Callable[[HostEvent], None]
 

@@ -80,8 +80,6 @@ class HostServer:
                     self._loop.create_task(self._close())
         self._begin_rollouts()
 
-    # -- rollouts ----------------------------------------------------------------------------------------
-
     def _begin_rollouts(self) -> None:
         begun = 0
         while self._waiting and not self._closing and self._limits.slots.begin():
@@ -112,8 +110,6 @@ class HostServer:
         dropped = [key for key, _ in waiting if tag in (None, key.run.model)]
         self._waiting = deque(request for key, request in waiting if key not in dropped)
         self._writer.emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
-
-    # -- tasks -------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
         task = self._loop.create_task(work)

@@ -18,7 +18,7 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.reward_tests import reward_options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.named_evals import NamedEvals
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 
@@ -92,7 +92,7 @@ def _control(config: pytest.Config) -> None:
 
 def _prestarted(config: pytest.Config) -> PrestartedHost:
     """Start the first host. Do that before importing anything else for evals, because the host takes longer."""
-    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.engine.host_process import PrestartedHost
 
     prestarted = PrestartedHost()
     config.add_cleanup(prestarted.close)

@@ -34,7 +34,7 @@ from pytest_osmosis.plugin.rollout_tests.source import SOURCE
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
     from pytest_osmosis.plugin.xdist.controller_ticks import Ticks
     from pytest_osmosis.plugin.xdist.crashed_workers import UnreportedTests

@@ -33,7 +33,7 @@ from pytest_osmosis.record.run_id import RunId, Unit
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.prestart import PrestartedHost
+    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.debug.inline import InlineHosts
 
 

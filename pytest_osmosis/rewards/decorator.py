@@ -123,11 +123,8 @@ def _is_sdk_wrapper(function: object) -> bool:
     return module == _SDK_MODULE and function.__code__.co_qualname.startswith(_SDK_WRAPPER)
 
 
-# -- arguments --------------------------------------------------------------------------------------------
-
-
 def _check_declaration(declaration: Declaration) -> None:
-    if declaration.max_ms is not None and not _is_positive(declaration.max_ms):
+    if declaration.max_ms is not None and not (_is_number(declaration.max_ms) and declaration.max_ms > 0):
         raise TypeError(f"osmosis_reward: max_ms must be a number above 0, got {declaration.max_ms!r}")
     ends = declaration.range
     if not (isinstance(ends, tuple) and len(ends) == 2 and all(end is None or _is_number(end) for end in ends)):
@@ -145,13 +142,6 @@ def _check_declaration(declaration: Declaration) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-
-
-def _is_positive(value: object) -> bool:
-    return _is_number(value) and value > 0  # type: ignore[operator]
-
-
-# -- the signature ----------------------------------------------------------------------------------------
 
 
 def _check_signature(function: Callable[..., Any]) -> None:

@@ -18,4 +18,3 @@ class Agent(Protocol):
 
     async def roll(self, ctx: ChatContext) -> Sequence[Message]:
         """Return the conversation of one rollout, including the prompt. Errors of the user's code are raised."""
-        ...

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine.prestart import PrestartedHost
+from pytest_osmosis.engine.host_process import PrestartedHost
 from tests.engine.evaluating import Workspace, evaluated
 
 TELLS = """
