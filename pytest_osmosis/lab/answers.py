@@ -18,6 +18,7 @@ from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.lab.target import Target
 
 Call = Callable[[CallInput], CallOutcome]
+Score = Callable[[CallInput], float | None]
 
 TRUTHS: Sequence[tuple[str, str]] = (
     ("42", "17"),
@@ -47,7 +48,7 @@ TAG = re.compile(r"<(\w{1,30})>")
 WORD = re.compile(r"[A-Za-z_]\w{0,30}")
 MOST_CONSTANTS = 20
 RAISED = ("raised", "refused")
-CALLED = ("score", "not_a_score")
+RETURNED = ("score", "not_a_score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,65 +66,65 @@ class AnswerPair:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    solved: tuple[AnswerPair, ...]
-    tried: tuple[ScoredCall, ...]
+    """The pairs of answers that were found, and all calls that were made, in order."""
+
+    pairs: tuple[AnswerPair, ...]
+    calls: tuple[ScoredCall, ...]
 
     @property
-    def fitting(self) -> list[CallInput]:
+    def usable(self) -> list[CallInput]:
         """An input for each usable ground truth: right answers, else inputs with ground truths that never raised."""
-        inputs = [solved.right for solved in self.solved]
+        inputs = [pair.right for pair in self.pairs]
         if not inputs:
-            raised = {repr(scored.input.ground_truth) for scored in self.tried if scored.outcome.kind in RAISED}
-            calls = [scored.input for scored in self.tried if scored.outcome.kind in CALLED]
-            inputs = [call_input for call_input in calls if repr(call_input.ground_truth) not in raised]
+            raised = {repr(call.input.ground_truth) for call in self.calls if call.outcome.kind in RAISED}
+            returned = [call.input for call in self.calls if call.outcome.kind in RETURNED]
+            inputs = [call_input for call_input in returned if repr(call_input.ground_truth) not in raised]
         return list({repr(call_input.ground_truth): call_input for call_input in reversed(inputs)}.values())[::-1]
 
 
-def find_answers(target: Target, call: Call, known: Sequence[CallInput]) -> Answers:
-    tried: list[ScoredCall] = []
+def find_answers(target: Target, call: Call, case_inputs: Sequence[CallInput]) -> Answers:
+    calls: list[ScoredCall] = []
 
     def score(call_input: CallInput) -> float | None:
         outcome = call(call_input)
-        tried.append(ScoredCall(call_input, outcome))
+        calls.append(ScoredCall(call_input, outcome))
         return outcome.score
 
-    solved = list(_of_known(known, score))
-    if not solved:
+    pairs = list(_pairs_of_cases(case_inputs, score))
+    if not pairs:
         extra: Any = {} if target.mode == "full" else MISSING
-        formats = [*FORMATS, *_hinted(target)]
-        for truth, other in truths(target):
-            pair = _solve(CallInput(ground_truth=truth, extra=extra), other, formats, score)
-            if pair is not None:
-                solved.append(pair)
-    return Answers(tuple(solved), tuple(tried))
+        constants = _constants(target)
+        formats = list(dict.fromkeys([*FORMATS, *_suggested_formats(constants)]))
+        found = (
+            _best_pair(CallInput(ground_truth=truth, extra=extra), other, formats, score)
+            for truth, other in truths(target)
+        )
+        pairs = [pair for pair in found if pair is not None]
+    return Answers(tuple(pairs), tuple(calls))
 
 
-def _of_known(known: Sequence[CallInput], score: Callable[[CallInput], float | None]) -> Iterator[AnswerPair]:
-    """Yield the best known inputs that score less with another ground truth."""
-    scored = [(call_input, score(call_input)) for call_input in known]
+def _pairs_of_cases(case_inputs: Sequence[CallInput], score: Score) -> Iterator[AnswerPair]:
+    """Yield a pair for each input that scores most of all cases, and less with another ground truth."""
+    scored = [(call_input, score(call_input)) for call_input in case_inputs]
     best = max((points for _, points in scored if points is not None), default=None)
     for call_input, points in scored:
         if points is None or points != best:
             continue
-        for other in _other_truths(call_input, known):
-            wrong = CallInput(call_input.answer, call_input.messages, other, call_input.extra)
+        candidates = [*(other.ground_truth for other in case_inputs), *(truth for pair in TRUTHS for truth in pair)]
+        for other in candidates:
+            if other == call_input.ground_truth:
+                continue
+            wrong = replace(call_input, ground_truth=other)
             less = score(wrong)
             if less is not None and less < points:
                 yield AnswerPair(call_input, points, wrong, other)
                 break
 
 
-def _other_truths(call_input: CallInput, known: Sequence[CallInput]) -> Iterator[Any]:
-    yield from (other.ground_truth for other in known if other.ground_truth != call_input.ground_truth)
-    yield from (other for pair in TRUTHS for other in pair if other != call_input.ground_truth)
-
-
-def _solve(
-    question: CallInput, other: str, formats: Sequence[str], score: Callable[[CallInput], float | None]
-) -> AnswerPair | None:
-    """Return the answer with the highest score, the shortest of several; None if wrong ones score as much."""
+def _best_pair(question: CallInput, other: str, formats: Sequence[str], score: Score) -> AnswerPair | None:
+    """Return the right answer with the highest score, the first of several; None if wrong ones score as much."""
     best: AnswerPair | None = None
-    for form in dict.fromkeys(formats):
+    for form in formats:
         right, wrong = question.answering(form.format(question.ground_truth)), question.answering(form.format(other))
         points, less = score(right), score(wrong)
         if points is None or less is None or points <= less or (best is not None and points <= best.score):
@@ -138,12 +139,11 @@ def truths(target: Target) -> list[tuple[str, str]]:
     """Return pairs of ground truths to try: common kinds, and objects with keys that the function may read."""
     words = [text for text in _constants(target) if WORD.fullmatch(text)]
     objects = [json.dumps(dict.fromkeys(words, value)) for value in ("Paris", "Berlin", "42", "17")]
-    hinted = [(objects[0], objects[1]), (objects[2], objects[3])] if words else []
-    return [*TRUTHS, *hinted]
+    return [*TRUTHS, (objects[0], objects[1]), (objects[2], objects[3])] if words else [*TRUTHS]
 
 
-def _hinted(target: Target) -> Iterator[str]:
-    for text in _constants(target):
+def _suggested_formats(constants: Sequence[str]) -> Iterator[str]:
+    for text in constants:
         for tag in TAG.findall(text):
             yield f"<{tag}>{{}}</{tag}>"
         if WORD.fullmatch(text):

@@ -7,9 +7,8 @@ import dis
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal
 
 from pytest_osmosis.lab.findings import quoted
@@ -20,13 +19,12 @@ from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
 
 PROMPT: Final = "What is asked?"
+TOLERANCE: Final = 1e-9
+"""Scores that differ by no more than this are equal."""
 
 
 class Missing:
     """The type of `MISSING`, which represents an argument that is left out."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
 
 
 MISSING: Final = Missing()
@@ -54,7 +52,7 @@ class CallInput:
 
     def text(self) -> str:
         """Return the answer, empty if there is none."""
-        return self.answer if self.answer is not None else ""
+        return self.answer or ""
 
     def conversation(self) -> list[Message]:
         """Return the conversation; a plain answer follows a prompt."""
@@ -88,8 +86,9 @@ class CallOutcome:
     or another exception in a `raise` statement of its own. `raised`: any other exception. `slow`: it was cut off.
     `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
 
-    `text` describes it in a line, `where` is the user's line. `mutated` names the argument that the call changed.
-    `caught` are the exceptions that user code swallowed, if the call was watched.
+    `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value. `mutated`
+    names the argument that the call changed. `caught` are the exceptions that user code swallowed, if the call was
+    watched.
     """
 
     kind: OutcomeKind
@@ -106,13 +105,12 @@ class CallOutcome:
         """The text after a call in a message: "= 1.0", "raised KeyError: 'x'"."""
         if self.kind == "score":
             return f"= {self.score!r}"
-        place = f" at {self.where}" if self.where else ""
-        return f"{self.text}{place}"
+        return f"{self.text} at {self.where}" if self.where else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class SwallowedException:
-    """An exception that the user's module swallowed: raised at `line`, caught at `handler` by `clause`."""
+    """An exception that the user's module swallowed: raised at line `line`, caught at line `handler` by `clause`."""
 
     error: str
     text: str
@@ -126,15 +124,15 @@ class ScoredCall:
     input: CallInput
     outcome: CallOutcome = field(compare=False)
 
-    def seen(self, target: Target) -> str:
+    def shown(self, target: Target) -> str:
         return f"{self.input.shown(target)} {self.outcome.description}"
 
 
 def call(target: Target, call_input: CallInput) -> CallOutcome:
-    """Call the function in this process, and await what it returns if need be."""
+    """Call the function in this process, and await the result of an asynchronous one."""
     arguments = call_input.arguments(target)
     before = copy.deepcopy(arguments)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     try:
         value = target.function(**arguments)
         if hasattr(value, "__await__"):
@@ -143,7 +141,7 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
         outcome = outcome_of_exception(error)
     else:
         outcome = outcome_of_value(value)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     mutated = next((name for name in before if not _same(before[name], arguments[name])), "")
     return replace(outcome, seconds=seconds, mutated=mutated)
 
@@ -180,15 +178,11 @@ def _awaited(value: Any) -> Any:
     return asyncio.run(wait())
 
 
-def _last(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace
-
-
 def _raised_on_purpose(error: BaseException) -> bool:
-    """True if a `raise` statement of the user raised the error, and not a failed operation."""
-    last = _last(error.__traceback__)
+    """Return True if a `raise` statement of the user raised the error, and not a failed operation."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
     if last is None or not is_users_own(last.tb_frame.f_code.co_filename):
         return False
     return any(
@@ -211,22 +205,11 @@ def _same(before: object, after: object) -> bool:
 
 
 def to_json(call_input: CallInput) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "answer": call_input.answer,
-        "messages": call_input.messages,
-        "ground_truth": call_input.ground_truth,
-    }
-    if call_input.extra is not MISSING:
-        data["extra"] = call_input.extra
-    return data
+    return {each.name: value for each in fields(call_input) if (value := getattr(call_input, each.name)) is not MISSING}
 
 
 def from_json(data: Mapping[str, Any]) -> CallInput:
-    return CallInput(data["answer"], data["messages"], data["ground_truth"], data.get("extra", MISSING))
-
-
-def outcome_to_json(outcome: CallOutcome) -> dict[str, Any]:
-    return asdict(outcome)
+    return CallInput(**data)
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:

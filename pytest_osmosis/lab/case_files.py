@@ -54,15 +54,11 @@ def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, Functi
         if entry.function not in names:
             close = closest(entry.function, names)
             hint = f', did you mean "{close}"?' if close else f" (valid: {', '.join(names)})"
-            text = f'"{entry.function}" is not a reward function of {path.name}{hint}'
-            problems.append(Problem(entry.where, text))
+            problems.append(Problem(entry.where, f'"{entry.function}" is not a reward function of {path.name}{hint}'))
     functions = {}
     for target in targets:
-        entries = [
-            *_declared(target, problems),
-            *(entry for entry in file.entries if entry.function == target.name),
-        ]
-        cases = tuple(cases_of(target, entries, problems))
+        own = [entry for entry in file.entries if entry.function == target.name]
+        cases = tuple(cases_of(target, [*_declared(target, problems), *own], problems))
         rows = [entry for entry in file.rows if entry.function == target.name]
         functions[target.name] = FunctionCases(cases, reference_rows_of(target, rows, problems))
     if problems:

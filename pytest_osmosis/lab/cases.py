@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome
+from pytest_osmosis.lab.calls import MISSING, TOLERANCE, CallInput, CallOutcome
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
@@ -18,7 +18,6 @@ from pytest_osmosis.text.suggest import closest
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
 ROWS_KEYS = ("dataset", "threshold")
 ID = re.compile(r"[A-Za-z0-9_.+-]+")
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +40,15 @@ class RewardCase:
 
     def mismatch(self, outcome: CallOutcome, error: BaseException | None) -> str:
         """Return how an outcome differs from the requirement, empty if it does not."""
-        right = self._raised(error) if self.expect is None else self._scored(outcome)
+        if self.expect is None:
+            kinds = type(error).__mro__ if error is not None else ()
+            right = any(self.raises in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
+        elif outcome.score is None:
+            right = False
+        else:
+            nearest = min(max(outcome.score, self.expect[0]), self.expect[1])
+            right = math.isclose(outcome.score, nearest, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
         return "" if right else f"{outcome.description}, must {self.requirement}"
-
-    def _raised(self, error: BaseException | None) -> bool:
-        kinds = type(error).__mro__ if error is not None else ()
-        return any(self.raises in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}") for kind in kinds)
-
-    def _scored(self, outcome: CallOutcome) -> bool:
-        assert self.expect is not None
-        if outcome.score is None:
-            return False
-        low, high = self.expect
-        near = any(math.isclose(outcome.score, end, rel_tol=TOLERANCE, abs_tol=TOLERANCE) for end in (low, high))
-        return near or low <= outcome.score <= high
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +96,7 @@ def _case(name: str, entry: CaseEntry) -> RewardCase:
         ground_truth=content.get("ground_truth"),
         extra=content.get("extra_info", content.get("metadata", MISSING)),
     )
-    if isinstance(expect, (list, tuple)):
-        low, high = expect
-    else:
-        low = high = expect
+    low, high = expect if isinstance(expect, (list, tuple)) else (expect, expect)
     bounds = None if expect is None else (float(low), float(high))
     return RewardCase(name, call_input, bounds, content.get("raises", ""), entry.where)
 
@@ -163,26 +154,20 @@ def _faulty_expectation(entry: CaseEntry) -> Iterator[tuple[str, str]]:
 def reference_rows_of(target: Target, rows: Sequence[CaseEntry], problems: list[Problem]) -> ReferenceRows | None:
     """Return a function's dataset of reference solutions, from its cases file or else its decorator."""
     declared = target.declaration
-    high = declared.range[1] if declared.range[1] is not None else 1.0
-    threshold = declared.threshold if declared.threshold is not None else high
+    highest = 1.0 if declared.range[1] is None else declared.range[1]
+    threshold = highest if declared.threshold is None else declared.threshold
     if not rows:
         where = f"{shown(target.path)}:{target.line}"
         return None if declared.dataset is None else ReferenceRows(declared.dataset, threshold, where)
     entry = rows[0]
-    for key in entry.content:
-        if key not in ROWS_KEYS:
-            text = f"[rows.{target.name}] {key}: unknown key (valid: {', '.join(ROWS_KEYS)})"
-            problems.append(Problem(entry.at(key), text))
-    dataset, minimum = entry.content.get("dataset"), entry.content.get("threshold", threshold)
+    faults = {key: f"unknown key (valid: {', '.join(ROWS_KEYS)})" for key in entry.content if key not in ROWS_KEYS}
+    dataset, minimum = entry.content.get("dataset", ""), entry.content.get("threshold", threshold)
     if not isinstance(dataset, str) or not dataset:
-        text = f"[rows.{target.name}] dataset: must be the path of a dataset, got {quoted(dataset)}"
-        problems.append(Problem(entry.at("dataset"), text))
-        return None
-    if not _is_number(minimum):
-        text = f"[rows.{target.name}] threshold: must be a finite number, got {quoted(minimum)}"
-        problems.append(Problem(entry.at("threshold"), text))
-        return None
-    return ReferenceRows(dataset, float(minimum), entry.where)
+        faults["dataset"] = f"must be the path of a dataset, got {quoted(entry.content.get('dataset'))}"
+    elif not _is_number(minimum):
+        faults["threshold"] = f"must be a finite number, got {quoted(minimum)}"
+    problems += [Problem(entry.at(key), f"[rows.{target.name}] {key}: {text}") for key, text in faults.items()]
+    return ReferenceRows(dataset, float(minimum), entry.where) if not faults.keys() & {*ROWS_KEYS} else None
 
 
 def _is_number(value: object) -> bool:

@@ -15,11 +15,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
-from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_to_json
+from pytest_osmosis.lab.calls import CallOutcome, call, from_json
 from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
 
@@ -44,13 +45,13 @@ def main() -> None:
         module = _load(first["module"], path)
         targets = {target.name: target for target in targets_in(module, path, plain=True)}
     except BaseException as error:
-        _say(replies, {"failed": f"{type(error).__name__}: {error}"})
+        _send(replies, {"failed": f"{type(error).__name__}: {error}"})
         return
-    _say(replies, {"ready": sorted(targets)})
+    _send(replies, {"ready": sorted(targets)})
     for line in requests:
         request = json.loads(line)
         target = targets[request["function"]]
-        _say(replies, outcome_to_json(_called(target, request)))
+        _send(replies, asdict(_called(target, request)))
 
 
 def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
@@ -71,7 +72,7 @@ def _slow(cpu_s: float) -> CallOutcome:
 
 @contextlib.contextmanager
 def _limited(cpu_s: float) -> Iterator[list[bool]]:
-    """Raise `CutOff` in the block once it has used `cpu_s` of CPU time; the list is not empty then."""
+    """Raise `CutOff` in the block once it has used `cpu_s` of CPU time; the list is not empty after that."""
     cut: list[bool] = []
     if not hasattr(signal, "setitimer"):
         yield cut
@@ -114,7 +115,7 @@ def _take_protocol() -> tuple[IO[str], IO[str]]:
     return requests, replies
 
 
-def _say(replies: IO[str], data: dict[str, Any]) -> None:
+def _send(replies: IO[str], data: dict[str, Any]) -> None:
     replies.write(json.dumps(data) + "\n")
     replies.flush()
 

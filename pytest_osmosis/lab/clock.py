@@ -12,20 +12,11 @@ from typing import Any
 
 def set_forward(seconds: float) -> None:
     """Make `time` and `datetime` report a time that is `seconds` later."""
-    _shift("time", seconds)
-    _shift("monotonic", seconds)
-    _shift("perf_counter", seconds)
-    for name in ("time_ns", "monotonic_ns", "perf_counter_ns"):
-        _shift(name, int(seconds * 1e9))
-    _shift_datetime(datetime.timedelta(seconds=seconds))
+    for name in ("time", "monotonic", "perf_counter"):
+        _shift(name, seconds)
+        _shift(f"{name}_ns", int(seconds * 1e9))
+    by = datetime.timedelta(seconds=seconds)
 
-
-def _shift(name: str, by: float) -> None:
-    original: Callable[[], Any] = getattr(time, name)
-    setattr(time, name, lambda: original() + by)
-
-
-def _shift_datetime(by: datetime.timedelta) -> None:
     class Meta(type):
         def __instancecheck__(cls, value: object) -> bool:
             return isinstance(value, Datetime if issubclass(cls, Datetime) else Date)
@@ -41,7 +32,7 @@ def _shift_datetime(by: datetime.timedelta) -> None:
 
         @classmethod
         def today(cls) -> Any:
-            return Datetime.now() + by  # noqa: DTZ005 (local time is what it says)
+            return Datetime.now() + by  # noqa: DTZ005 (like the original, local time)
 
     class ShiftedDate(Date, metaclass=Meta):
         @classmethod
@@ -50,3 +41,8 @@ def _shift_datetime(by: datetime.timedelta) -> None:
 
     datetime.datetime = ShiftedDatetime  # type: ignore[misc]
     datetime.date = ShiftedDate  # type: ignore[misc]
+
+
+def _shift(name: str, by: float) -> None:
+    original: Callable[[], Any] = getattr(time, name)
+    setattr(time, name, lambda: original() + by)

@@ -9,27 +9,39 @@ accepting None for `ground_truth: str`.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pytest_osmosis.lab.answers import truths
-from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome, ScoredCall, call
-from pytest_osmosis.lab.findings import NEVER_THE_INPUT, LabResult, RewardFinding
+from pytest_osmosis.lab.calls import MISSING, CallInput, ScoredCall, call
+from pytest_osmosis.lab.findings import NEVER_THE_INPUT, FindingLevel, LabResult, RewardFinding
 from pytest_osmosis.lab.target import ARGUMENTS, Target
 
 ADD_A_CASE = "add a case, so that its inputs are known: @osmosis_reward(cases=[(solution_str, ground_truth, expect)])"
 
 
-def check(target: Target, known: Sequence[CallInput] = ()) -> LabResult:
-    """Check the contract; `known` are inputs that suit the function, best first."""
-    findings = tuple(_signature(target))
+def check(target: Target, case_inputs: Sequence[CallInput] = ()) -> LabResult:
+    """Check the contract; `case_inputs` are the inputs of the function's cases, best first."""
+    findings = list(_signature(target))
     if findings:
-        return LabResult(findings)
-    fitting, outcome = _fitting(target, known)
-    if outcome.kind != "score":
-        return _never_scores(target, ScoredCall(fitting, outcome), known=bool(known))
-    return LabResult(tuple(_calls(target, fitting, outcome)))
+        return LabResult(tuple(findings))
+    first = _first_score(target, case_inputs)
+    if first.outcome.kind != "score":
+        return _never_scores(target, first, has_cases=bool(case_inputs))
+    returned = first.outcome.returned
+    if target.declaration.only_float and returned in ("int", "bool"):
+        fix = "return float(...): Osmosis' own decorator refuses it"
+        findings.append(RewardFinding("only-float", f"it returns {returned}", first.shown(target), fix, level="note"))
+    for variant in _variants(target, first.input):
+        call = _scored(target, variant.input)
+        if call.outcome.kind == "raised":
+            problem = f"it breaks with {variant.name}"
+            findings.append(RewardFinding(variant.code, problem, call.shown(target), variant.fix, variant.level))
+        elif call.outcome.kind == "not_a_score":
+            findings.append(_not_a_number(target, call))
+    return LabResult(tuple(findings))
 
 
 def _signature(target: Target) -> Iterator[RewardFinding]:
@@ -46,47 +58,40 @@ def _signature(target: Target) -> Iterator[RewardFinding]:
     for name, parameter in target.parameters.items():
         required = parameter.default is parameter.empty
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            yield RewardFinding(
-                "signature", f"{name} is positional-only", definition, "drop the /: arguments come by name"
-            )
+            fix = "drop the /: arguments come by name"
+            yield RewardFinding("signature", f"{name} is positional-only", definition, fix)
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and required:
             if name not in arguments:
                 fix = f"give {name} a default; callers pass {', '.join(arguments)}"
                 yield RewardFinding("signature", f"{name} has no default, and no caller passes it", definition, fix)
             elif name == "extra_info":
-                yield RewardFinding(
-                    "signature", "extra_info has no default", definition, "write extra_info: dict | None = None"
-                )
+                fix = "write extra_info: dict | None = None"
+                yield RewardFinding("signature", "extra_info has no default", definition, fix)
 
 
-def _fitting(target: Target, known: Sequence[CallInput]) -> tuple[CallInput, CallOutcome]:
-    """Return the first input that gets a score, else the first one that was tried."""
-    tried = [
-        *(call_input for call_input in known if target.mode == "full" or call_input.messages is None),
+def _first_score(target: Target, case_inputs: Sequence[CallInput]) -> ScoredCall:
+    """Return the first call that returns a score, else the first call."""
+    inputs = [
+        *(call_input for call_input in case_inputs if target.mode == "full" or call_input.messages is None),
         *(CallInput(answer=truth, ground_truth=truth, extra={}) for truth, _ in truths(target)),
     ]
-    first = tried[0], call(target, tried[0])
-    if first[1].kind == "score":
-        return first
-    for call_input in tried[1:]:
-        outcome = call(target, call_input)
-        if outcome.kind == "score":
-            return call_input, outcome
-    return first
+    first = _scored(target, inputs[0])
+    others = (_scored(target, call_input) for call_input in inputs[1:])
+    return next((call for call in itertools.chain([first], others) if call.outcome.kind == "score"), first)
 
 
-def _never_scores(target: Target, tried: ScoredCall, *, known: bool) -> LabResult:
+def _never_scores(target: Target, first: ScoredCall, *, has_cases: bool) -> LabResult:
     """Return a failure if the function is to blame; otherwise no suitable input is known, so nothing is measured."""
-    if tried.outcome.kind == "not_a_score":
-        return LabResult((_no_number(target, tried),))
-    what = "no call that was tried returned a score"
-    if _reads_extra(target, tried.input):
+    example, problem = first.shown(target), "no call that was tried returned a score"
+    if first.outcome.kind == "not_a_score":
+        return LabResult((_not_a_number(target, first),))
+    if _reads_extra(target, first.input):
         name = ARGUMENTS[target.mode or "simple"][2]
         fix = f"read it with {name}.get(...), or raise a ValueError that names the missing key"
-        return LabResult((RewardFinding("extra-info", f"it breaks with an empty {name}", tried.seen(target), fix),))
-    if known or any(tried.outcome.text.startswith(f"raised {name}") for name in NEVER_THE_INPUT):
-        return LabResult((RewardFinding("no-score", what, tried.seen(target), "correct the error, or the case"),))
-    return LabResult(unmeasured=f"{what}: {tried.seen(target)}; {ADD_A_CASE}")
+        return LabResult((RewardFinding("extra-info", f"it breaks with an empty {name}", example, fix),))
+    if has_cases or any(first.outcome.text.startswith(f"raised {name}") for name in NEVER_THE_INPUT):
+        return LabResult((RewardFinding("no-score", problem, example, "correct the error, or the case"),))
+    return LabResult(unmeasured=f"{problem}: {example}; {ADD_A_CASE}")
 
 
 def _reads_extra(target: Target, call_input: CallInput) -> bool:
@@ -105,62 +110,34 @@ def _reads_extra(target: Target, call_input: CallInput) -> bool:
     return bool(missed)
 
 
-def _calls(target: Target, fitting: CallInput, outcome: CallOutcome) -> Iterator[RewardFinding]:
-    yield from _returned(target, ScoredCall(fitting, outcome))
-    if "extra_info" in target.parameters or target.mode == "full":
-        yield from _without_extra(target, fitting)
-    for answer in ("", "I do not know."):
-        yield from _empty_truth(target, replace(fitting.answering(answer), ground_truth=""))
-    yield from _no_truth(target, replace(fitting, ground_truth=None))
+class _Variant(NamedTuple):
+    """An input that a caller may pass, and the finding if the function breaks with it."""
+
+    code: str
+    name: str
+    input: CallInput
+    fix: str
+    level: FindingLevel = "failure"
 
 
-def _returned(target: Target, scored: ScoredCall) -> Iterator[RewardFinding]:
-    if target.declaration.only_float and scored.outcome.returned in ("int", "bool"):
-        yield RewardFinding(
-            "only-float",
-            f"it returns {scored.outcome.returned}",
-            scored.seen(target),
-            "return float(...): Osmosis' own decorator refuses it",
-            level="note",
-        )
-
-
-def _without_extra(target: Target, fitting: CallInput) -> Iterator[RewardFinding]:
+def _variants(target: Target, call_input: CallInput) -> Iterator[_Variant]:
+    """Yield variants of an input that gets a score."""
     name = ARGUMENTS[target.mode or "simple"][2]
-    variants: list[tuple[str, Any]] = [(f"an empty {name}", {})]
-    if target.mode == "simple":
-        variants += [("no extra_info", MISSING), ("extra_info=None", None)]
-    for what, extra in variants:
-        scored = _scored(target, replace(fitting, extra=extra))
-        if scored.outcome.kind == "raised":
-            fix = f"read it with ({name} or {{}}).get(...), or raise a ValueError that names the missing key"
-            yield RewardFinding("extra-info", f"it breaks with {what}", scored.seen(target), fix)
-        elif scored.outcome.kind == "not_a_score":
-            yield _no_number(target, scored)
-
-
-def _empty_truth(target: Target, call_input: CallInput) -> Iterator[RewardFinding]:
-    scored = _scored(target, call_input)
-    if scored.outcome.kind == "raised":
-        fix = "return a score, or raise a ValueError that says that a row needs a ground truth"
-        yield RewardFinding("empty-ground-truth", "it breaks with an empty ground truth", scored.seen(target), fix)
-    elif scored.outcome.kind == "not_a_score":
-        yield _no_number(target, scored)
-
-
-def _no_truth(target: Target, call_input: CallInput) -> Iterator[RewardFinding]:
-    scored = _scored(target, call_input)
-    if scored.outcome.kind == "raised":
-        fix = 'rows without a ground truth pass None: raise ValueError("..."), or return a score'
-        yield RewardFinding(
-            "no-ground-truth",
-            "it breaks with ground_truth=None",
-            scored.seen(target),
-            fix,
-            level="failure" if _accepts_none(target) else "note",
-        )
-    elif scored.outcome.kind == "not_a_score":
-        yield _no_number(target, scored)
+    extras: list[tuple[str, Any]] = []
+    if name in target.parameters or target.mode == "full":
+        extras.append((f"an empty {name}", {}))
+    if extras and target.mode == "simple":
+        extras += [("no extra_info", MISSING), ("extra_info=None", None)]
+    fix = f"read it with ({name} or {{}}).get(...), or raise a ValueError that names the missing key"
+    for text, extra in extras:
+        yield _Variant("extra-info", text, replace(call_input, extra=extra), fix)
+    fix = "return a score, or raise a ValueError that says that a row needs a ground truth"
+    for answer in ("", "I do not know."):
+        without_truth = replace(call_input.answering(answer), ground_truth="")
+        yield _Variant("empty-ground-truth", "an empty ground truth", without_truth, fix)
+    fix = 'rows without a ground truth pass None: raise ValueError("..."), or return a score'
+    level: FindingLevel = "failure" if _accepts_none(target) else "note"
+    yield _Variant("no-ground-truth", "ground_truth=None", replace(call_input, ground_truth=None), fix, level)
 
 
 def _accepts_none(target: Target) -> bool:
@@ -171,9 +148,9 @@ def _accepts_none(target: Target) -> bool:
     return type(None) in get_args(annotation)
 
 
-def _no_number(target: Target, scored: ScoredCall) -> RewardFinding:
-    what = "it does not return a finite number"
-    return RewardFinding("not-a-number", what, scored.seen(target), "return a finite float on every path")
+def _not_a_number(target: Target, call: ScoredCall) -> RewardFinding:
+    problem = "it does not return a finite number"
+    return RewardFinding("not-a-number", problem, call.shown(target), "return a finite float on every path")
 
 
 def _scored(target: Target, call_input: CallInput) -> ScoredCall:

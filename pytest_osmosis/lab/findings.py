@@ -12,25 +12,25 @@ FindingLevel = Literal["failure", "note"]
 WIDEST = 160
 NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
 """Errors that are bugs of the function, whatever its input."""
-RUN = re.compile(r"(?P<head>.{0,40}?)(?P<unit>.{1,12}?)(?P=unit){19,}(?P<tail>.{0,40})", re.DOTALL)
+REPETITION = re.compile(r"(?P<head>.{0,40}?)(?P<units>(?P<unit>.{1,12}?)(?P=unit){19,})(?P<tail>.{0,40})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class RewardFinding:
     """One problem of a reward function.
 
-    `code` identifies it for `allow=[...]`, `what` describes it in a line, `seen` is a call that shows it, with its
-    outcome. A note never fails a test.
+    `code` identifies it for `allow=[...]`, `problem` describes it in a line, `example` is a call with its outcome. A
+    note never fails a test.
     """
 
     code: str
-    what: str
-    seen: str
+    problem: str
+    example: str
     fix: str
     level: FindingLevel = "failure"
 
     def __str__(self) -> str:
-        return f"{self.what} ({self.code})\n  {self.seen}\n  fix: {self.fix}"
+        return f"{self.problem} ({self.code})\n  {self.example}\n  fix: {self.fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,9 @@ def quoted(value: object) -> str:
     >>> quoted("42"), quoted("1" * 5000)
     ("'42'", "'1' * 5000")
     """
-    if isinstance(value, str) and len(value) > WIDEST // 2:
-        return _product(value)
-    return shortened(escaped(repr(value)), WIDEST)
-
-
-def _product(text: str) -> str:
-    match = RUN.fullmatch(text)
-    if match is None:
-        return shortened(escaped(repr(text)), WIDEST)
-    head, unit, tail = match["head"], match["unit"], match["tail"]
-    times = (len(text) - len(head) - len(tail)) // len(unit)
-    parts = [escaped(repr(head))] if head else []
-    parts.append(f"{escaped(repr(unit))} * {times}")
-    return " + ".join([*parts, escaped(repr(tail))] if tail else parts)
+    repetition = REPETITION.fullmatch(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
+    if repetition is None:
+        return shortened(escaped(repr(value)), WIDEST)
+    head, unit, tail = (escaped(repr(part)) if part else "" for part in repetition.group("head", "unit", "tail"))
+    times = (repetition.end("units") - repetition.end("head")) // len(repetition["unit"])
+    return " + ".join(part for part in (head, f"{unit} * {times}", tail) if part)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from pytest_osmosis.lab.answers import Answers, find_answers
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, ScoredCall, to_json
-from pytest_osmosis.lab.process import CPU_S, LabProcess, ProcessConditions
+from pytest_osmosis.lab.process import CPU_S, LabProcess
 from pytest_osmosis.lab.target import Target
 
 BUDGET_S = 10.0
@@ -24,24 +24,24 @@ NO_INPUT = "every call that was tried raised, so nothing can be checked; add a c
 
 
 class ProbeContext:
-    """One function under examination. `known` are the inputs of its cases, `budget_s` is the time for each probe.
+    """One function under examination. `case_inputs` are the inputs of its cases, `budget_s` is the time for each probe.
 
     `cut_short` is True once a probe has left out calls for lack of time. `deadly` is the last call that ended the
     process.
     """
 
-    def __init__(self, target: Target, known: Sequence[CallInput] = (), budget_s: float = BUDGET_S) -> None:
+    def __init__(self, target: Target, case_inputs: Sequence[CallInput] = (), budget_s: float = BUDGET_S) -> None:
         self.target = target
         self.budget_s = budget_s
         self.cut_short = False
-        self._known = [call_input for call_input in known if _is_plain(call_input)]
+        self._case_inputs = [call_input for call_input in case_inputs if _is_plain(call_input)]
         self._process = LabProcess(target)
         self._deaths = 0
         self.deadly: ScoredCall | None = None
 
     @cached_property
     def answers(self) -> Answers:
-        return find_answers(self.target, self._within(self.budget_s), self._known)
+        return find_answers(self.target, self._within(self.budget_s), self._case_inputs)
 
     def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
         if self._deaths >= MOST_DEATHS:
@@ -57,36 +57,29 @@ class ProbeContext:
 
     def all_scored(self, inputs: Iterable[CallInput]) -> list[ScoredCall]:
         """Call the function for several inputs, as far as the budget allows."""
-        ask = self._within(self.budget_s)
-        return [ScoredCall(call_input, ask(call_input)) for call_input in inputs]
+        call = self._within(self.budget_s)
+        return [ScoredCall(call_input, call(call_input)) for call_input in inputs]
 
     def _within(self, seconds: float) -> Callable[[CallInput], CallOutcome]:
         """Return a version of `call` that stops calling after `seconds`."""
         end = time.monotonic() + seconds
 
-        def ask(call_input: CallInput) -> CallOutcome:
+        def call(call_input: CallInput) -> CallOutcome:
             if time.monotonic() > end:
                 self.cut_short = True
                 return CallOutcome("not_called", text="was not called, because no time was left")
             return self.call(call_input)
 
-        return ask
-
-    def processes(self, conditions: Sequence[ProcessConditions]) -> list[LabProcess]:
-        """Start further processes at once; the caller closes them."""
-        children = [LabProcess(self.target, condition) for condition in conditions]
-        for child in children:
-            child.begin()
-        return children
+        return call
 
     def affordable(self, inputs: Sequence[CallInput], calls: int) -> list[CallInput]:
         """Return as many of the inputs as can be called `calls` times within the budget."""
-        tried = inputs[:5]
-        begun = time.monotonic()
-        for call_input in tried:
+        sample = inputs[:5]
+        start = time.monotonic()
+        for call_input in sample:
             self.call(call_input)
-        each = (time.monotonic() - begun) / max(1, len(tried))
-        n = max(2, int(self.budget_s / (each * calls + 1e-9)))
+        call_s = (time.monotonic() - start) / max(1, len(sample))
+        n = max(2, int(self.budget_s / (call_s * calls + 1e-9)))
         self.cut_short = self.cut_short or n < len(inputs)
         return list(inputs[:n])
 

@@ -9,7 +9,6 @@ import queue
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,16 @@ WALL_S = 20.0
 """Further seconds after which the process is ended, if nothing cut the call off."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessConditions:
-    """Settings in which child processes differ: the seed of hashes, and how far the clock runs ahead."""
-
-    hash_seed: int = 0
-    clock_s: float = 0.0
-
-
 class LabProcess:
-    """A process that calls one reward function. After it ended, the next call starts it again."""
+    """A process that calls one reward function. After it ended, the next call starts it again.
 
-    def __init__(self, target: Target, conditions: ProcessConditions | None = None) -> None:
+    `hash_seed` is the seed of its hashes, and its clock runs `clock_s` ahead.
+    """
+
+    def __init__(self, target: Target, *, hash_seed: int = 0, clock_s: float = 0.0) -> None:
         self._target = target
-        self._conditions = conditions or ProcessConditions()
+        self._hash_seed = hash_seed
+        self._clock_s = clock_s
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._fresh = True
@@ -46,7 +41,7 @@ class LabProcess:
     def begin(self) -> None:
         source = str(Path(__file__).parents[2])
         paths = [path for path in sys.path if path not in (source, "")]
-        env = {**os.environ, "PYTHONHASHSEED": str(self._conditions.hash_seed)}
+        env = {**os.environ, "PYTHONHASHSEED": str(self._hash_seed)}
         env["PYTHONPATH"] = os.pathsep.join([source, *paths])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pytest_osmosis.lab.child"],
@@ -59,14 +54,8 @@ class LabProcess:
         self._replies = queue.SimpleQueue()
         self._fresh = True
         threading.Thread(target=_pump, args=(self._process, self._replies), name="osmosis-lab", daemon=True).start()
-        self._send(
-            {
-                "module": self._target.function.__module__,
-                "path": str(self._target.path),
-                "sys_path": sys.path,
-                "clock_s": self._conditions.clock_s,
-            }
-        )
+        module, path = self._target.function.__module__, str(self._target.path)
+        self._send({"module": module, "path": path, "sys_path": sys.path, "clock_s": self._clock_s})
 
     def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
         """Call the function. The outcome is `slow` if the call was cut off, `died` if the process ended."""
@@ -93,27 +82,25 @@ class LabProcess:
         if process is not None:
             process.kill()
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+            for pipe in filter(None, (process.stdin, process.stdout)):
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
     def _wait_until_ready(self) -> None:
         reply = self._receive(FIRST_CPU_S + WALL_S)
         state = json.loads(reply) if reply else {"failed": "its process ended"}
+        name, file = self._target.name, self._target.path.name
+        if "failed" not in state and name in state["ready"]:
+            return
+        self.close()
         if "failed" in state:
-            self.close()
-            raise CodeError(f"{self._target.path.name} could not be imported in a new process: {state['failed']}")
-        if self._target.name not in state["ready"]:
-            self.close()
-            raise CodeError(
-                f"{self._target.name} is missing when {self._target.path.name} is imported in a new process"
-            )
+            raise CodeError(f"{file} could not be imported in a new process: {state['failed']}")
+        raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
     def _send(self, data: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # if the process died, the missing reply tells
+        with contextlib.suppress(OSError):  # if the process died, the reply is missing
             self._process.stdin.write(json.dumps(data).encode("ascii") + b"\n")
             self._process.stdin.flush()
 

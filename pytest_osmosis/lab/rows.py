@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_osmosis.datasets import SOLUTION, Row, open_dataset
 from pytest_osmosis.errors import DatasetError
@@ -17,17 +16,12 @@ from pytest_osmosis.text.paths import shown
 MOST_FINDINGS = 5
 
 
-class _Reference(NamedTuple):
-    row: Row
-    solution: str
-
-
 def check(target: Target, references: ReferenceRows) -> LabResult:
     """Require that each solution reaches the threshold for its row, and that the next different row's does not."""
     path = target.path.parent / references.path
     try:
         dataset = open_dataset(path, display=shown(path))
-        rows = [*_references(dataset.row(index) for index in range(len(dataset)))]
+        rows = [row for row in map(dataset.row, range(len(dataset))) if row.solution is not None]
     except DatasetError as error:
         return LabResult((RewardFinding("rows", "its dataset cannot be read", str(error), f"see {references.where}"),))
     if not rows:
@@ -40,38 +34,31 @@ def check(target: Target, references: ReferenceRows) -> LabResult:
     return LabResult(tuple(findings))
 
 
-def _references(rows: Iterator[Row]) -> Iterator[_Reference]:
-    for row in rows:
-        if row.solution is not None:
-            yield _Reference(row, row.solution)
-
-
-def _findings(target: Target, rows: list[_Reference], threshold: float, path: Path) -> Iterator[RewardFinding]:
-    for index, own in enumerate(rows):
-        scored = _scored(target, own.row, own.solution)
-        place = f"{shown(path)}:{own.row.line}"
-        if scored.outcome.score is None or scored.outcome.score < threshold:
-            what = f"the reference solution of {place} scores less than {threshold:g}"
+def _findings(target: Target, rows: list[Row], threshold: float, path: Path) -> Iterator[RewardFinding]:
+    for index, row in enumerate(rows):
+        call = _scored(target, row, row.solution)
+        place = f"{shown(path)}:{row.line}"
+        if call.outcome.score is None or call.outcome.score < threshold:
+            problem = f"the reference solution of {place} scores less than {threshold:g}"
             fix = "correct the function, or the row"
-            yield RewardFinding("reference-fails", what, scored.seen(target), fix)
+            yield RewardFinding("reference-fails", problem, call.shown(target), fix)
         other = _other(rows, index)
         if other is None:
             continue
-        scored = _scored(target, own.row, other.solution)
-        if scored.outcome.score is not None and scored.outcome.score >= threshold:
-            what = f"for {place} the solution of line {other.row.line} scores {threshold:g} or more too"
+        call = _scored(target, row, other.solution)
+        if call.outcome.score is not None and call.outcome.score >= threshold:
+            problem = f"for {place} the solution of line {other.line} scores {threshold:g} or more too"
             fix = "compare with the row's own ground truth; make the function tell right from wrong"
-            yield RewardFinding("reference-of-another-row", what, scored.seen(target), fix)
+            yield RewardFinding("reference-of-another-row", problem, call.shown(target), fix)
 
 
-def _other(rows: list[_Reference], index: int) -> _Reference | None:
+def _other(rows: list[Row], index: int) -> Row | None:
     """Return the next row with another ground truth; the first row follows the last."""
-    own = rows[index].row.ground_truth
     following = [*rows[index + 1 :], *rows[:index]]
-    return next((other for other in following if other.row.ground_truth != own), None)
+    return next((other for other in following if other.ground_truth != rows[index].ground_truth), None)
 
 
-def _scored(target: Target, row: Row, solution: str) -> ScoredCall:
+def _scored(target: Target, row: Row, solution: str | None) -> ScoredCall:
     record = {name: value for name, value in row.record.items() if name != SOLUTION}
     if target.mode == "full":
         messages = [*row.messages, {"role": "assistant", "content": solution}]

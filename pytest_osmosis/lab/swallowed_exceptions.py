@@ -10,15 +10,16 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Iterator
+import traceback
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, quoted_text
 from pytest_osmosis.lab.target import Target
 
-BROAD = ("Exception", "BaseException")
+BROAD = {"Exception", "BaseException"}
 
 
 def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
@@ -31,9 +32,7 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
             handler = _handler(path, frame, kind)
             if handler is not None and id(error) not in caught:
                 line = _raised_at(error, path) or frame.f_lineno
-                caught[id(error)] = SwallowedException(
-                    _name_of(kind, error), quoted_text(str(error)), line, handler[0], handler[1]
-                )
+                caught[id(error)] = SwallowedException(_name_of(kind, error), quoted_text(str(error)), line, *handler)
         return local
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:
@@ -56,22 +55,19 @@ def _name_of(kind: type[BaseException], error: object) -> str:
 
 
 def _raised_at(error: object, path: str) -> int | None:
-    trace = getattr(error, "__traceback__", None)
-    line = None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+    """Return the innermost line of the file in the error's traceback."""
+    steps = traceback.walk_tb(getattr(error, "__traceback__", None))
+    lines = [line for frame, line in steps if frame.f_code.co_filename == path]
+    return lines[-1] if lines else None
 
 
 def _handler(path: str, frame: FrameType, kind: type[BaseException]) -> tuple[int, str] | None:
     """Return line and text of the broad handler that catches the exception in this frame, None if there is none."""
-    tries = [node for node in _tries(path) if _spans(node.body, frame.f_lineno)]
-    own = [node for node in tries if node.lineno >= frame.f_code.co_firstlineno]
-    for node in sorted(own, key=lambda node: node.lineno, reverse=True):  # the innermost first
+    own = [node for node in _tries(path) if node.lineno >= frame.f_code.co_firstlineno]
+    around = [node for node in own if _spans(node.body, frame.f_lineno)]
+    for node in sorted(around, key=lambda node: node.lineno, reverse=True):  # the innermost first
         for handler in node.handlers:
-            if handler.type is None or _names(handler.type) & {*BROAD}:
+            if handler.type is None or _names(handler.type) & BROAD:
                 if any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
                     return None
                 text = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
@@ -87,10 +83,10 @@ def _names(node: ast.expr) -> set[str]:
 
 def _catches(node: ast.expr, frame: FrameType, kind: type[BaseException]) -> bool:
     try:
-        named = eval(compile(ast.Expression(node), "<handler>", "eval"), frame.f_globals, frame.f_locals)
-        return issubclass(kind, named)
+        types = eval(compile(ast.Expression(node), "<handler>", "eval"), frame.f_globals, frame.f_locals)
+        return issubclass(kind, types)
     except Exception:
-        return True  # unknown, so assume that it is meant
+        return True  # unknown, so assume that the handler is intended
 
 
 def _spans(body: list[ast.stmt], line: int) -> bool:
@@ -99,15 +95,8 @@ def _spans(body: list[ast.stmt], line: int) -> bool:
 
 @functools.cache
 def _tries(path: str) -> tuple[ast.Try, ...]:
-    return tuple(_walk_tries(path))
-
-
-def _walk_tries(path: str) -> Iterator[ast.Try]:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 (as Python reads it)
-            tree = ast.parse(file.read())
+        tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Try):
-            yield node
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Try))

@@ -39,7 +39,7 @@ class Target:
 
 
 def target_of(name: str, value: object, module: str, path: Path, *, plain: bool = False) -> Target | None:
-    """Return the reward function in an attribute of a module, None if it is something else or defined elsewhere.
+    """Return the reward function in a module's attribute, None if it is something else or defined elsewhere.
 
     With `plain`, a function without a decorator counts too if it has the first parameter of a reward function, a
     `ground_truth`, and a name without a leading underscore.
@@ -62,10 +62,9 @@ def targets_in(module: Any, path: Path, *, plain: bool = False) -> Iterator[Targ
         if id(value) not in names or getattr(value, "__name__", None) == name:
             names[id(value)] = name
     for name, value in vars(module).items():
-        if names[id(value)] == name:
-            target = target_of(name, value, module.__name__, path, plain=plain)
-            if target is not None:
-                yield target
+        target = target_of(name, value, module.__name__, path, plain=plain)
+        if target is not None and names[id(value)] == name:
+            yield target
 
 
 def _looks_like_one(name: str, value: object) -> bool:

@@ -23,11 +23,11 @@ def probe(context: ProbeContext) -> LabResult:
 
 def _inputs(context: ProbeContext) -> list[CallInput]:
     answers = context.answers
-    solved = [call_input for pair in answers.solved for call_input in (pair.right, pair.wrong)]
+    pairs = [call_input for pair in answers.pairs for call_input in (pair.right, pair.wrong)]
     others = [
-        call_input.answering(text) for call_input in answers.fitting[:3] for text in ("", "I do not know.", "{}", "[]")
+        call_input.answering(text) for call_input in answers.usable[:3] for text in ("", "I do not know.", "{}", "[]")
     ]
-    return [*solved, *others, *(scored.input for scored in answers.tried)][:MOST_INPUTS]
+    return [*pairs, *others, *(scored.input for scored in answers.calls)][:MOST_INPUTS]
 
 
 def _findings(context: ProbeContext, watched: list[ScoredCall]) -> Iterator[RewardFinding]:
@@ -52,10 +52,10 @@ def _always(watched: list[ScoredCall]) -> set[tuple[str, int]]:
 
 
 def _finding(context: ProbeContext, scored: ScoredCall, caught: SwallowedException, *, always: bool) -> RewardFinding:
-    name = context.target.path.name
-    what = f"{caught.error}: {caught.text} ({name}:{caught.line})"
-    text = f"{what} is caught by `{caught.clause}:` ({name}:{caught.handler})"
-    which = "every call" if always else scored.input.shown(context.target)
+    file = context.target.path.name
+    error = f"{caught.error}: {caught.text} ({file}:{caught.line})"
+    handler = f"`{caught.clause}:` ({file}:{caught.handler})"
+    calls = "every call" if always else scored.input.shown(context.target)
     fix = "fix the error, and catch only exceptions that an answer can cause, such as `except ValueError:`"
-    seen = f"{which} {scored.outcome.description}, because {text}"
-    return RewardFinding("swallowed", "a bug of its own is swallowed and becomes a score", seen, fix)
+    example = f"{calls} {scored.outcome.description}, because {error} is caught by {handler}"
+    return RewardFinding("swallowed", "a bug of its own is swallowed and becomes a score", example, fix)

@@ -25,21 +25,21 @@ INSTALL = 'Hypothesis is not installed: pip install "pytest-osmosis[lab]"'
 def probe(context: ProbeContext) -> LabResult:
     if importlib.util.find_spec("hypothesis") is None:
         return LabResult(unmeasured=INSTALL)
-    fitting = context.answers.fitting
-    if not fitting:
+    inputs = context.answers.usable
+    if not inputs:
         return LabResult(unmeasured=NO_INPUT)
-    worst = _search(context, fitting[0])
+    worst = _search(context, inputs[0])
     return LabResult(tuple(faults(context, [worst] if worst is not None else [])))
 
 
-def _search(context: ProbeContext, fit: CallInput) -> ScoredCall | None:
+def _search(context: ProbeContext, base: CallInput) -> ScoredCall | None:
     import hypothesis
     from hypothesis.errors import NoSuchExample
 
-    n = max(10, len(context.affordable([fit] * EXAMPLES, 1)))
+    n = max(10, len(context.affordable([base] * EXAMPLES, 1)))
 
     def goes_wrong(answer: str) -> bool:
-        return bool(faults(context, [context.scored(fit.answering(answer))]))
+        return bool(faults(context, [context.scored(base.answering(answer))]))
 
     settings = hypothesis.settings(
         max_examples=min(n, EXAMPLES),
@@ -50,10 +50,10 @@ def _search(context: ProbeContext, fit: CallInput) -> ScoredCall | None:
     )
     with _elsewhere():
         try:
-            answer = hypothesis.find(_answers(fit), goes_wrong, settings=settings, random=random.Random(0))
+            answer = hypothesis.find(_answers(base), goes_wrong, settings=settings, random=random.Random(0))
         except NoSuchExample:
             return None
-    return context.scored(fit.answering(answer))
+    return context.scored(base.answering(answer))
 
 
 @contextlib.contextmanager
@@ -70,14 +70,14 @@ def _elsewhere() -> Iterator[None]:
             configuration.set_hypothesis_home_dir(home)
 
 
-def _answers(fit: CallInput) -> Any:
+def _answers(base: CallInput) -> Any:
     """Return a strategy for unusual texts, numbers in many formats, and mixtures of these with a right answer."""
     from hypothesis import strategies as st
 
-    known = (fit.text(), str(fit.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")
+    parts = (base.text(), str(base.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")
     text = st.text(st.sampled_from(PLAIN + ODD), max_size=50)
     digits = st.text(st.sampled_from(DIGITS), max_size=8)
     pieces = st.lists(
-        st.one_of(st.sampled_from([piece for piece in known if piece]), digits, st.floats().map(repr), text), max_size=6
+        st.one_of(st.sampled_from([piece for piece in parts if piece]), digits, st.floats().map(repr), text), max_size=6
     )
     return st.one_of(text, pieces.map("".join), pieces.map(" ".join))

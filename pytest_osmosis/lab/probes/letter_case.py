@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_osmosis.lab.answers import FORMATS, AnswerPair
-from pytest_osmosis.lab.calls import CallInput
+from pytest_osmosis.lab.calls import TOLERANCE, CallInput
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 
-TOLERANCE = 1e-9
 MIXED = (("Paris", "Berlin"), ("Ada Lovelace", "Alan Turing"))
 
 
 def probe(context: ProbeContext) -> LabResult:
-    if not any(scored.outcome.kind == "score" for scored in context.answers.tried):
+    if not any(scored.outcome.kind == "score" for scored in context.answers.calls):
         return LabResult(unmeasured=NO_INPUT)
     findings = [*_one_sided(context)]
     if not findings:
-        findings = [finding for solved in context.answers.solved for finding in _sensitive(context, solved)][:1]
+        findings = [finding for pair in context.answers.pairs for finding in _sensitive(context, pair)][:1]
     return LabResult(tuple(findings))
 
 
 def _one_sided(context: ProbeContext) -> Iterator[RewardFinding]:
     """Find a ground truth that scores low with its own text as the answer, but high if both are in one case."""
-    extra = context.answers.tried[0].input.extra
-    for truth, other in (*MIXED, *_known(context)):
+    extra = context.answers.calls[0].input.extra
+    for truth, other in (*MIXED, *_mixed_truths(context)):
         for form in FORMATS:
             right = context.call(CallInput(answer=form.format(truth), ground_truth=truth, extra=extra)).score
             wrong = context.call(CallInput(answer=form.format(other), ground_truth=truth, extra=extra)).score
@@ -37,27 +36,27 @@ def _one_sided(context: ProbeContext) -> Iterator[RewardFinding]:
                 if score is not None and score > right and context.call(folded).score == score:
                     call_input = CallInput(answer=form.format(truth), ground_truth=truth, extra=extra)
                     low, high = call_input.shown(context.target), folded.shown(context.target)
-                    seen = f"{low} = {right!r}, but {high} = {score!r}"
+                    example = f"{low} = {right!r}, but {high} = {score!r}"
                     fix = "fold both sides: solution.casefold() == ground_truth.casefold()"
-                    yield RewardFinding("case-one-sided", "only one side of the comparison is folded", seen, fix)
+                    yield RewardFinding("case-one-sided", "only one side of the comparison is folded", example, fix)
                     return
 
 
-def _known(context: ProbeContext) -> Iterator[tuple[str, str]]:
-    for solved in context.answers.solved:
-        truth = solved.right.ground_truth
+def _mixed_truths(context: ProbeContext) -> Iterator[tuple[str, str]]:
+    for pair in context.answers.pairs:
+        truth = pair.right.ground_truth
         if isinstance(truth, str) and truth != truth.lower():
-            yield truth, str(solved.other_truth)
+            yield truth, str(pair.other_truth)
 
 
-def _sensitive(context: ProbeContext, solved: AnswerPair) -> Iterator[RewardFinding]:
-    truth, right = solved.right.ground_truth, solved.right.text()
+def _sensitive(context: ProbeContext, pair: AnswerPair) -> Iterator[RewardFinding]:
+    truth, right = pair.right.ground_truth, pair.right.text()
     if not isinstance(truth, str) or truth not in right or not truth.isalpha() or len(truth) < 2:
         return
     for folded in (truth.lower(), truth.upper()):
-        scored = context.scored(solved.right.answering(right.replace(truth, folded)))
-        if scored.outcome.score is not None and folded != truth and scored.outcome.score < solved.score - TOLERANCE:
+        scored = context.scored(pair.right.answering(right.replace(truth, folded)))
+        if scored.outcome.score is not None and folded != truth and scored.outcome.score < pair.score - TOLERANCE:
             fix = 'fold both sides with casefold(), or declare that it is intended: allow=["case-sensitive"]'
-            what = "the right answer in another case scores less"
-            yield RewardFinding("case-sensitive", what, scored.seen(context.target), fix, level="note")
+            problem = "the right answer in another case scores less"
+            yield RewardFinding("case-sensitive", problem, scored.shown(context.target), fix, level="note")
             return

@@ -13,20 +13,18 @@ ROW = {"user_prompt": PROMPT, "split": "train", "tags": ["a", "b"], "source": {"
 
 
 def probe(context: ProbeContext) -> LabResult:
-    fitting = context.answers.fitting
-    if not fitting:
+    usable = context.answers.usable
+    if not usable:
         return LabResult(unmeasured=NO_INPUT)
-    inputs = [
-        call_input for fit in fitting[:4] for call_input in (fit, fit.answering("I do not know."), fit.answering(""))
-    ]
+    inputs = [other for each in usable[:4] for other in (each, each.answering("I do not know."), each.answering(""))]
     calls = context.all_scored(_with_row(call_input) for call_input in inputs)
     changed = [scored for scored in calls if scored.outcome.mutated]
     if not changed:
         return LabResult()
-    shortest = min(changed, key=lambda scored: len(scored.seen(context.target)))
+    shortest = min(changed, key=lambda scored: len(scored.shown(context.target)))
     name = shortest.outcome.mutated
     fix = f"work on a copy: {name} = copy.deepcopy({name}), and do not use pop(), append() or item assignment on it"
-    return LabResult((RewardFinding("mutation", f"it changes {name}", shortest.seen(context.target), fix),))
+    return LabResult((RewardFinding("mutation", f"it changes {name}", shortest.shown(context.target), fix),))
 
 
 def _with_row(call_input: CallInput) -> CallInput:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pytest_osmosis.lab.calls import CallInput, ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
-from pytest_osmosis.lab.probes.scores import fault
+from pytest_osmosis.lab.probes.scores import fault, shortest_examples
 
 ODD_NUMBERS = "1,000 1.000,5 1e5 1E400 -1e400 0x2A 1_000 IV inf -inf nan . - + --1 1.2.3 1/0 0/0 42% $42 1e -0 0"
 ODD_JSON = 'null None [] {} {"answer":null} {"answer":[1]} {"answer":{}} "text" [1,2 { }'
@@ -21,53 +21,49 @@ TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", 
 
 
 def probe(context: ProbeContext) -> LabResult:
-    fitting = context.answers.fitting
-    if not fitting:
+    inputs = context.answers.usable
+    if not inputs:
         return LabResult(unmeasured=NO_INPUT)
-    calls = context.all_scored(call_input for fit in fitting[:2] for call_input in _odd(context, fit))
+    calls = context.all_scored(call_input for base in inputs[:2] for call_input in _odd(context, base))
     return LabResult(tuple(faults(context, calls)))
 
 
 def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
-    shortest: dict[str, RewardFinding] = {}
-    findings = [finding for scored in calls if (finding := _fault(context, scored))]
-    for finding in sorted(findings, key=lambda finding: len(finding.seen)):
-        shortest.setdefault(f"{finding.what} {finding.level}", finding)
-    return list(shortest.values())
+    return shortest_examples(finding for call in calls if (finding := _fault(context, call)))
 
 
 def _fault(context: ProbeContext, scored: ScoredCall) -> RewardFinding | None:
     outcome = scored.outcome
     if outcome.kind in ("raised", "refused"):
         name = outcome.text.removeprefix("raised ").partition(":")[0]
-        what = f"it raises {name} on what a model may write"
+        problem = f"it raises {name} on what a model may write"
         fix = "score unreadable text as a wrong answer: catch that exception where it can occur"
         rare = "integer string conversion" in outcome.text  # thousands of digits
-        return RewardFinding("crash", what, scored.seen(context.target), fix, level="note" if rare else "failure")
+        return RewardFinding("crash", problem, scored.shown(context.target), fix, level="note" if rare else "failure")
     return fault(context.target, scored)
 
 
-def _odd(context: ProbeContext, fit: CallInput) -> Iterable[CallInput]:
-    truth, right = str(fit.ground_truth), fit.text() if fit.messages is None else _last(fit)
+def _odd(context: ProbeContext, base: CallInput) -> Iterable[CallInput]:
+    truth, right = str(base.ground_truth), base.text() if base.messages is None else _last(base)
     for number in NUMBERS:
-        yield fit.answering(number)
+        yield base.answering(number)
         if truth and truth in right:
-            yield fit.answering(right.replace(truth, number))
+            yield base.answering(right.replace(truth, number))
     for text in TEXTS:
-        yield fit.answering(text)
-        yield fit.answering(right + text)
+        yield base.answering(text)
+        yield base.answering(right + text)
     if context.target.mode == "full":
-        yield from _conversations(fit)
+        yield from _conversations(base)
 
 
-def _last(fit: CallInput) -> str:
-    contents = [message.get("content") for message in fit.conversation() if message.get("role") == "assistant"]
+def _last(base: CallInput) -> str:
+    contents = [message.get("content") for message in base.conversation() if message.get("role") == "assistant"]
     return str(contents[-1]) if contents else ""
 
 
-def _conversations(fit: CallInput) -> Iterable[CallInput]:
+def _conversations(base: CallInput) -> Iterable[CallInput]:
     """Yield the conversation without its answer, and with a tool call in its place."""
-    prompt = [message for message in fit.conversation() if message.get("role") != "assistant"]
+    prompt = [message for message in base.conversation() if message.get("role") != "assistant"]
     silent = {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}
     result = {"role": "tool", "tool_call_id": "call_1", "content": "nothing found"}
     for messages in (
@@ -76,4 +72,4 @@ def _conversations(fit: CallInput) -> Iterable[CallInput]:
         [*prompt, silent, result],
         [*prompt, {"role": "assistant", "content": ""}],
     ):
-        yield CallInput(None, messages, fit.ground_truth, fit.extra)
+        yield CallInput(None, messages, base.ground_truth, base.extra)

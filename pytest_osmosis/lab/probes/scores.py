@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pytest_osmosis.lab.calls import ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
@@ -11,15 +13,20 @@ ANSWERS = ("", " ", "\n", ".", "0", "-1", "1e308", "I do not know.")
 
 
 def probe(context: ProbeContext) -> LabResult:
-    fitting = context.answers.fitting
-    if not fitting:
+    inputs = context.answers.usable
+    if not inputs:
         return LabResult(unmeasured=NO_INPUT)
-    calls = context.all_scored(call_input.answering(answer) for call_input in fitting[:4] for answer in ANSWERS)
-    findings = [finding for scored in (*calls, *context.answers.tried) if (finding := fault(context.target, scored))]
-    shortest: dict[str, RewardFinding] = {}
-    for finding in sorted(findings, key=lambda finding: len(finding.seen)):
-        shortest.setdefault(finding.code, finding)
-    return LabResult(tuple(shortest.values()))
+    calls = context.all_scored(call_input.answering(answer) for call_input in inputs[:4] for answer in ANSWERS)
+    findings = (finding for call in (*calls, *context.answers.calls) if (finding := fault(context.target, call)))
+    return LabResult(tuple(shortest_examples(findings)))
+
+
+def shortest_examples(findings: Iterable[RewardFinding]) -> list[RewardFinding]:
+    """Return one finding of each problem, the one with the shortest example."""
+    shortest: dict[tuple[str, str], RewardFinding] = {}
+    for finding in sorted(findings, key=lambda finding: len(finding.example)):
+        shortest.setdefault((finding.problem, finding.level), finding)
+    return list(shortest.values())
 
 
 def fault(target: Target, scored: ScoredCall) -> RewardFinding | None:
@@ -27,12 +34,12 @@ def fault(target: Target, scored: ScoredCall) -> RewardFinding | None:
     outcome = scored.outcome
     if outcome.kind == "not_a_score":
         fix = "return a finite float on every path; look for a division by zero"
-        return RewardFinding("not-a-number", "it does not return a finite number", scored.seen(target), fix)
+        return RewardFinding("not-a-number", "it does not return a finite number", scored.shown(target), fix)
     low, high = target.declaration.range
     if outcome.score is None:
         return None
     if (low is not None and outcome.score < low) or (high is not None and outcome.score > high):
         bounds = f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
         fix = "limit the score with min() and max(), or declare another range"
-        return RewardFinding("out-of-range", f"it leaves its range ({bounds})", scored.seen(target), fix)
+        return RewardFinding("out-of-range", f"it leaves its range ({bounds})", scored.shown(target), fix)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from pytest_osmosis.lab.calls import CallInput, CallOutcome, ScoredCall
+from pytest_osmosis.lab.calls import CallInput, ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 
@@ -19,10 +19,10 @@ ENDINGS = ("", "!", "\x00")
 
 
 def probe(context: ProbeContext) -> LabResult:
-    fitting = context.answers.fitting
-    if not fitting:
+    inputs = context.answers.usable
+    if not inputs:
         return LabResult(unmeasured=NO_INPUT)
-    findings = [*_usual(context, fitting[0]), *_growing(context, fitting[0])]
+    findings = [*_usual(context, inputs[0]), *_growing(context, inputs[0])]
     return LabResult(tuple(findings))
 
 
@@ -30,11 +30,11 @@ def _usual(context: ProbeContext, call_input: CallInput) -> Iterator[RewardFindi
     limit_ms = context.target.declaration.max_ms
     if limit_ms is None:
         return
-    best = min(_p95_ms(context, call_input) for _ in range(ROUNDS))  # the machine may be busy with something else
+    best = min(_p95_ms(context, call_input) for _ in range(ROUNDS))  # a busy machine slows down some rounds
     if best > limit_ms:
-        seen = f"{call_input.shown(context.target)}: 19 of 20 calls take up to {best:.3g} ms, max_ms is {limit_ms:g}"
+        example = f"{call_input.shown(context.target)}: 19 of 20 calls take up to {best:.3g} ms, max_ms is {limit_ms:g}"
         fix = "compile patterns and load things once, outside the function, or declare another max_ms"
-        yield RewardFinding("slow", "it takes longer than max_ms", seen, fix)
+        yield RewardFinding("slow", "it takes longer than max_ms", example, fix)
 
 
 def _p95_ms(context: ProbeContext, call_input: CallInput) -> float:
@@ -42,33 +42,29 @@ def _p95_ms(context: ProbeContext, call_input: CallInput) -> float:
     return times[int(len(times) * 0.95)] * 1000
 
 
-def _growing(context: ProbeContext, fit: CallInput) -> Iterator[RewardFinding]:
-    inputs = [call_input for size in SIZES for unit in UNITS for call_input in _repeating(fit, unit, size)]
+def _growing(context: ProbeContext, base: CallInput) -> Iterator[RewardFinding]:
+    inputs = [call_input for size in SIZES for unit in UNITS for call_input in _repeating(base, unit, size)]
     end = time.monotonic() + context.budget_s
     for call_input in inputs:
         outcome = context.call(call_input, cpu_s=LIMIT_S)
         if outcome.kind == "slow" and context.call(call_input, cpu_s=LIMIT_S).kind == "slow":
-            yield _explodes(context, call_input, outcome)
+            example = ScoredCall(call_input, outcome).shown(context.target)
+            fix = (
+                "a pattern backtracks: avoid nested or adjacent repetitions that match the same text "
+                "(such as (a+)+), or look only at the last 300 characters"
+            )
+            yield RewardFinding("explodes", "a repetitive answer takes it too long", example, fix)
             return
-        if time.monotonic() > end:  # every call is slow, whatever the answer
+        if time.monotonic() > end:  # calls are slow whatever the answer
             context.cut_short = True
             return
 
 
-def _repeating(fit: CallInput, unit: str, size: int) -> Iterator[CallInput]:
+def _repeating(base: CallInput, unit: str, size: int) -> Iterator[CallInput]:
     body = unit * (size // len(unit) or 1)
-    right, truth = fit.text(), str(fit.ground_truth)
+    right, truth = base.text(), str(base.ground_truth)
     head = right.partition(truth)[0] if truth in right else ""
     for ending in ENDINGS:
-        yield fit.answering(body + ending)
+        yield base.answering(body + ending)
         if head:
-            yield fit.answering(head + body + ending)
-
-
-def _explodes(context: ProbeContext, call_input: CallInput, outcome: CallOutcome) -> RewardFinding:
-    fix = (
-        "a pattern backtracks: avoid nested or adjacent repetitions that match the same text (such as (a+)+), "
-        "or look only at the last 300 characters"
-    )
-    what = "a repetitive answer takes it too long"
-    return RewardFinding("explodes", what, ScoredCall(call_input, outcome).seen(context.target), fix)
+            yield base.answering(head + body + ending)

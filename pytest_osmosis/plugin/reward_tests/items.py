@@ -16,14 +16,13 @@ from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
 from pytest_osmosis.lab.cases import ReferenceRows, RewardCase
 from pytest_osmosis.lab.findings import LabResult
-from pytest_osmosis.lab.probe_context import ProbeContext
-from pytest_osmosis.lab.probes import NAMES, examine
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.rewards.decorator import RewardWarning
 
 if TYPE_CHECKING:
     from pytest_osmosis.lab.calls import CallInput
+    from pytest_osmosis.lab.probe_context import ProbeContext
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
@@ -89,9 +88,12 @@ def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Itera
     if cases.references is not None:
         yield _item(RowsItem, module, target, "rows", references=cases.references)
     if target.mode is not None and reward_options.lab(module.config):
+        from pytest_osmosis.lab.probe_context import ProbeContext
+        from pytest_osmosis.lab.probes import PROBES
+
         context = ProbeContext(target, [case.input for case in cases.cases if case.expect is not None])
         module.config.add_cleanup(context.close)
-        for name in NAMES:
+        for name in PROBES:
             yield _item(LabItem, module, target, f"lab-{name}", context=context, probe=name)
 
 
@@ -195,8 +197,10 @@ class LabItem(RewardItem):
 
     def __init__(self, *, context: ProbeContext, probe: str, **options: Any) -> None:
         super().__init__(**options)
-        self._bench = context
+        self._context = context
         self._probe = probe
 
     def runtest(self) -> None:
-        self.report_result(examine(self._bench, self._probe))
+        from pytest_osmosis.lab.probes import examine
+
+        self.report_result(examine(self._context, self._probe))

@@ -52,7 +52,7 @@ def test_breaking_on_none_is_a_note_if_the_annotation_excludes_none(annotation: 
     (finding,) = check(target(exact)).findings
 
     assert (finding.code, finding.level) == ("no-ground-truth", "note")
-    assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.seen
+    assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.example
 
 
 def test_breaking_on_none_is_a_failure_if_the_annotation_allows_none() -> None:
@@ -76,9 +76,9 @@ def test_extra_info_can_be_empty_missing_or_none() -> None:
     found = check(target(reads_it), [CallInput(answer="42", ground_truth="42", extra={"limit": 3})])
 
     assert [finding.code for finding in found.findings[:3]] == ["extra-info"] * 3
-    assert "it breaks with an empty extra_info" in found.findings[0].what
-    assert "raised KeyError: 'limit'" in found.findings[0].seen
-    assert "it breaks with no extra_info" in found.findings[1].what
+    assert "it breaks with an empty extra_info" in found.findings[0].problem
+    assert "raised KeyError: 'limit'" in found.findings[0].example
+    assert "it breaks with no extra_info" in found.findings[1].problem
 
 
 def test_without_a_suitable_input_a_case_is_requested() -> None:
@@ -100,7 +100,7 @@ def test_an_undefined_name_is_a_failure_for_any_input() -> None:
 
     (finding,) = check(target(misspelt)).findings
 
-    assert "raised NameError: name 'solution' is not defined" in finding.seen
+    assert "raised NameError: name 'solution' is not defined" in finding.example
 
 
 def test_requiring_a_key_of_extra_info_is_a_failure() -> None:
@@ -109,7 +109,7 @@ def test_requiring_a_key_of_extra_info_is_a_failure() -> None:
 
     (finding,) = check(target(needs)).findings
 
-    assert finding.what == "it breaks with an empty extra_info"
+    assert finding.problem == "it breaks with an empty extra_info"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_result_that_is_not_a_finite_number_is_a_failure(value: Any, text: str
     (finding,) = check(target(returns)).findings
 
     assert finding.code == "not-a-number"
-    assert text in finding.seen
+    assert text in finding.example
 
 
 def test_an_int_is_a_score_and_a_note_only_with_only_float() -> None:
@@ -146,10 +146,10 @@ def test_arguments_that_no_caller_passes_are_found() -> None:
     def positional(solution_str: str, /, ground_truth: str, extra_info: Info | None = None) -> float:
         return 1.0
 
-    assert [finding.what for finding in check(target(asks)).findings] == [
+    assert [finding.problem for finding in check(target(asks)).findings] == [
         "tokenizer has no default, and no caller passes it"
     ]
-    assert [finding.what for finding in check(target(positional)).findings] == ["solution_str is positional-only"]
+    assert [finding.problem for finding in check(target(positional)).findings] == ["solution_str is positional-only"]
 
 
 def test_an_unknown_first_parameter_is_found() -> None:
@@ -159,4 +159,4 @@ def test_an_unknown_first_parameter_is_found() -> None:
 
     (finding,) = check(target(unusual)).findings
 
-    assert finding.what == "its first parameter is neither solution_str nor messages"
+    assert finding.problem == "its first parameter is neither solution_str nor messages"

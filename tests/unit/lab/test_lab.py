@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.lab.contract import check
 from pytest_osmosis.lab.probe_context import ProbeContext
-from pytest_osmosis.lab.probes import NAMES, examine, probes
+from pytest_osmosis.lab.probes import PROBES, examine
 from pytest_osmosis.lab.target import Target, targets_in
 from tests.unit.lab import planted, planted_more, realistic, right
 
@@ -35,8 +35,7 @@ def context(target: Target) -> Iterator[ProbeContext]:
     context.close()
 
 
-def test_names_lists_every_probe() -> None:
-    assert tuple(probes()) == NAMES
+def test_every_function_with_a_planted_bug_is_listed() -> None:
     assert len(RIGHT) == 5
     assert {*PLANTED} == {*planted.PLANTED}
     assert len(PLANTED) == 10
@@ -44,13 +43,13 @@ def test_names_lists_every_probe() -> None:
 
 @pytest.mark.parametrize("target", RIGHT.values(), ids=RIGHT)
 def test_a_correct_function_has_no_findings(context: ProbeContext, target: Target) -> None:
-    verdicts = {name: examine(context, name).allowing(tuple(target.declaration.allow)) for name in NAMES}
+    verdicts = {name: examine(context, name).allowing(tuple(target.declaration.allow)) for name in PROBES}
 
     assert {name: [*map(str, result.findings)] for name, result in verdicts.items() if result.findings} == {}
     assert {name: result.unmeasured for name, result in verdicts.items() if result.unmeasured} == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PROBES)
 def test_a_probe_reports_calls_that_it_left_out(name: str) -> None:
     context = ProbeContext(next(iter(RIGHT.values())), budget_s=1e-9)
 
@@ -82,6 +81,6 @@ def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
 def test_realistic_functions_have_no_failures(context: ProbeContext, target: Target) -> None:
     assert check(target).failures() == []
     assert check(target).unmeasured == ""
-    verdicts = {name: examine(context, name) for name in NAMES}
+    verdicts = {name: examine(context, name) for name in PROBES}
 
     assert {name: [*map(str, result.failures())] for name, result in verdicts.items() if result.failures()} == {}

@@ -39,14 +39,14 @@ def test_a_reference_that_scores_low_is_found(tmp_path: Path) -> None:
     (finding,) = result(tmp_path, right.gsm8k, rows).findings
 
     assert finding.code == "reference-fails"
-    assert "references.jsonl:5 scores less than 1" in finding.what
+    assert "references.jsonl:5 scores less than 1" in finding.problem
 
 
 def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path) -> None:
     found = result(tmp_path, planted.contained_anywhere, ROWS).findings
 
     assert {finding.code for finding in found} == {"reference-of-another-row"}
-    assert "the solution of line 4 scores 1 or more too" in found[0].what
+    assert "the solution of line 4 scores 1 or more too" in found[0].problem
 
 
 def test_full_mode_gets_the_prompt_and_the_solution(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_full_mode_gets_the_prompt_and_the_solution(tmp_path: Path) -> None:
 def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str, Any]], text: str) -> None:
     (finding,) = result(tmp_path, right.gsm8k, rows).findings
 
-    assert finding.what == text
+    assert finding.problem == text
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:
@@ -77,4 +77,4 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
     found = result(tmp_path, right.gsm8k, rows).findings
 
     assert len(found) == 6
-    assert found[-1].what == "and 15 more of 20 rows"
+    assert found[-1].problem == "and 15 more of 20 rows"
