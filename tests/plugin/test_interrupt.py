@@ -16,6 +16,7 @@ A_FEW_SECONDS = 20.0
 
 def make(workspace: Workspace, server: ChatServer) -> None:
     """Write two evals: one run is answered, the server holds two, the rest wait."""
+    workspace.hurry()
     workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
     workspace.eval("y", rows=2)
 

@@ -126,6 +126,7 @@ def test_quiet_shows_no_line(plain_workspace: Workspace) -> None:
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
     """Only the first run is answered, so everything printed afterwards is due to time."""
     with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
         session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")

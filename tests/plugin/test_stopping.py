@@ -23,6 +23,7 @@ def pytest_sessionfinish(session):
 
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
         workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG, "--maxfail=2", "--osmosis-no-probe")
@@ -41,6 +42,7 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
 
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
         workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
         workspace.eval("y", rows=2, model={"base_url": server.base_url})
 
@@ -68,6 +70,7 @@ def test_hosts_report_at_once_if_a_failure_may_end_the_session(
 
 def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
+        workspace.hurry()
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
 

@@ -429,6 +429,7 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, name: str) 
 def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
     first = [reply("42")] if measured else []
     with ChatServer(*first, held(reply("42"))) as server:
+        workspace.hurry()
         workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         workspace.write("conftest.py", TOUCHES_A_FILE_AT_A_FAILURE)
         session = workspace.start(NAMED, "--osmosis-no-probe", "--junitxml=junit.xml")
@@ -447,6 +448,7 @@ def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Worksp
 
 def test_runs_that_x_prevented_have_no_report(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
         workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
         result = workspace.run(NAMED, "-x", "--osmosis-no-probe", "--junitxml=junit.xml")

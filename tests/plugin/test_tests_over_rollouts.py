@@ -463,6 +463,7 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
     with ChatServer(reply("0"), reply("0"), reply("wrong"), held(reply("0"))) as server:
         tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
         make(workspace, tests, rows=with_references(n=30), model=at(server))
+        workspace.hurry()
         session = workspace.start("tests", MODEL, "-x", "--osmosis-no-probe")
 
         assert session.wait() in (1, 2), session.output
@@ -474,6 +475,7 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
 def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     with ChatServer(reply("0"), held(reply("0"))) as server:
         make(workspace, model=at(server))
+        workspace.hurry()
         session = workspace.start("tests", MODEL, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 2, "two requests")
         wait_until(lambda: workspace.events("score", "x-tests"), "the first score")
