@@ -259,11 +259,11 @@ def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatSe
 
 
 def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace, server: ChatServer) -> None:
-    """Each of five holds the loop for 0.6 s, in one go, within a deadline of 2 s."""
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(5)])
+    """Each of four holds the loop for 0.6 s, in one go, within a deadline of 2 s."""
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(4)])
     workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    time.sleep(0.6)\n")
-    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 2, "batch_size": 5}))
-    assert live.kinds() == ["passed"] * 5
+    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 2, "batch_size": 4}))
+    assert live.kinds() == ["passed"] * 4
 
 
 def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace) -> None:

@@ -69,11 +69,12 @@ def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspa
 
 def test_waits_in_the_queue_and_for_a_slot_do_not_count_for_the_deadline(workspace: Workspace) -> None:
     """There is one slot. Each run takes half its deadline; row 0 must retry, and waits until others return the slot."""
-    script = by_row({0: [status(429, retry_after="0.1"), slow(1.0, reply("42"))]}, slow(1.0, reply("42")))
-    with ChatServer(script) as server:
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(3)])
+    answered = slow(1.0, reply("42"))
+    with ChatServer(by_row({0: [status(429, retry_after="0.1"), answered]}, answered)) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 1, "agent_workflow_timeout_s": 2}))
         assert server.max_in_flight == 1
-    assert live.kinds() == ["passed"] * 4
+    assert live.kinds() == ["passed"] * 3
 
 
 def test_a_run_that_holds_a_lock_goes_on_after_its_retry_although_no_slot_is_free(workspace: Workspace) -> None:

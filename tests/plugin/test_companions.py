@@ -53,14 +53,14 @@ def companions(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("companions")
 def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(0.6, reply("42"))) as server:
-        workspace.eval(rows=3, model={"base_url": server.base_url})
+        workspace.eval(rows=2, model={"base_url": server.base_url})
 
-        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=3)
+        workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=2)
 
 
 def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
-    with ChatServer(slow(1.5, reply("42"))) as server:
-        workspace.eval(rows=2, model={"base_url": server.base_url})
+    with ChatServer(slow(1.0, reply("42"))) as server:
+        workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
 
         result = workspace.run(CONFIG, "--osmosis-no-probe", "-o", "faulthandler_timeout=0.5")
 
@@ -168,7 +168,14 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
 # -- pytest's own options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dist", ["worksteal", "loadscope", "loadfile", "loadgroup", "each"])
+@pytest.mark.parametrize(
+    "dist",
+    [
+        "each",
+        "loadgroup",
+        *(pytest.param(dist, marks=pytest.mark.slow) for dist in ("worksteal", "loadscope", "loadfile")),
+    ],
+)
 def test_every_dist_mode_rolls_out_each_run_once(plain_workspace: Workspace, dist: str) -> None:
     plain_workspace.eval(rows=6, evaluation={"batch_size": 3})
 
@@ -192,7 +199,7 @@ def test_groups_of_xdist_are_not_part_of_a_tests_name(plain_workspace: Workspace
 
 
 def test_stepwise_keeps_the_order_of_collection(plain_workspace: Workspace) -> None:
-    with ChatServer(slow(1.0, reply("slow")), reply("42")) as server:
+    with ChatServer(slow(0.5, reply("slow")), reply("42")) as server:
         rows = [{}, {}, {"score": 0.0}, {}]
         plain_workspace.eval(rows=rows, evaluation={"batch_size": 4}, model={"base_url": server.base_url})
 

@@ -146,6 +146,7 @@ def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(plai
     workspace.ini("pythonpath = .")
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url})
+        workspace.hurry()
         session = workspace.start(CONFIG, "--osmosis-no-probe", "-p", "sound")
         wait_until(lambda: len(server.requests) == 2, "the second request")
         wait_until((workspace.root / "heard-row0-run0").exists, "the hook call for the first run")

@@ -101,7 +101,8 @@ def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> N
 
 
 def test_provider_limits_hold_inline_too(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=3, execution={"requests_per_minute": 150})
+    """The second request waits for about 0.8 s, less the time of the first rollout."""
+    plain_workspace.eval(rows=2, execution={"requests_per_minute": 60})
 
     result = plain_workspace.run(CONFIG, "--osmosis-inline")
 

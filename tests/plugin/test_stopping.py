@@ -7,8 +7,6 @@ import pytest
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under
 from tests.servers import ChatServer, held, reply
 
-pytestmark = PLAIN_AND_XDIST
-
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 RECORDS_LOW_LATENCY = """
 from pathlib import Path
@@ -21,6 +19,7 @@ def pytest_sessionfinish(session):
 """
 
 
+@PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
         workspace.hurry()
@@ -40,6 +39,7 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
     assert not hosts_under(workspace.root)
 
 
+@PLAIN_AND_XDIST
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.hurry()
@@ -68,6 +68,7 @@ def test_hosts_report_at_once_if_a_failure_may_end_the_session(
     assert (workspace.root / "low_latency").read_text() == f"[{low_latency}]"
 
 
+@PLAIN_AND_XDIST
 def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         workspace.hurry()

@@ -23,6 +23,10 @@ SLOW = {"regex_catastrophe", "slow"}
 """Bugs whose detection takes seconds of CPU time."""
 
 
+BUSY_S = 60.0
+"""A budget that suffices on a busy machine; an idle one needs a small part of it."""
+
+
 def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
     marks = {name: [pytest.mark.slow] if name in SLOW else [] for name in bugs}
     return [pytest.param(target, id=name, marks=marks[name]) for name, target in bugs.items()]
@@ -30,7 +34,7 @@ def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
 
 @pytest.fixture
 def context(target: Target) -> Iterator[ProbeContext]:
-    context = ProbeContext(target)
+    context = ProbeContext(target, budget_s=BUSY_S)
     yield context
     context.close()
 
