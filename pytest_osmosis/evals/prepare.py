@@ -168,7 +168,6 @@ def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
 
 
 def _check_prices(prepared: Prepared) -> None:
-    """Raise `ProblemsError` if the cost is limited, but the price of a model is unknown."""
     config, other = prepared.config, prepared.baseline_model
     names = {ModelTag.PRIMARY: config.experiment.model_path, ModelTag.BASELINE: "" if other is None else other.name}
     unknown = [names[tag] for tag, price in prepared.prices.items() if price is None]

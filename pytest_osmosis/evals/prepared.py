@@ -62,12 +62,10 @@ class Prepared:
 
     @property
     def collected(self) -> Plan:
-        """The plan of the runs that have tests."""
         return self.smoke or self.plan
 
     @property
     def subject(self) -> Subject:
-        """The eval as results describe it."""
         return self.source.subject(self)
 
     def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
@@ -77,7 +75,6 @@ class Prepared:
 
     @property
     def prices(self) -> Mapping[ModelTag, Price | None]:
-        """The price of each model."""
         other = self.baseline_model
         return {ModelTag.PRIMARY: self.price, **({ModelTag.BASELINE: other.price} if other is not None else {})}
 
@@ -88,7 +85,6 @@ class Prepared:
 
     @property
     def short_secrets(self) -> list[str]:
-        """The names of secrets that are too short to be redacted."""
         return [name for name, value in self.secrets.items() if len(value) < MIN_CHARS]
 
     @property

@@ -186,7 +186,6 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
 
 
 def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
-    """Return today's config, with what the rollouts fix: n and the model."""
     manifest = run.manifest
     typed = [_typed_override(each) for each in manifest["typed"]] if path is None else []
     pinned = [

@@ -78,7 +78,6 @@ class EvalRun:
         return cls(prepared, selected, settings, directory, engine, outcomes.conversations, provenance)
 
     def host_log_text(self) -> str:
-        """Return the present text of the hosts' log, without secrets."""
         return redacted_log(self.directory, self.prepared)
 
     def discard(self) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def runs_folder(config: EvalConfig) -> Path:
-    """Return the folder of run directories."""
     return config.workspace / (config.output.dir or RUNS)
 
 

@@ -18,8 +18,6 @@ class RunFields(TypedDict):
 
 
 class AttemptFields(RunFields):
-    """One attempt at a run."""
-
     attempt: int
 
 

@@ -80,7 +80,6 @@ def runs_above(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def is_run(folder: Path) -> bool:
-    """Return True for a run directory."""
     return RunDirectory(folder).manifest.is_file()
 
 

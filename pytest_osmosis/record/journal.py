@@ -63,7 +63,6 @@ class Journal:
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Sync and close. Idempotent."""
         if not self._file.closed:
             try:
                 self.sync()

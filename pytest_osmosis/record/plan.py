@@ -91,7 +91,6 @@ class Plan:
         return RowId(run.row, run.model) if self.granularity == "row" else run
 
     def runs_of(self, unit: Unit) -> list[RunId]:
-        """Return the runs of `unit`."""
         return [unit] if isinstance(unit, RunId) else [RunId(unit.row, index, unit.model) for index in range(self.n)]
 
     def runs(self) -> Iterator[RunId]:
@@ -141,7 +140,6 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:
-        """Return the plan of what `to_json` returned."""
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
         return cls(**{**data, **spans})
 

@@ -24,17 +24,14 @@ class RunDirectory:
 
     @property
     def manifest(self) -> Path:
-        """The config, options and plan of the eval run."""
         return self.path / "manifest.json"
 
     @property
     def journal(self) -> Path:
-        """The events of the runs."""
         return self.path / "journal.jsonl"
 
     @property
     def results(self) -> Path:
-        """The results."""
         return self.path / "results.json"
 
     @property

@@ -33,7 +33,6 @@ class RunId(NamedTuple):
 
     @property
     def is_baseline(self) -> bool:
-        """True if the baseline's model makes this run."""
         return self.model is ModelTag.BASELINE
 
     @classmethod
@@ -48,7 +47,6 @@ class RunId(NamedTuple):
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> RunId:
-        """Return the run that an event belongs to."""
         return cls(event["row"], event["run"], ModelTag(event.get("model_tag", ModelTag.PRIMARY)))
 
     def to_json(self) -> RunFields:
@@ -76,7 +74,6 @@ class RowId(NamedTuple):
 
     @property
     def is_baseline(self) -> bool:
-        """True if the baseline's model makes these runs."""
         return self.model is ModelTag.BASELINE
 
     @classmethod

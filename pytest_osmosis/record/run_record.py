@@ -147,7 +147,6 @@ def settled(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def unscored(record: RunRecord) -> RunRecord:
-    """Return the record without its scores."""
     return record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
 
 
@@ -204,7 +203,6 @@ def _shared(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
 
 
 def _interned(text: str | None) -> str | None:
-    """Return the same text, which equal records share."""
     return None if text is None else sys.intern(text)
 
 

@@ -55,7 +55,6 @@ class StoredRollouts:
 
     @property
     def n_rolled(self) -> int:
-        """The number of rollouts."""
         return len(self._positions)
 
     @property
