@@ -1,4 +1,4 @@
-"""A workspace to begin with: one eval that runs offline at once. What is there already is never overwritten."""
+"""A first workspace with one eval that runs offline. Existing files are never overwritten."""
 
 from __future__ import annotations
 
@@ -16,37 +16,34 @@ _OWN = {
     "eval.toml": "configs/eval/{name}.toml",
     "main.py.txt": "rollouts/{name}/main.py",
 }
-"""Template -> file of the eval alone; it must not be there yet. The rows are made."""
+"""The files of the eval by template. They must not exist yet. The rows are generated."""
 _SHARED = {
     "rewards.py.txt": "rewards.py",
     "evals.yml": ".github/workflows/evals.yml",
     "README.md": "README.md",
 }
-"""Template -> file that several evals share: kept where it is there already."""
+"""The files that several evals share, by template. Existing ones are kept."""
 
 
 def create_workspace(folder: Path, name: str) -> list[str]:
-    """Write the eval `name` into `folder`; gives lines that say what was written and what to type next.
+    """Write the eval `name` into `folder`. Return lines that say what was written and what to type next.
 
-    Raises OsmosisError, and writes nothing, where a file of the eval is there already or the name is not usable.
+    Raises `OsmosisError` and writes nothing if a file of the eval exists or the name is not valid.
     """
     if not _NAME.fullmatch(name):
         raise OsmosisError(f'init "{name}": the name must be letters, digits, - and _, and not begin with - or _')
     has_rewards = (folder / "rewards.py").exists()
     own = {path.format(name=name): _filled(template, name, has_rewards) for template, path in _OWN.items()}
     own[f"data/{name}.jsonl"] = _rows()
-    there = [path for path in own if (folder / path).exists()]
-    if there:
-        raise OsmosisError(
-            f"init {name}: already there: {', '.join(there)}; give another name, or remove what is there"
-        )
+    existing = [path for path in own if (folder / path).exists()]
+    if existing:
+        raise OsmosisError(f"init {name}: cannot overwrite {', '.join(existing)}; choose another name or delete it")
     shared = {path: _filled(template, name, has_rewards) for template, path in _SHARED.items()}
     lines = [_written(folder, path, text) for path, text in {**own, **shared}.items()]
     return [*lines, "", "next, offline and without a key:", f"  {command(name)}"]
 
 
 def command(name: str) -> str:
-    """What runs the eval."""
     return f"pytest --osmosis-config=configs/eval/{name}.toml"
 
 
@@ -57,7 +54,7 @@ def _written(folder: Path, path: str, text: str) -> str:
         with file.open("x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        return f"kept     {path} (there already)"
+        return f"kept     {path} (it exists already)"
     except OSError as error:
         raise OsmosisError(f"{path}: cannot be written: {error.strerror}") from error
     return f"written  {path}"
@@ -65,7 +62,7 @@ def _written(folder: Path, path: str, text: str) -> str:
 
 def _filled(template: str, name: str, has_rewards: bool) -> str:
     text = files("pytest_osmosis.cli").joinpath("template", template).read_text(encoding="utf-8")
-    scoring = "# " if has_rewards else ""  # a rewards.py of the user's has functions of its own
+    scoring = "# " if has_rewards else ""  # the user's rewards.py has other functions
     return text.replace("@name@", name).replace("@rewards@", scoring).replace("@command@", command(name))
 
 

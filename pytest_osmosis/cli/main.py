@@ -55,7 +55,7 @@ def _demo(arguments: list[str]) -> int:
 
 
 def _program() -> str:
-    """The command as it was typed: `python -m` runs `__main__.py`."""
+    """Return the command that the user typed: `python -m` runs `__main__.py`."""
     return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
 
 

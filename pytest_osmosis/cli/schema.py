@@ -9,7 +9,7 @@ from pytest_osmosis.config.schema import eval_schema
 
 
 def schema_text(of: str) -> str:
-    """The schema of results.json or of an eval config, as JSON text."""
+    """Return the schema of results.json or of an eval config, as JSON text."""
     if of == "config":
         return json.dumps(eval_schema(), indent=2)
     return files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8").rstrip("\n")

@@ -78,11 +78,11 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
 
 def _described(eval_run: str, story: _Story, results: PublishedResults | None) -> Iterator[str]:
     record = story.record
-    judging = None if results is None else replace(results.pass_rule, scorers=tuple(story.scorers))
+    pass_rule = None if results is None else replace(results.pass_rule, scorers=tuple(story.scorers))
     cost = None if results is None else results.cost_of(record.run)
-    yield f"{escaped(eval_run)} {record.run}: {_became(record, judging)}"
+    yield f"{escaped(eval_run)} {record.run}: {_became(record, pass_rule)}"
     yield _INDENT + _circumstances(record, cost)
-    yield from (_INDENT + line for line in _scores(story, judging))
+    yield from (_INDENT + line for line in _scores(story, pass_rule))
     yield from _error(story)
     for message in story.messages:
         yield ""
@@ -91,18 +91,18 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
         yield from ("", f"{escaped(kind)}:", *_indented(text))
 
 
-def _became(record: RunRecord, judging: PassRule | None) -> str:
+def _became(record: RunRecord, pass_rule: PassRule | None) -> str:
     if record.status == "pending":
         return f"never ended{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
     if record.status == "skipped":
         return "taken out by its grader"
     if record.status == "failed":
         return f"not scored, boundary {record.boundary}"
-    if judging is None:
+    if pass_rule is None:
         return "scored; the eval ended before it wrote results, so the thresholds are not known"
-    if judging.broken(record):
+    if pass_rule.broken(record):
         return "not scored, boundary reward"
-    return "passed" if judging.passed(record) else "did not pass"
+    return "passed" if pass_rule.passed(record) else "did not pass"
 
 
 def _circumstances(record: RunRecord, cost: float | None) -> str:
@@ -122,8 +122,8 @@ def _circumstances(record: RunRecord, cost: float | None) -> str:
     return ", ".join(parts)
 
 
-def _scores(story: _Story, judging: PassRule | None) -> Iterator[str]:
-    for name, line in score_lines(story.record, story.scorers, judging):
+def _scores(story: _Story, pass_rule: PassRule | None) -> Iterator[str]:
+    for name, line in score_lines(story.record, story.scorers, pass_rule):
         yield line
         if name in story.record.scorer_errors:
             yield from _indented(story.record.scorer_errors[name].details)

@@ -14,7 +14,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.read import read_earlier_results
-from pytest_osmosis.results.results import Results, Side, Throttling
+from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts import comparison, gates
@@ -55,8 +55,8 @@ class Conclusion:
         if stop is not None and (stop.reason == "closed" or (stop.reason == "decided" and ran)):
             stop = None
         return Results(
-            subject=prepared.subject,
-            judging=engine.pass_rule,
+            description=prepared.description,
+            pass_rule=engine.pass_rule,
             records=records,
             partial=selected.partial,
             stopped=None if stop is None else stop.text,
@@ -69,15 +69,15 @@ class Conclusion:
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             decided=stop is not None and stop.reason == "decided",
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
-            side=self._side(),
+            baseline=self._baseline_model(),
         )
 
-    def _side(self) -> Side | None:
+    def _baseline_model(self) -> ModelResults | None:
         """Return the results of the baseline's model, None if no run of it was selected."""
         other = self._prepared.baseline_model
         if other is None or not self._selected.of_baseline:
             return None
-        return Side(other.name, *self._summarize(self._selected.of_baseline), other.price)
+        return ModelResults(other.name, *self._summarize(self._selected.of_baseline), other.price)
 
     def _summarize(self, runs: Sequence[RunId]) -> tuple[Sequence[RunRecord], Mapping[str, Summary], Summary]:
         """Return the records of runs, the statistics of each function, and those of the runs as a whole."""
@@ -90,7 +90,7 @@ class Conclusion:
         None without a baseline, for a part of the plan, and after an early stop: the rows that it measured are a biased
         sample.
         """
-        measured, stored, side = self._measured, self._prepared.baseline_results, self._measured.side
+        measured, stored, baseline = self._measured, self._prepared.baseline_results, self._measured.baseline
         allowed = next((-rule.minimum for rule in self._prepared.config.gates if _is_regression_gate(rule)), 0.0)
         if self._selected.partial or measured.decided:
             return None
@@ -103,18 +103,18 @@ class Conclusion:
                 allowed=allowed,
                 differs=self._prepared.differs,
             )
-        if side is None or self._selected.lacks_baseline:
+        if baseline is None or self._selected.lacks_baseline:
             return None
-        rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(side))
+        rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
         stopped = self._engine.baseline_stopped
-        return comparison.compare("baseline", side.model, rows, allowed=allowed, stopped=stopped)
+        return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
     def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if self._selected.partial:
             return gates.partial(rule, self._selected.share_text)
         if _is_regression_gate(rule):
             return self._regression_verdict(rule, compared)
-        return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.judging))
+        return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
 
     def _regression_verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if updates_baseline(self._run):
@@ -136,7 +136,7 @@ class Conclusion:
         except ResultsError as error:
             self._run.notices.add(f"an earlier run is ignored: {error}")
             return None
-        new, old = (comparison.measured_rows(side.row_runs()) for side in (measured, previous))
+        new, old = (comparison.measured_rows(each.row_runs()) for each in (measured, previous))
         rows = comparison.matched(new, old)
         if not rows.pairs:
             return None

@@ -20,7 +20,7 @@ from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
-from pytest_osmosis.results.results import Subject
+from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.redaction import MIN_CHARS
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -65,8 +65,8 @@ class Prepared:
         return self.smoke or self.plan
 
     @property
-    def subject(self) -> Subject:
-        return self.source.subject(self)
+    def description(self) -> EvalDescription:
+        return self.source.description(self)
 
     def as_smoke(self, n_rows: int, named_rows: Sequence[int] = ()) -> Prepared:
         """Return this eval as a smoke test of its first rows, and of those that a node id names."""
@@ -117,7 +117,7 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
         return ()
     config = prepared.config
     scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if _has_grader(config) else []))
-    here = published_config(prepared.subject, pass_rule(config, scorers))
+    here = published_config(prepared.description, pass_rule(config, scorers))
     return differing_settings(prepared.baseline_results, here)
 
 

@@ -33,7 +33,7 @@ from pytest_osmosis.record.plan import Plan, Span, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.results import Subject
+from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -96,7 +96,7 @@ def prepare_rescore(
     source = RescoreSource(
         run=run,
         rollouts=rollouts,
-        subject_then=_subject(run),
+        description_then=_description(run),
         results_then=_results(run),
         without_rollout=_without_rollout(run, planned, rollouts, contents, dataset),
         rescore_all=rescore_all,
@@ -141,9 +141,9 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
         raise ProblemsError([Problem(f"run {run.directory.name}", f"{error}; {fix}")]) from None
 
 
-def _subject(run: StoredEvalRun) -> Subject:
+def _description(run: StoredEvalRun) -> EvalDescription:
     then = run.manifest["subject"]
-    return Subject(name=run.manifest["eval"], model=then["model"], n=then["n"], extra=then["extra"])
+    return EvalDescription(name=run.manifest["eval"], model=then["model"], n=then["n"], extra=then["extra"])
 
 
 def _target(manifest: Mapping[str, Any]) -> ModelTarget:

@@ -23,7 +23,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results import files
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.results.results import Rescored, Results, Subject
+from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
 from pytest_osmosis.verdicts.pass_rule import Outcome
@@ -52,11 +52,11 @@ class NewRollouts:
         """Return when the first rollout could begin, UTC, ISO 8601."""
         return utc_text(began_at)
 
-    def subject(self, prepared: Prepared) -> Subject:
+    def description(self, prepared: Prepared) -> EvalDescription:
         """Return the description of the eval that results contain."""
         config = prepared.config
         seed = config.sampling.seed if prepared.target.seed_key is not None else None
-        return Subject(
+        return EvalDescription(
             name=config.name,
             model=config.experiment.model_path,
             n=config.evaluation.n,
@@ -98,7 +98,7 @@ NEW_ROLLOUTS = NewRollouts()
 class RescoreSource:
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
 
-    `subject_then` and `results_then` are the subject and results of the earlier run, None if it wrote no results.
+    `description_then` and `results_then` are those of the earlier run; it may have written no results.
     `without_rollout` holds the reason for each planned run that cannot be scored. With `rescore_all` no stored score is
     reused, even if code and row are unchanged.
     """
@@ -107,7 +107,7 @@ class RescoreSource:
 
     run: StoredEvalRun
     rollouts: StoredRollouts
-    subject_then: Subject
+    description_then: EvalDescription
     results_then: PublishedResults | None
     without_rollout: Mapping[RunId, str]
     rescore_all: bool = False
@@ -127,11 +127,11 @@ class RescoreSource:
     def started_at(self, began_at: datetime) -> str:
         return self.rolled_out_at
 
-    def subject(self, prepared: Prepared) -> Subject:
-        """Return the earlier subject, with the name and the overrides of the present config."""
+    def description(self, prepared: Prepared) -> EvalDescription:
+        """Return the earlier description, with the name and the overrides of the present config."""
         config = prepared.config
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
-        return replace(self.subject_then, name=config.name, extra={**self.subject_then.extra, **now})
+        return replace(self.description_then, name=config.name, extra={**self.description_then.extra, **now})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)

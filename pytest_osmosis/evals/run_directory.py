@@ -59,7 +59,7 @@ def _ignore_in_git(folder: Path) -> None:
 
 def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
     """Return what the config and the command asked for, with the names of secrets, never their values."""
-    config, subject, other = prepared.config, prepared.subject, prepared.baseline_model
+    config, description, other = prepared.config, prepared.description, prepared.baseline_model
     redaction = redaction_of(prepared)
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
     return {
@@ -73,7 +73,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "preset": list(config.preset),
         "typed": json.loads(redaction.text(json.dumps(typed))),
         "plan": prepared.plan.to_json(),
-        "subject": {"model": subject.model, "n": subject.n, "extra": dict(subject.extra)},
+        "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
         "target": _target(prepared.target),
         "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
         "plan_digest": prepared.plan_digest,

@@ -9,15 +9,16 @@ from pytest_osmosis.text.safe import width
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as columns: the first to the left, the others to the right."""
+    """Return rows as lines with aligned columns, the first one to the left and the others to the right."""
     widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(map(_padded, range(len(widths)), row, widths)).rstrip() for row in rows]
 
 
 def fitted_tables(rows: Sequence[Sequence[str]], together: Sequence[int], columns: int | None) -> list[str]:
-    """`aligned`; where that would be wider than `columns`, several tables, each with what names the rows.
+    """Return rows as lines, in several tables if one would be wider than `columns` characters.
 
-    `together` says how many columns stay together, from the left; the first of them name the rows.
+    `together` holds the sizes of groups of columns, from the left, that stay in one table. The first group names the
+    rows and is repeated in each table.
     """
     bounds = list(accumulate(together, initial=0))
     names, *groups = [range(*ends) for ends in pairwise(bounds)]

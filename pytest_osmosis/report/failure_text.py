@@ -19,7 +19,7 @@ DETAILS_CHARS = 16_000
 
 def outcome_of(
     record: RunRecord,
-    judging: PassRule,
+    pass_rule: PassRule,
     *,
     messages: Sequence[Mapping[str, Any]] = (),
     details: str = "",
@@ -28,12 +28,12 @@ def outcome_of(
     rerun: Callable[[RunId], str] = str,
 ) -> Outcome:
     """Return the outcome of a run's test. `where` is its dataset line, `rerun` returns the command that repeats it."""
-    kind = kind_of(record, judging)
-    reason = "" if kind == "passed" else one_line(reason_of(record, judging))
+    kind = kind_of(record, pass_rule)
+    reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
     text = ""
     if kind in ("failed", "error"):
-        several = len(judging.scorers) > 1 and record.status == "finished"
-        scores = [f"  {line}" for _, line in score_lines(record, judging.scorers, judging)] if several else []
+        several = len(pass_rule.scorers) > 1 and record.status == "finished"
+        scores = [f"  {line}" for _, line in score_lines(record, pass_rule.scorers, pass_rule)] if several else []
         parts = [reason, *scores, *_details(details), *conversation_lines(messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
@@ -45,16 +45,16 @@ def outcome_of(
     )
 
 
-def score_lines(record: RunRecord, scorers: Sequence[str], judging: PassRule | None) -> Iterator[tuple[str, str]]:
+def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule | None) -> Iterator[tuple[str, str]]:
     """Yield the name of each function that scored the run, or failed to, with a line on it.
 
     Without a pass rule, nothing is said about thresholds.
     """
     for name in scorers:
-        aside = "" if judging is None or name in judging.deciding else " (does not decide)"
+        aside = "" if pass_rule is None or name in pass_rule.deciding else " (does not decide)"
         if name in record.scores:
             score = record.scores[name]
-            line = f"{name} {score:g}" if judging is None else score_line(score, judging.threshold(name), name)
+            line = f"{name} {score:g}" if pass_rule is None else score_line(score, pass_rule.threshold(name), name)
             yield name, line + aside
         elif name in record.scorer_errors:
             yield name, f"{name}: {one_line(record.scorer_errors[name].message)}{aside}"

@@ -1,6 +1,6 @@
 """Workflow commands of GitHub Actions: lines of output that become annotations on lines of files.
 
-Source: docs.github.com, "Workflow commands for GitHub Actions". A step shows ten errors; what is beyond is lost.
+Source: docs.github.com, "Workflow commands for GitHub Actions". A step shows its first ten errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHOWN = 10
 
 
 class Finding(NamedTuple):
-    """What went wrong, in a line, and where: `line` counts from 1."""
+    """An error in a file: a message of one line; `line` counts from 1."""
 
     title: str
     message: str
@@ -25,9 +25,9 @@ class Finding(NamedTuple):
 
 
 def commands(findings: Sequence[Finding], root: Path | None) -> list[str]:
-    """A command for each finding, the first ten; one that is no error says how many there are more.
+    """Return a command for each of the first ten findings, and a notice with the number of others.
 
-    `root` is the checkout: paths inside are written from there, as GitHub wants them.
+    `root` is the checkout; GitHub needs paths relative to it.
     """
     lines = [_command("error", finding.message, **_place(finding, root)) for finding in findings[:SHOWN]]
     if len(findings) > SHOWN:
@@ -43,13 +43,13 @@ def _place(finding: Finding, root: Path | None) -> dict[str, str]:
 
 
 def _command(name: str, message: str, **properties: str) -> str:
-    """A workflow command, on one line whatever its parts hold.
+    """Return a workflow command on one line.
 
     >>> _command("error", "50% of: a, b", file="data/x,1.jsonl", line="3")
     '::error file=data/x%2C1.jsonl,line=3::50%25 of: a, b'
     """
-    given = ",".join(f"{key}={_escaped(value, ',:')}" for key, value in properties.items())
-    return f"::{name} {given}::{_escaped(message)}"
+    listed = ",".join(f"{key}={_escaped(value, ',:')}" for key, value in properties.items())
+    return f"::{name} {listed}::{_escaped(message)}"
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -1,8 +1,4 @@
-"""The live line of an eval that runs: how far it is, how well it does, how fast, and how long it will take.
-
-What is not known is left out: a rate before anything passed or failed, tokens that no server counts, the time that is
-left before the pace means something.
-"""
+"""The live line of a running eval: its progress, pass rate, speed, and remaining time, as far as they are known."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ BAR = 10
 NAME_COLUMNS = 24
 WINDOW_S = 30.0
 ENOUGH = 10
-"""So many runs must have come to their end, and as many as are in flight at once, before their pace says anything."""
+"""The number of runs after which their pace is an estimate; at least as many as are in flight at once."""
 
 
 class _Sample(NamedTuple):
@@ -28,9 +24,9 @@ class _Sample(NamedTuple):
 
 
 class Pace:
-    """How fast runs end, seen over the last half minute, or the last two rounds of `batch_size` runs if that is longer.
+    """The speed of runs over the last half minute, or over the last two rounds of `batch_size` runs if that is longer.
 
-    Times are those of one monotonic clock.
+    All times come from one monotonic clock.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -39,7 +35,7 @@ class Pace:
         self._now = 0.0
 
     def saw(self, now: float, counts: RunCounts) -> None:
-        """Take note of where the eval is."""
+        """Record the counts at the time `now`."""
         samples = self._samples
         self._now = now
         if not samples or counts.done != samples[-1].done:
@@ -48,7 +44,7 @@ class Pace:
             samples.popleft()
 
     def left_s(self, counts: RunCounts) -> float | None:
-        """Seconds until all runs are done at this pace; None before `ENOUGH` and one round have ended."""
+        """Return the seconds until all runs are done, None before `ENOUGH` runs and one round are done."""
         if counts.done < self._round or counts.done >= counts.submitted:
             return None
         per_s = (self._samples[-1].done - self._samples[0].done) / self._elapsed_s
@@ -56,7 +52,7 @@ class Pace:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second, None before a run has ended."""
+        """The tokens per second, None before a run has ended."""
         if len(self._samples) < 2:
             return None
         return (self._samples[-1].tokens - self._samples[0].tokens) / self._elapsed_s
@@ -67,9 +63,9 @@ class Pace:
 
 
 def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: int | None = None) -> str:
-    """The line, what matters least left out until it fits into `columns`; None: a log, which has no columns.
+    """Return the line, without its least important parts if it would be wider than `columns`; None means no limit.
 
-    `mean`: one function decides, so that its mean score can be told.
+    `mean` adds the mean score, which exists if one function decides.
     """
     shares = _shares(counts, mean=mean)
     per_s, left_s = pace.tokens_per_s, pace.left_s(counts)
@@ -101,14 +97,13 @@ def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: 
 
 
 class _Part(NamedTuple):
-    """A part of the line; those of a higher rank are left out first."""
+    """A part of the line; parts of a higher rank are left out first."""
 
     text: str
     rank: int
 
 
 def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
-    """How well it does, once something can be said."""
     counted = counts.done - counts.baseline - counts.removed
     if not counted:
         return []
@@ -117,7 +112,7 @@ def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share, 0% and 100% only where it is exactly so."""
+    """Return a share; 0% and 100% are exact."""
     percent = round(100 * part / whole)
     return f"{percent if part in (0, whole) else min(99, max(1, percent))}%"
 
@@ -128,7 +123,7 @@ def _bar(counts: RunCounts) -> str:
 
 
 def _about(left_s: float) -> str:
-    """A time as coarse as an estimate is: steps of 5 s, of 10 s from a minute on, of a minute from ten on."""
+    """Return a time in steps of 5 s, from a minute on of 10 s, from ten minutes on of a minute."""
     step = 5 if left_s < 60 else 10 if left_s < 600 else 60
     rounded = math.ceil(left_s / step) * step
     return f"{rounded} s" if rounded < 60 else seconds(rounded).removesuffix(" 0 s")

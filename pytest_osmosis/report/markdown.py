@@ -1,4 +1,4 @@
-"""Results -> Markdown, for a job's summary page and for comments on pull requests."""
+"""Results as Markdown, for a job's summary page and for comments on pull requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REASON_CHARS = 300
 
 
 def markdown(results: Results) -> str:
-    """A section for one eval: its verdict, its gates, the table of statistics, and the runs that did not pass."""
-    blocks = [f"### {_text(results.subject.name)}: {_verdict(results)}"]
+    """Return a section on one eval: its verdict, its gates, the table of statistics, and the runs that did not pass."""
+    blocks = [f"### {_text(results.description.name)}: {_verdict(results)}"]
     if results.verdicts:
         gates = [[verdict.title, verdict.state, verdict.text] for verdict in results.verdicts]
         blocks.append(_table([["gate", "", ""], *gates]))
@@ -29,7 +29,6 @@ def markdown(results: Results) -> str:
 
 
 def _verdict(results: Results) -> str:
-    """What a reader wants to know first."""
     states = [verdict.state for verdict in results.verdicts]
     if results.stopped and not results.decided:
         return "stopped"
@@ -43,11 +42,11 @@ def _verdict(results: Results) -> str:
 
 
 def _not_passed(results: Results) -> list[str]:
-    """The runs that failed or could not be scored, folded away; the first of them where they are many."""
-    records = [record for record in results.records if kind_of(record, results.judging) in ("failed", "error")]
+    """Return a folded table of the runs that failed or were not scored, at most `MOST_LISTED` of them."""
+    records = [record for record in results.records if kind_of(record, results.pass_rule) in ("failed", "error")]
     if not records:
         return []
-    reasons = [[str(record.run), shortened(reason_of(record, results.judging), REASON_CHARS)] for record in records]
+    reasons = [[str(record.run), shortened(reason_of(record, results.pass_rule), REASON_CHARS)] for record in records]
     more = len(records) - MOST_LISTED
     rows = [["run", "reason"], *reasons[:MOST_LISTED], *([["...", f"{more:,} more"]] if more > 0 else [])]
     title = f"{plural(len(records), 'run')} did not pass"
@@ -55,7 +54,7 @@ def _not_passed(results: Results) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose head is the first row."""
+    """Return a table. The first row is its head."""
     head, *body = rows
     return "\n".join([_row(head), "|" + "---|" * len(head), *map(_row, body)])
 
@@ -65,7 +64,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    r"""Text that somebody else wrote, on one line and with nothing in it that Markdown, HTML or GitHub acts on.
+    r"""Return untrusted text on one line, escaped for Markdown, HTML and GitHub's mentions.
 
     >>> print(_text("a | b\n<img> `x` @team #1"))
     a \| b &lt;img&gt; \`x\` &#64;team &#35;1

@@ -1,4 +1,4 @@
-"""Results -> tables of statistics: what decides by default, everything else where more was asked for."""
+"""The tables of statistics of the summary: mean and pass rate, and with more verbosity all other statistics."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Column = tuple[str, Callable[[Summary], str]]
 
 
 def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
-    """The table of each function's mean and pass rate with their intervals; `verbose`: how scores are spread too.
+    """Return the table of each function's mean and pass rate with intervals; `verbose` adds the spread of scores.
 
-    What is wider than `columns` becomes several tables.
+    A table that would be wider than `columns` is split.
     """
     rows = statistics_rows(results)
     names = _n_names(results)
-    together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays with what it is the interval of
+    together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays next to its estimate
     lines = fitted_tables(rows, together, columns)
     return lines + _verbose_lines(results, list(results.by_function.values()), columns) if verbose else lines
 
 
 def statistics_rows(results: Results) -> list[list[str]]:
-    """The cells of that table, its head first."""
+    """Return the cells of the first table, head first."""
     n = max((k for summary in results.by_function.values() for k in summary.pass_at), default=1)
     columns: list[Column] = [
         ("mean", lambda summary: score(summary.mean)),
@@ -42,7 +42,7 @@ def statistics_rows(results: Results) -> list[list[str]]:
 
 
 def interval_text(interval: Interval | None) -> str:
-    """An interval, "-" where there is none.
+    """Return an interval, "-" for None.
 
     >>> interval_text(Interval(0.0612, 0.7923, "Wilson"))
     '0.061 to 0.792'
@@ -84,22 +84,21 @@ def _pass_hat(k: int) -> Column:
 
 
 def _n_names(results: Results) -> int:
-    """How many columns say whose numbers a line holds."""
-    return 1 if results.side is None else 2
+    return 1 if results.baseline is None else 2
 
 
 def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:
-    """A line a function and model; dashes where it scored nothing, as zeros would be nobody's scores."""
-    side = results.side
-    models = ["model"] if side is not None else []
+    """Return the cells of each function and model, dashes if it scored no run."""
+    baseline = results.baseline
+    models = ["model"] if baseline is not None else []
     rows = [["eval function", *models, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
     for name, own in results.by_function.items():
-        threshold = [f">= {results.judging.threshold(name):.12g}"] if thresholds else []
-        model = results.subject.model
+        threshold = [f">= {results.pass_rule.threshold(name):.12g}"] if thresholds else []
+        model = results.description.model
         summaries = [(model, own)]
-        if side is not None:
-            alike = " (baseline)" if side.model == model else ""
-            summaries.append((side.model + alike, side.by_function[name]))
+        if baseline is not None:
+            alike = " (baseline)" if baseline.model == model else ""
+            summaries.append((baseline.model + alike, baseline.by_function[name]))
         for model, summary in summaries:
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
             rows.append([_tail(name), *([_tail(model)] if models else []), *threshold, *cells])
@@ -107,7 +106,7 @@ def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = Fal
 
 
 def _tail(name: str) -> str:
-    """A function's path or a model, its beginning left out where the table would grow too wide."""
+    """Return a name without its beginning if it is longer than `NAME_COLUMNS`."""
     kept = name
     while width(kept) > NAME_COLUMNS - 3 * (kept != name):
         kept = kept[1:]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.results.results import Rescored, Results, Side, Throttling, tokens_of
+from pytest_osmosis.results.results import ModelResults, Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import POWER, Interval, Paired, Summary
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
@@ -18,7 +18,7 @@ from pytest_osmosis.verdicts.pass_rule import UNMEASURED
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
-    """Return the table of statistics, what became of the runs, and the gates, for a terminal of `columns`."""
+    """Return the statistics, the account of the runs, and the gates, for a terminal with this many `columns`."""
     return [
         *statistics_lines(results, verbose=verbose, columns=columns),
         "",
@@ -44,11 +44,11 @@ def _gate(verdict: Verdict) -> list[str]:
 
 
 def account_lines(results: Results) -> list[str]:
-    """Return what became of the runs, what they cost, and the comparisons with other runs."""
+    """Return the outcomes of the runs, their cost, and the comparisons with other eval runs."""
     return [
         *_smoke(results),
         _pass_rate(results),
-        *(_side(results, results.side) if results.side is not None else []),
+        *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
         *_not_scored(results),
         *_truncated(results),
         *_equal_answers(results),
@@ -75,7 +75,6 @@ def _took(results: Results) -> str:
 
 
 def _throttled(throttling: Throttling) -> list[str]:
-    """Return a line for each limit that held back requests, and one for pauses."""
     lines = [
         f"{name} held requests for {seconds(held_s)}" for name, held_s in throttling.held_s.items() if held_s >= HELD_S
     ]
@@ -95,7 +94,7 @@ HELD_S = 0.1
 def _reused(results: Results, rescored: Rescored) -> list[str]:
     if not rescored.kept:
         return []
-    several = len(results.judging.scorers) > 1
+    several = len(results.pass_rule.scorers) > 1
     kept = ", ".join(
         plural(n, "stored score") + (f" of {name}" if several else "") for name, n in rescored.kept.items()
     )
@@ -121,12 +120,12 @@ def _smoke(results: Results) -> list[str]:
 
 
 def _pass_rate(results: Results) -> str:
-    overall, judging = results.overall, results.judging
+    overall, pass_rule = results.overall, results.pass_rule
     rate = _rate(overall, results.passed)
     if not overall.n_measured:
         return rate
-    if len(judging.scorers) > 1:
-        decide = judging.decide
+    if len(pass_rule.scorers) > 1:
+        decide = pass_rule.decide
         rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
     if (interval := overall.pass_rate_interval) is not None:
         rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
@@ -141,13 +140,13 @@ def _rate(overall: Summary, passed: int) -> str:
     return rate + (f", {count(unmeasured)} not measured and counted as not passed" if unmeasured else "")
 
 
-def _side(results: Results, side: Side) -> list[str]:
+def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
     """Return the pass rate and the cost of the baseline's model, and the number of its runs that never ran."""
-    rate = f"baseline {side.model}: {_rate(side.overall, sum(map(results.judging.passed, side.records)))}"
-    if side.overall.n_measured:
-        cost = results.cost_of(side.records)
-        rate += f"; {_tokens(side.records)}, {'cost unknown' if cost is None else money(cost)}"
-    pending = sum(record.status == "pending" for record in side.records)
+    rate = f"baseline {baseline.model}: {_rate(baseline.overall, sum(map(results.pass_rule.passed, baseline.records)))}"
+    if baseline.overall.n_measured:
+        cost = results.cost_of(baseline.records)
+        rate += f"; {_tokens(baseline.records)}, {'cost unknown' if cost is None else money(cost)}"
+    pending = sum(record.status == "pending" for record in baseline.records)
     return [rate, *([f"{plural(pending, 'run')} of the baseline pending"] if pending else [])]
 
 
@@ -206,7 +205,6 @@ def _not_scored(results: Results) -> list[str]:
 
 
 def _pending(results: Results, n: int) -> list[str]:
-    """Return the runs that never ran, and what that means for the numbers."""
     if not results.decided:
         return [f"{plural(n, 'run')} pending: {results.stopped or 'never ran'}"]
     return [
@@ -224,18 +222,18 @@ def _truncated(results: Results) -> list[str]:
     cut = results.truncated
     if not cut:
         return []
-    lost = sum(not results.judging.passed(record) for record in cut)
-    bound = results.subject.extra.get("sampling", {}).get("max_tokens")
+    lost = sum(not results.pass_rule.passed(record) for record in cut)
+    bound = results.description.extra.get("sampling", {}).get("max_tokens")
     fix = "set [sampling] max_tokens" if bound is None else f"raise [sampling] max_tokens (now {bound})"
     return [f"{plural(len(cut), 'answer')} cut off (finish_reason length), {count(lost)} of them did not pass: {fix}"]
 
 
 def _equal_answers(results: Results) -> list[str]:
     """Return a line if the runs of most rows give equal answers, so that n runs say no more than one."""
-    answered, n = results.answered_rows, results.subject.n
+    answered, n = results.answered_rows, results.description.n
     if answered.lost < FEWEST or answered.equal < MOST * answered.rows or answered.lost_equal < MOST * answered.lost:
         return []
-    sampling = results.subject.extra.get("sampling", {})
+    sampling = results.description.extra.get("sampling", {})
     cause = "check that the server samples and honours the seed"
     if sampling.get("temperature") == 0:
         cause = "the temperature is 0"
@@ -252,7 +250,7 @@ MOST = 0.9
 def _unscored_aside(results: Results) -> dict[str, int]:
     """Return the number of finished runs without a score by each function that does not decide."""
     finished = [record for record in results.records if record.status == "finished"]
-    aside = [name for name in results.judging.scorers if name not in results.judging.deciding]
+    aside = [name for name in results.pass_rule.scorers if name not in results.pass_rule.deciding]
     counts = {name: sum(name not in record.scores for record in finished) for name in aside}
     return {name: n for name, n in counts.items() if n}
 
@@ -266,7 +264,6 @@ def last_run_line(last: PublishedHead) -> str:
 
 
 def comparison_lines(compared: RowComparison) -> list[str]:
-    """Return the comparison of the rows with an earlier run of them."""
     when = f" ({moment(compared.started_at)})" if compared.started_at is not None else ""
     match compared.kind:
         case "verdicts before":

@@ -13,7 +13,15 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.results.results import Rescored, Results, Side, Subject, Throttling, by_row, tokens_of
+from pytest_osmosis.results.results import (
+    EvalDescription,
+    ModelResults,
+    Rescored,
+    Results,
+    Throttling,
+    by_row,
+    tokens_of,
+)
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -55,35 +63,35 @@ def _lines_of(items: Iterable[Any]) -> Iterator[str]:
     yield "\n  ]" if before == ",\n" else "[]"
 
 
-def published_config(subject: Subject, judging: PassRule) -> dict[str, Any]:
+def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[str, Any]:
     """Return the settings that were evaluated, and the rule by which runs pass."""
     return {
-        "model": subject.model,
-        "n_runs": subject.n,
-        "pass_threshold": judging.pass_threshold,
-        "eval_fns": list(judging.scorers),
-        "name": subject.name,
-        "thresholds": {name: judging.threshold(name) for name in judging.scorers},
-        "decide": judging.decide,
-        **subject.extra,
+        "model": description.model,
+        "n_runs": description.n,
+        "pass_threshold": pass_rule.pass_threshold,
+        "eval_fns": list(pass_rule.scorers),
+        "name": description.name,
+        "thresholds": {name: pass_rule.threshold(name) for name in pass_rule.scorers},
+        "decide": pass_rule.decide,
+        **description.extra,
     }
 
 
 def _members(results: Results) -> dict[str, Any]:
     """Return the members of the published object; `rows` is an iterator."""
-    side = results.side
+    baseline = results.baseline
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "stopped" if results.stopped else "finished",
         **({"stop_reason": results.stopped} if results.stopped else {}),
         "partial": results.partial,
         "config": {
-            **published_config(results.subject, results.judging),
+            **published_config(results.description, results.pass_rule),
             "price": None if results.price is None else results.price.to_json(),
-            **({"baseline_model": side.model} if side is not None else {}),
+            **({"baseline_model": baseline.model} if baseline is not None else {}),
         },
         "summary": _summary(results),
-        **({"model_summaries": _model_summaries(results, side)} if side is not None else {}),
+        **({"model_summaries": _model_summaries(results, baseline)} if baseline is not None else {}),
         "provenance": dict(results.provenance),
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
@@ -128,26 +136,26 @@ def _throttling(throttling: Throttling) -> dict[str, Any]:
     }
 
 
-def _model_summaries(results: Results, side: Side) -> list[dict[str, Any]]:
-    own = Side(results.subject.model, results.records, results.by_function, results.overall, results.price)
-    models = [(ModelTag.PRIMARY, own), (ModelTag.BASELINE, side)]
+def _model_summaries(results: Results, baseline: ModelResults) -> list[dict[str, Any]]:
+    own = ModelResults(results.description.model, results.records, results.by_function, results.overall, results.price)
+    models = [(ModelTag.PRIMARY, own), (ModelTag.BASELINE, baseline)]
     return [_model_summary(results, tag, model) for tag, model in models]
 
 
-def _model_summary(results: Results, tag: ModelTag, side: Side) -> dict[str, Any]:
-    ended = _ended(side.records)
+def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict[str, Any]:
+    ended = _ended(model.records)
     return {
-        "model": side.model,
+        "model": model.model,
         "model_tag": str(tag),
         "total_runs": len(ended),
         "total_tokens": tokens_of(ended),
         "total_duration_ms": round(math.fsum(record.duration_ms for record in ended), 3),
-        "eval_fns": {name: _statistics(summary) for name, summary in side.by_function.items()},
-        "pass_rate": side.overall.pass_rate,
-        "pass_rate_interval": _interval(side.overall.pass_rate_interval),
-        "measured": sum(map(results.judging.measured, ended)),
+        "eval_fns": {name: _statistics(summary) for name, summary in model.by_function.items()},
+        "pass_rate": model.overall.pass_rate,
+        "pass_rate_interval": _interval(model.overall.pass_rate_interval),
+        "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(ended),
-        "price": None if side.price is None else side.price.to_json(),
+        "price": None if model.price is None else model.price.to_json(),
     }
 
 
@@ -214,7 +222,7 @@ def _rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _run(results: Results, record: RunRecord) -> dict[str, Any]:
-    boundary = results.judging.boundary(record)
+    boundary = results.pass_rule.boundary(record)
     error = record.error
     if error is None and record.scorer_errors:
         error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
@@ -226,7 +234,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         "duration_ms": record.duration_ms,
         "tokens": record.tokens,
         "status": record.status,
-        "passed": results.judging.passed(record),
+        "passed": results.pass_rule.passed(record),
         **({"boundary": boundary} if boundary else {}),
         **({"error": error} if error else {}),
         **({"infra": True} if boundary in INFRASTRUCTURE else {}),
@@ -246,7 +254,7 @@ def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
 
 def _tag(results: Results, run: RunId) -> dict[str, str]:
     """Return the run's model tag if two models ran."""
-    return {"model_tag": str(run.model)} if results.side is not None else {}
+    return {"model_tag": str(run.model)} if results.baseline is not None else {}
 
 
 def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:

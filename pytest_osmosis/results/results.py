@@ -22,7 +22,7 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class EvalDescription:
     """The eval that was run: its name, its model as typed, n, and further keys of the published `config`."""
 
     name: str
@@ -60,7 +60,7 @@ class Throttling:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ModelResults:
     """The results of one model: its name as typed, the records of its selected runs, their statistics, its price."""
 
     model: str
@@ -88,16 +88,16 @@ class Rescored:
 class Results:
     """The results of one eval run.
 
-    `records` holds every selected run of the eval's own model, in plan order; `side` is the baseline's model, if one
-    ran. `by_function` summarizes each function's scores, `overall` the runs by `decide` (scores 1.0 and 0.0). `stopped`
-    is the reason why the eval stopped early, `decided` is True if that reason is that its gates were decided.
+    `records` holds every selected run of the eval's own model, in plan order; `baseline` is for the baseline's model,
+    if it ran. `by_function` summarizes each function's scores, `overall` the runs by `decide` (scores 1.0 and 0.0).
+    `stopped` is the reason why the eval stopped early, `decided` is True if that reason is that its gates were decided.
     `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
     unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. Counts and
     sums over all records are cached, because the summary, the file and the Markdown page all use them.
     """
 
-    subject: Subject
-    judging: PassRule
+    description: EvalDescription
+    pass_rule: PassRule
     records: Sequence[RunRecord]
     partial: bool
     stopped: str | None
@@ -111,7 +111,7 @@ class Results:
     previous: RowComparison | None = None
     comparison: RowComparison | None = None
     rescored: Rescored | None = None
-    side: Side | None = None
+    baseline: ModelResults | None = None
     smoke_of: int | None = None
     decided: bool = False
     throttling: Throttling = field(default_factory=Throttling)
@@ -124,14 +124,14 @@ class Results:
         """Return the number of runs that were not scored, by boundary."""
         counts: dict[str, int] = {}
         for record in self.records:
-            boundary = self.judging.boundary(record)
+            boundary = self.pass_rule.boundary(record)
             if boundary is not None:
                 counts[boundary] = counts.get(boundary, 0) + 1
         return counts
 
     @functools.cached_property
     def passed(self) -> int:
-        return sum(self.judging.passed(record) for record in self.records)
+        return sum(self.pass_rule.passed(record) for record in self.records)
 
     @property
     def whole(self) -> bool:
@@ -141,7 +141,7 @@ class Results:
     @functools.cached_property
     def measured(self) -> int:
         """The number of runs that count as an answer."""
-        return sum(self.judging.measured(record) for record in self.records)
+        return sum(self.pass_rule.measured(record) for record in self.records)
 
     @functools.cached_property
     def truncated(self) -> list[RunRecord]:
@@ -152,13 +152,13 @@ class Results:
     def answered_rows(self) -> EqualAnswers:
         answered = by_row([record for record in self.records if record.status == "finished" and record.answer])
         several = [records for records in answered.values() if len(records) > 1]
-        lost = [records for records in several if not all(map(self.judging.passed, records))]
+        lost = [records for records in several if not all(map(self.pass_rule.passed, records))]
         return EqualAnswers(len(several), _n_equal(several), len(lost), _n_equal(lost))
 
     @functools.cached_property
     def all_records(self) -> Sequence[RunRecord]:
         """The records of all models."""
-        return [*self.records, *(self.side.records if self.side is not None else ())]
+        return [*self.records, *(self.baseline.records if self.baseline is not None else ())]
 
     @functools.cached_property
     def total_tokens(self) -> int:
@@ -174,15 +174,15 @@ class Results:
                 total[name] = total.get(name, 0) + count
         return total
 
-    def row_runs(self, side: Side | None = None) -> list[RowRuns]:
+    def row_runs(self, model: ModelResults | None = None) -> list[RowRuns]:
         """Return the runs of each row, in order, without those that a grader took out."""
-        records = self.records if side is None else side.records
+        records = self.records if model is None else model.records
         rows = by_row([record for record in records if record.status != "skipped"])
         return [RowRuns(row, self.row_digests[row], list(map(self._passed, records))) for row, records in rows.items()]
 
     def _passed(self, record: RunRecord) -> bool | None:
-        measured = record.status != "pending" and self.judging.measured(record)
-        return self.judging.passed(record) if measured else None
+        measured = record.status != "pending" and self.pass_rule.measured(record)
+        return self.pass_rule.passed(record) if measured else None
 
     def measured_runs(self) -> dict[RunId, bool]:
         """Return for each measured run whether it passed."""
@@ -196,7 +196,7 @@ class Results:
         return {run: cost for run, cost in costs.items() if cost is not None}
 
     def _cost_usd(self, record: RunRecord) -> float | None:
-        price = self.side.price if self.side is not None and record.run.is_baseline else self.price
+        price = self.baseline.price if self.baseline is not None and record.run.is_baseline else self.price
         return None if price is None else price.cost_usd(record.usage)
 
     def cost_of(self, records: Sequence[RunRecord]) -> float | None:
@@ -231,32 +231,32 @@ def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:
 
 
 def summarize(
-    records: Sequence[RunRecord], judging: PassRule, n: int
+    records: Sequence[RunRecord], pass_rule: PassRule, n: int
 ) -> tuple[dict[str, stats.Summary], stats.Summary]:
     """Return the statistics of each function's scores, and of the runs as a whole."""
     counted = by_row([record for record in records if record.status not in ("pending", "skipped")])
     by_function = {}
-    for name in judging.scorers:
-        scores = {row: [_scored_by(record, judging, name) for record in group] for row, group in counted.items()}
+    for name in pass_rule.scorers:
+        scores = {row: [_scored_by(record, pass_rule, name) for record in group] for row, group in counted.items()}
         by_function[name] = stats.summarize(scores, n)
-    decided = {row: [_by_decide(record, judging) for record in group] for row, group in counted.items()}
+    decided = {row: [_by_decide(record, pass_rule) for record in group] for row, group in counted.items()}
     return by_function, stats.summarize(decided, n)
 
 
-def runs_for(rule: GateRule, records: Sequence[RunRecord], judging: PassRule) -> Runs:
+def runs_for(rule: GateRule, records: Sequence[RunRecord], pass_rule: PassRule) -> Runs:
     """Return the values that decide a gate, row by row, without runs that a grader took out."""
     counted = by_row([record for record in records if record.status != "skipped"])
-    return [[gate_value(rule, record, judging) for record in row] for row in counted.values()]
+    return [[gate_value(rule, record, pass_rule) for record in row] for row in counted.values()]
 
 
-def gate_value(rule: GateRule, record: RunRecord, judging: PassRule) -> float | None:
+def gate_value(rule: GateRule, record: RunRecord, pass_rule: PassRule) -> float | None:
     """Return the value that a gate uses for a run: its function's score, or 1.0 if it passed and 0.0 if not.
 
     Runs that broke at model, agent or timeout are 0.0. None for infrastructure failures, reward errors and pending
     runs, which are not measured.
     """
-    function = judging.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
-    value = _by_decide(record, judging) if function is None else _scored_by(record, judging, function)
+    function = pass_rule.deciding[0] if rule.metric == "mean" and rule.function is None else rule.function
+    value = _by_decide(record, pass_rule) if function is None else _scored_by(record, pass_rule, function)
     if not value.measured or record.status == "pending":
         return None
     return value.score if rule.metric == "mean" else float(value.passed)
@@ -275,15 +275,15 @@ def records_of(runs: Iterable[RunId], records: Mapping[RunId, RunRecord]) -> lis
     return [records.get(run) or RunRecord(run) for run in runs]
 
 
-def _scored_by(record: RunRecord, judging: PassRule, name: str) -> stats.RunScore:
+def _scored_by(record: RunRecord, pass_rule: PassRule, name: str) -> stats.RunScore:
     unscored = record.status == "failed" and record.boundary not in INFRASTRUCTURE
     return stats.RunScore(
         score=record.scores.get(name, 0.0) if record.status == "finished" else 0.0,
-        passed=record.status == "finished" and judging.met(record, name),
+        passed=record.status == "finished" and pass_rule.met(record, name),
         measured=name in record.scores or unscored,
     )
 
 
-def _by_decide(record: RunRecord, judging: PassRule) -> stats.RunScore:
-    passed = judging.passed(record)
-    return stats.RunScore(1.0 if passed else 0.0, passed, judging.measured(record))
+def _by_decide(record: RunRecord, pass_rule: PassRule) -> stats.RunScore:
+    passed = pass_rule.passed(record)
+    return stats.RunScore(1.0 if passed else 0.0, passed, pass_rule.measured(record))

@@ -1,1 +1,1 @@
-"""What a record is worth: whether a run passed, what a gate says, what a comparison means."""
+"""Verdicts on records: whether a run passed, whether a gate holds, and the meaning of a comparison."""

@@ -1,6 +1,6 @@
-"""Whether a run passed, and what a test says of it: `RunRecord` and thresholds -> `Outcome`.
+"""The rule by which a run passes, and the outcome that its test reports.
 
-*failed* always means scored and not passed by `decide`; *error* means not scored.
+*Failed* always means that the run was scored and did not pass; *error* means that it was not scored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ UNMEASURED = INFRASTRUCTURE | {"reward"}
 
 @dataclass(frozen=True, slots=True)
 class PassRule:
-    """Who decides whether a run passed. `thresholds` are per function, `pass_threshold` is for those not named."""
+    """The functions and thresholds that decide whether a run passed.
+
+    `pass_threshold` is for functions that `thresholds` does not name. `decide` is "all", "any", or one function.
+    """
 
     scorers: tuple[str, ...]
     pass_threshold: float = 1.0
@@ -33,32 +36,31 @@ class PassRule:
         return self.scorers if self.decide in ("all", "any") else (self.decide,)
 
     def threshold(self, name: str) -> float:
-        """The score at or above which `name` passes."""
         return self.thresholds.get(name, self.pass_threshold)
 
     def met(self, record: RunRecord, name: str) -> bool:
-        """True where `name` scored the run at or above its threshold."""
+        """Return True if `name` scored the run at or above its threshold."""
         return name in record.scores and record.scores[name] >= self.threshold(name)
 
     def passed(self, record: RunRecord) -> bool:
-        """True where the run was scored and passes by `decide`."""
+        """Return True if the run was scored and passes."""
         if record.status != "finished":
             return False
         met = [self.met(record, name) for name in self.deciding]
         return any(met) if self.decide == "any" else all(met)
 
     def broken(self, record: RunRecord) -> tuple[str, ...]:
-        """The deciding functions that gave no score though the run finished, where that leaves it undecided."""
+        """Return the deciding functions that gave a finished run no score; none if it passes by another function."""
         if record.status != "finished" or (self.decide == "any" and self.passed(record)):
             return ()
         return tuple(name for name in self.deciding if name not in record.scores)
 
     def boundary(self, record: RunRecord) -> str | None:
-        """Where the run failed to be scored, None where it was scored or never ran."""
+        """Return the boundary that kept the run from being scored, None if it was scored or never ran."""
         return "reward" if self.broken(record) else record.boundary
 
     def measured(self, record: RunRecord) -> bool:
-        """True where the run counts as an answer: scored, or failed by model, agent or time."""
+        """Return True if the run counts as an answer: it was scored, or broke at model, agent or timeout."""
         if record.status == "finished":
             return not self.broken(record)
         return record.status == "failed" and record.boundary not in INFRASTRUCTURE
@@ -66,10 +68,10 @@ class PassRule:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run's test reports. `reason` is one line, `text` the block that is shown when it did not pass.
+    """The report of a run's test. `reason` is one line, `text` the block that is shown if it did not pass.
 
-    `sections` are (title, text) of what the rollout printed, logged and warned of. `duration_s` is rollout and
-    scoring, without waiting. Plain strings and numbers only, so that it crosses processes as JSON.
+    `sections` holds (title, text) for the output, logs and warnings of the rollout. `duration_s` is the time of rollout
+    and scoring, without waiting.
     """
 
     kind: Kind
@@ -79,7 +81,6 @@ class Outcome:
     duration_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, for a worker."""
         return {
             "kind": self.kind,
             "reason": self.reason,
@@ -90,48 +91,47 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Outcome:
-        """The outcome that `to_json` gave."""
         return cls(**{**data, "sections": tuple((title, text) for title, text in data["sections"])})
 
 
 def judged_by_no_score(outcome: Outcome) -> Outcome:
-    """What a smoke test reports: whatever was scored passes, and says in a section where the score was too low."""
+    """Return the outcome of a smoke test: every scored run passes, and a section shows a score that is too low."""
     if outcome.kind != "failed":
         return outcome
-    said = f"smoke: passes whatever its score\n{outcome.text}"
-    return replace(outcome, kind="passed", reason="", text="", sections=(*outcome.sections, ("osmosis", said)))
+    section = ("osmosis", f"smoke: passes whatever its score\n{outcome.text}")
+    return replace(outcome, kind="passed", reason="", text="", sections=(*outcome.sections, section))
 
 
-def kind_of(record: RunRecord, judging: PassRule) -> Kind:
-    """The kind of outcome, where no gate decides."""
+def kind_of(record: RunRecord, pass_rule: PassRule) -> Kind:
+    """Return the kind of a run's outcome if no gate decides."""
     if record.status in ("pending", "skipped"):
         return "skipped"
-    if judging.boundary(record) is not None:
+    if pass_rule.boundary(record) is not None:
         return "error"
-    return "passed" if judging.passed(record) else "failed"
+    return "passed" if pass_rule.passed(record) else "failed"
 
 
-def reason_of(record: RunRecord, judging: PassRule) -> str:
-    """One line that says why the run did not pass, "" where it did."""
+def reason_of(record: RunRecord, pass_rule: PassRule) -> str:
+    """Return in one line why the run did not pass, "" if it did."""
     if record.status == "pending":
         return record.skip_reason or "never ran"
     if record.status == "skipped":
         return "taken out by its grader (remove_sample)"
-    if broken := judging.broken(record):
+    if broken := pass_rule.broken(record):
         return f"scorer error: {broken[0]}: {_scorer_error(record, broken[0])}"
     if record.boundary is not None:
         return f"{record.boundary}: {record.error}"
-    if judging.passed(record):
+    if pass_rule.passed(record):
         return ""
     return ", ".join(
-        score_line(record.scores[name], judging.threshold(name), name if len(judging.deciding) > 1 else "")
-        for name in judging.deciding
-        if not judging.met(record, name)
+        score_line(record.scores[name], pass_rule.threshold(name), name if len(pass_rule.deciding) > 1 else "")
+        for name in pass_rule.deciding
+        if not pass_rule.met(record, name)
     )
 
 
 def score_line(score: float, threshold: float, name: str = "") -> str:
-    """A score against its threshold.
+    """Return a score and its threshold in words.
 
     >>> score_line(0.2, 0.5), score_line(0.99999999, 1.0)
     ('score 0.2 < 0.5', 'score 0.99999999 < 1.0')

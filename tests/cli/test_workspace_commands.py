@@ -76,7 +76,7 @@ def test_init_never_overwrites_an_eval(typed: Cli, tmp_path: Path) -> None:
     config.parent.mkdir(parents=True)
     config.write_text("mine")
     assert typed("init", "sums", fails=1) == (
-        "init sums: already there: configs/eval/sums.toml; give another name, or remove what is there\n"
+        "init sums: cannot overwrite configs/eval/sums.toml; choose another name or delete it\n"
     )
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["sums.toml"]
     assert config.read_text() == "mine"
@@ -85,7 +85,7 @@ def test_init_never_overwrites_an_eval(typed: Cli, tmp_path: Path) -> None:
 def test_a_second_eval_keeps_the_shared_files_and_still_runs(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text("mine = 1\n")
     said = create_workspace(tmp_path, "sums")
-    assert "kept     rewards.py (there already)" in said
+    assert "kept     rewards.py (it exists already)" in said
     assert (tmp_path / "rewards.py").read_text() == "mine = 1\n"
     ran = python(tmp_path, "-m", "pytest", "-p", "no:asyncio", *said[-1].split()[1:])
     assert ran.returncode == 0, ran.stdout + ran.stderr

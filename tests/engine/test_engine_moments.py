@@ -97,7 +97,7 @@ class SteppedEngine:
             setup=setup,
             dataset=cast(Dataset, Rows(frozenset(bad))),
             pass_rule=PassRule(()),
-            describe=lambda record, judging, transcript: Outcome(kind_of(record, judging)),
+            describe=lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
             environ={},
             host_log=folder / "host.log",
             batch_size=4,
@@ -404,7 +404,7 @@ def test_messages_of_a_closing_host_count(tmp_path: Path) -> None:
 
 
 def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Path) -> None:
-    def described(record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
+    def described(record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
         raise ZeroDivisionError
 
     stepped = SteppedEngine(tmp_path, 3, describe=described, max_errors=0, bad=[0])

@@ -153,14 +153,14 @@ def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
     )
 
 
-def described(record: RunRecord, judging: PassRule, transcript: Transcript) -> Outcome:
-    return Outcome(kind_of(record, judging))
+def described(record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
+    return Outcome(kind_of(record, pass_rule))
 
 
 def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:
     done = Counter[str]()
 
-    def decided(record: RunRecord, judging: PassRule) -> str | None:
+    def decided(record: RunRecord, pass_rule: PassRule) -> str | None:
         done["runs"] += 1
         return "decided" if done["runs"] >= enough else None
 

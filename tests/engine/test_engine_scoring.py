@@ -113,7 +113,7 @@ def exact(solution_str, extra_info):
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert "scorer error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
     assert 'raise KeyError("what")' in live.outcome(1).text
-    assert live.results.judging.boundary(live.record(1)) == "reward"
+    assert live.results.pass_rule.boundary(live.record(1)) == "reward"
 
 
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:

@@ -10,7 +10,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results
-from pytest_osmosis.results.results import Results, Side, Subject
+from pytest_osmosis.results.results import EvalDescription, ModelResults, Results
 from pytest_osmosis.verdicts import gates
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -71,24 +71,26 @@ def results_of(
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
     `beside` are the records of a baseline's model."""
-    judging = PassRule(tuple(scorers), 1.0, thresholds or {}, decide)
-    by_function, overall = results.summarize(records, judging, n)
+    pass_rule = PassRule(tuple(scorers), 1.0, thresholds or {}, decide)
+    by_function, overall = results.summarize(records, pass_rule, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
     return Results(
-        subject=Subject("x", "vendor/some-model", n, extra or {}),
-        judging=judging,
+        description=EvalDescription("x", "vendor/some-model", n, extra or {}),
+        pass_rule=pass_rule,
         records=records,
         partial=False,
         stopped=stopped,
         duration_ms=duration_ms,
         by_function=by_function,
         overall=overall,
-        verdicts=[gates.decide(rule, results.runs_for(rule, records, judging)) for rule in rules],
+        verdicts=[gates.decide(rule, results.runs_for(rule, records, pass_rule)) for rule in rules],
         provenance={"python": "3.x"},
         price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         previous=previous,
-        side=None if beside is None else Side("other", beside, *results.summarize(beside, judging, n), beside_price),
+        baseline=None
+        if beside is None
+        else ModelResults("other", beside, *results.summarize(beside, pass_rule, n), beside_price),
     )
 
 

@@ -40,9 +40,9 @@ def not_measured(finished: FinishedEval, *, gated: bool, measured: bool) -> bool
 
 def any_answer(results: Results) -> bool:
     """Return True if a run counts as an answer; the baseline's runs count only if nothing else was selected."""
-    if results.records or results.side is None:
+    if results.records or results.baseline is None:
         return results.measured > 0
-    return any(map(results.judging.measured, results.side.records))
+    return any(map(results.pass_rule.measured, results.baseline.records))
 
 
 def any_rollout(results: Results) -> bool:

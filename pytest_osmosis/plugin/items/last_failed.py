@@ -79,7 +79,7 @@ class FailedTests:
     def _failed(self, eval_id: str, finished: FinishedEval) -> Iterator[str]:
         """Yield the tests that failed. A smoke test adds errors only."""
         for record in finished.results.records:
-            kind = kind_of(record, finished.results.judging)
+            kind = kind_of(record, finished.results.pass_rule)
             if kind in ("passed", "skipped"):
                 continue
             nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))

@@ -141,11 +141,11 @@ def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.M
     [
         (PASS_RATE, True, None),
         (GateRule("pass_at", 0.7, k=3), False, None),
-        (GateRule("pass_hat", 0.7, k=3), True, "a Grader may take runs out, and rows with them"),
-        (GateRule("pass_at", 0.7, k=1), True, "a Grader may take runs out, and rows with them"),
-        (GateRule("mean", 0.5), False, "nothing says between which bounds its scores lie"),
-        (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound hangs on the spread of all runs"),
-        (GateRule("pass_at", 0.7, "upper", k=3), False, "its upper bound hangs on the spread of all runs"),
+        (GateRule("pass_hat", 0.7, k=3), True, "a Grader may remove runs, and rows with them"),
+        (GateRule("pass_at", 0.7, k=1), True, "a Grader may remove runs, and rows with them"),
+        (GateRule("mean", 0.5), False, "its scores have no known bounds"),
+        (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound depends on the spread of all runs"),
+        (GateRule("pass_at", 0.7, "upper", k=3), False, "its upper bound depends on the spread of all runs"),
     ],
 )
 def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | None) -> None:
@@ -155,7 +155,7 @@ def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | N
 
 def test_a_regression_needs_every_run() -> None:
     assert why_impossible([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
-        "gate max_regression <= 0.02 needs every run: its p hangs on all runs"
+        "gate max_regression <= 0.02 needs every run: its p depends on all runs"
     )
 
 

@@ -22,11 +22,11 @@ ONE = PassRule((A,))
 PROMPT = {"role": "user", "content": "2 * 3?"}
 
 
-def outcome(record: RunRecord, judging: PassRule = ONE, **shown: Any) -> Outcome:
+def outcome(record: RunRecord, pass_rule: PassRule = ONE, **shown: Any) -> Outcome:
     def rerun(run: RunId) -> str:
         return f"pytest 'configs/eval/x.toml::x[{run}]'"
 
-    return outcome_of(record, judging, where="data/x.jsonl:7", rerun=rerun, **shown)
+    return outcome_of(record, pass_rule, where="data/x.jsonl:7", rerun=rerun, **shown)
 
 
 def conversation(*messages: Any) -> list[str]:
@@ -50,9 +50,9 @@ def test_a_failed_run_says_why_and_how_to_repeat_it() -> None:
 
 def test_with_several_functions_every_score_has_a_line() -> None:
     record = finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")})
-    judging = PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
+    pass_rule = PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
 
-    assert outcome(record, judging).text.splitlines()[:4] == [
+    assert outcome(record, pass_rule).text.splitlines()[:4] == [
         "score 0.25 < 1",
         "  rewards:a 0.25 < 1",
         "  rewards:b 0.5 >= 0.5 (does not decide)",

@@ -40,10 +40,10 @@ def test_what_was_not_scored_says_where_it_broke_and_has_no_score() -> None:
 
 
 def test_what_never_ran_or_was_taken_out_says_so() -> None:
-    judging = PassRule((A,))
+    pass_rule = PassRule((A,))
 
-    assert dict(properties_of(pending(), judging, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
-    assert dict(properties_of(removed(), judging, None))["osmosis.outcome"] == "skipped"
+    assert dict(properties_of(pending(), pass_rule, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
+    assert dict(properties_of(removed(), pass_rule, None))["osmosis.outcome"] == "skipped"
 
 
 def test_a_row_has_means_and_sums_of_its_runs() -> None:

@@ -379,8 +379,8 @@ def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
 def test_a_baseline_of_the_same_name_is_told_apart_in_the_table() -> None:
     records = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
     made = results_of(records, beside=list(map(of_baseline, records)))
-    assert made.side is not None
-    alike = replace(made, side=replace(made.side, model=made.subject.model))
+    assert made.baseline is not None
+    alike = replace(made, baseline=replace(made.baseline, model=made.description.model))
 
     shown = [[row[1] for row in statistics_rows(results)] for results in (made, alike)]
 

@@ -189,7 +189,7 @@ def test_skipped_and_pending_runs_are_in_no_denominator() -> None:
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
     records = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3), removed(4), pending(5)]
 
-    assert runs_for(GateRule("pass_rate", 0.5), records, results_of(records).judging) == [
+    assert runs_for(GateRule("pass_rate", 0.5), records, results_of(records).pass_rule) == [
         [1.0],
         [0.0],
         [0.0],
@@ -200,10 +200,10 @@ def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() 
 
 def test_a_gate_on_a_function_looks_at_its_scores_alone() -> None:
     records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE}), failed("agent", 2), pending(3)]
-    judging = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2}).judging
+    pass_rule = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2}).pass_rule
 
     def found(metric: Any, function: str | None) -> list[list[float | None]]:
-        return [list(row) for row in runs_for(GateRule(metric, 0.5, function=function), records, judging)]
+        return [list(row) for row in runs_for(GateRule(metric, 0.5, function=function), records, pass_rule)]
 
     assert found("mean", B) == [[0.25], [None], [0.0], [None]]
     assert found("pass_rate", B) == [[1.0], [None], [0.0], [None]]
@@ -213,7 +213,7 @@ def test_a_gate_on_a_function_looks_at_its_scores_alone() -> None:
 def test_a_run_that_was_interrupted_while_it_was_scored_is_not_measured() -> None:
     records = [rolled(0, scores={A: 1.0}), finished({A: 1.0}, 1)]
 
-    assert runs_for(GateRule("mean", 0.5, function=A), records, results_of(records).judging) == [[None], [1.0]]
+    assert runs_for(GateRule("mean", 0.5, function=A), records, results_of(records).pass_rule) == [[None], [1.0]]
 
 
 def test_pass_at_k_looks_at_rows_with_k_measured_runs_only() -> None:

@@ -11,7 +11,7 @@ from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, 
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
 
 
-def judging(decide: str = "all", scorers: tuple[str, ...] = (A, B), **thresholds: float) -> PassRule:
+def pass_rule(decide: str = "all", scorers: tuple[str, ...] = (A, B), **thresholds: float) -> PassRule:
     return PassRule(scorers, 1.0, {f"rewards:{name}": value for name, value in thresholds.items()}, decide)
 
 
@@ -24,7 +24,7 @@ class Expected(NamedTuple):
     boundary: str | None
 
 
-ONE = judging(scorers=(A,))
+ONE = pass_rule(scorers=(A,))
 TABLE = {
     "passed": (finished({A: 1.0}), Expected("passed", "", True, None)),
     "not passed": (finished({A: 0.2}), Expected("failed", "score 0.2 < 1", True, None)),
@@ -74,7 +74,7 @@ def test_the_outcome_table(row: str) -> None:
     ],
 )
 def test_decide_says_whose_scores_count(decide: str, a: float, b: float, kind: Kind) -> None:
-    assert kind_of(finished({A: a, B: b}), judging(decide)) == kind
+    assert kind_of(finished({A: a, B: b}), pass_rule(decide)) == kind
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_a_scorer_error_harms_only_where_its_function_decides(
 ) -> None:
     record = finished(scores, errors={B: BROKE})
 
-    assert kind_of(record, judging(decide)) == kind
-    assert judging(decide).measured(record) == (kind != "error")
+    assert kind_of(record, pass_rule(decide)) == kind
+    assert pass_rule(decide).measured(record) == (kind != "error")
 
 
 @pytest.mark.parametrize(("score", "passed"), [(0.5, True), (0.49999999, False), (1.0, True), (-1.0, False)])
 def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
-    assert judging(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
+    assert pass_rule(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
 
 
 def test_thresholds_of_functions_stand_before_the_common_one() -> None:
@@ -113,12 +113,12 @@ def test_thresholds_of_functions_stand_before_the_common_one() -> None:
 def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
     record = finished({A: 0.25, B: 0.0})
 
-    assert reason_of(record, judging(b=0.5)) == "rewards:a 0.25 < 1, rewards:b 0 < 0.5"
-    assert reason_of(record, judging(A)) == "score 0.25 < 1"
+    assert reason_of(record, pass_rule(b=0.5)) == "rewards:a 0.25 < 1, rewards:b 0 < 0.5"
+    assert reason_of(record, pass_rule(A)) == "score 0.25 < 1"
 
 
 def test_a_deciding_function_without_any_answer_says_so() -> None:
-    assert reason_of(finished({A: 1.0}), judging()) == "scorer error: rewards:b: gave no score"
+    assert reason_of(finished({A: 1.0}), pass_rule()) == "scorer error: rewards:b: gave no score"
 
 
 @pytest.mark.parametrize(
