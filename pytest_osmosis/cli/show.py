@@ -62,14 +62,15 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
             events.append(event)
         elif "row" in event:
             run = RunId.of(event)
-            n_runs, last = n_runs + (event["ev"] == "rollout"), max(last, run)
+            if event["ev"] == "rollout":
+                n_runs, last = n_runs + 1, max(last, run)
             if run == wanted:
                 events.append(event)
     ledger = fold(events)
     record = ledger.records.get(wanted)
     if record is None:
-        rolled = f"it holds {plural(n_runs, 'rollout')}, the last run is {last}" if n_runs else "it holds no rollout"
-        raise OsmosisError(f"{wanted}: nothing happened to it in {shown(stored.directory.path)}; {rolled}")
+        stored_runs = f"{plural(n_runs, 'rollout')}, the last of {last}" if n_runs else "no rollout"
+        raise OsmosisError(f"{wanted}: not in {shown(stored.directory.path)}, which holds {stored_runs}")
     own = [event for event in events if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
     outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]
@@ -93,7 +94,7 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
 
 def _became(record: RunRecord, pass_rule: PassRule | None) -> str:
     if record.status == "pending":
-        return f"never ended{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
+        return f"not finished{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
     if record.status == "skipped":
         return "taken out by its grader"
     if record.status == "failed":

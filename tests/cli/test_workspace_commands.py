@@ -225,13 +225,13 @@ def test_show_of_a_killed_eval_says_that_thresholds_are_not_known(typed: Cli, st
 
 def test_show_of_a_run_that_never_ran(typed: Cli, stored: Callable[..., Path]) -> None:
     stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
-    assert typed("show", "row3-run1").startswith("x-1 row3-run1: never ended (401)\n")
+    assert typed("show", "row3-run1").startswith("x-1 row3-run1: not finished (401)\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["row9-run0"], "row9-run0: nothing happened to it in .osmosis/runs/x-1; it holds 1 rollout, "),
+        (["row9-run0"], "row9-run0: not in .osmosis/runs/x-1, which holds 1 rollout, the last of row3-run1"),
         (["row3"], '"row3": must be a run like row3-run1, or a node id that ends in [row3-run1]'),
         (["y", "row3-run1"], 'run "y": not found in .osmosis/runs; the newest are x-1, x-2'),
         (["x", "row3-run1"], 'run "x": matches 2 runs, x-1, x-2; type more of the name'),
