@@ -118,7 +118,7 @@ def reason_of(record: RunRecord, pass_rule: PassRule) -> str:
     if record.status == "skipped":
         return "taken out by its grader (remove_sample)"
     if broken := pass_rule.broken(record):
-        return f"scorer error: {broken[0]}: {_scorer_error(record, broken[0])}"
+        return f"reward error: {broken[0]}: {_reward_error(record, broken[0])}"
     if record.boundary is not None:
         return f"{record.boundary}: {record.error}"
     if pass_rule.passed(record):
@@ -141,6 +141,6 @@ def score_line(score: float, threshold: float, name: str = "") -> str:
     return f"{name or 'score'} {shown} {sign} {bound}"
 
 
-def _scorer_error(record: RunRecord, name: str) -> str:
+def _reward_error(record: RunRecord, name: str) -> str:
     error = record.scorer_errors.get(name)
     return error.message if error else "gave no score"

@@ -18,7 +18,7 @@ PLAIN = "plain-secret-value"
 
 
 def test_a_journal_with_every_event_folds_to_the_ledger_even_if_torn(workspace: Workspace) -> None:
-    """Retries, failures, crashes, scorer errors and a removed sample; `evaluated` compares the two."""
+    """Retries, failures, crashes, reward errors and a removed sample; `evaluated` compares the two."""
     workspace.agent(
         """
         async def rollout(ctx):

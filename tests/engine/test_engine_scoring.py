@@ -111,7 +111,7 @@ def exact(solution_str, extra_info):
 """
     live = scored_by(workspace, code, "exact")
     assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert "scorer error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
+    assert "reward error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
     assert 'raise KeyError("what")' in live.outcome(1).text
     assert live.results.pass_rule.boundary(live.record(1)) == "reward"
 

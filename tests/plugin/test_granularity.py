@@ -69,7 +69,7 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert failure.text is not None
     assert failure.text.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1\n  run2: score 0 < 1\nrun1:\n")
     assert failure.text.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
-    assert "run1: scorer error: rewards:score: ZeroDivisionError" in str(error.text)
+    assert "run1: reward error: rewards:score: ZeroDivisionError" in str(error.text)
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}
     assert properties["x[row0]"]["osmosis.runs"] == properties["x[row1]"]["osmosis.runs_passed"] == 1
     assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}

@@ -55,7 +55,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
             "score 0 < 1",
             f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
             "the rollouts took 40 tokens (28 in, 12 out)*",
-            "against the verdicts before (results.1.json): +0 -1 of 4 rows",
+            "against the previous verdicts (results.1.json): +0 -1 of 4 rows",
             f"results: .osmosis/runs/{run_dir.name}/results.json",
         ]
     )
@@ -82,7 +82,7 @@ def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Worksp
     lower.stdout.fnmatch_lines(
         [
             "reused 3 stored scores (code and rows unchanged); --osmosis-rescore recomputes them",
-            "against the verdicts before (results.1.json): +1 -0 of 3 rows",
+            "against the previous verdicts (results.1.json): +1 -0 of 3 rows",
             "gate pass_rate >= 0.6: HOLDS: *",
         ]
     )
@@ -134,7 +134,7 @@ def test_a_function_that_raises_is_an_error_of_the_reward(plain_workspace: Works
     assert result.ret == 9
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
-        ["scorer error: rewards:score: ZeroDivisionError: division by zero", "    return 1 / 0"]
+        ["reward error: rewards:score: ZeroDivisionError: division by zero", "    return 1 / 0"]
     )
     assert workspace.results()["summary"]["boundaries"] == {"reward": 2}
 
@@ -237,7 +237,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
             "  note: 1 row (1): the prompt has changed since the rollout; not scored",
             "  note: 1 row (0): changed since the rollout, but not in the prompt; scored as of now",
-            "against the verdicts before (results.1.json): +1 -0 of 2 rows",
+            "against the previous verdicts (results.1.json): +1 -0 of 2 rows",
             "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
         ]

@@ -132,12 +132,12 @@ REASONS = {
     "timeout": "timeout: took longer than 2 s",
     "provider": "provider: the server answered 503",
     "host": "host: its row can no longer be read",
-    "reward raised": "scorer error: rewards:score: ZeroDivisionError: the reward function broke",
-    "reward hung": "scorer error: rewards:score: took longer than 2 s",
-    "reward gave None": "scorer error: rewards:score: ",
-    "reward gave a str": "scorer error: rewards:score: ",
-    "reward gave NaN": "scorer error: rewards:score: ",
-    "reward gave inf": "scorer error: rewards:score: ",
+    "reward raised": "reward error: rewards:score: ZeroDivisionError: the reward function broke",
+    "reward hung": "reward error: rewards:score: took longer than 2 s",
+    "reward gave None": "reward error: rewards:score: ",
+    "reward gave a str": "reward error: rewards:score: ",
+    "reward gave NaN": "reward error: rewards:score: ",
+    "reward gave inf": "reward error: rewards:score: ",
     "taken out": "taken out by its grader",
 }
 """A part of the message of a test."""
@@ -383,7 +383,7 @@ CASES: Mapping[str, Case] = {
     ),
     "5: nothing was selected": Case({"x": {}}, 5, ("-k", "nothing")),
     "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}),
-    "9: only scorer errors": Case({"x": MEASURED_NOTHING}, 9),
+    "9: only reward errors": Case({"x": MEASURED_NOTHING}, 9),
     "9: all taken out": Case(
         {"x": {"rows": [{"grader": "removes"}], "scoring": {"eval_fns": None, "grader": "graders:Removes"}}},
         9,

@@ -70,9 +70,9 @@ def test_a_traceback_of_several_lines_stands_as_it_is() -> None:
 
     found = outcome(finished({}, errors={A: BROKE}), details=details, messages=[PROMPT])
 
-    assert (found.kind, found.reason) == ("error", "scorer error: rewards:a: ValueError: no")
+    assert (found.kind, found.reason) == ("error", "reward error: rewards:a: ValueError: no")
     assert found.text.splitlines()[:6] == [
-        "scorer error: rewards:a: ValueError: no",
+        "reward error: rewards:a: ValueError: no",
         "Traceback (most recent call last):",
         '  File "rewards.py", line 2, in score',
         "ValueError: no",
@@ -86,7 +86,7 @@ def test_the_reason_is_one_line_of_bounded_length() -> None:
 
     reason = outcome(record).reason
 
-    assert reason.startswith(r"scorer error: rewards:a: ValueError: first second\x1b[2J long")
+    assert reason.startswith(r"reward error: rewards:a: ValueError: first second\x1b[2J long")
     assert "\n" not in reason
     assert len(reason) <= LINE_CHARS + len(r"\x1b")
 

@@ -33,9 +33,9 @@ TABLE = {
     "timeout": (failed("timeout"), Expected("error", "timeout: what happened", True, "timeout")),
     "provider": (failed("provider"), Expected("error", "provider: what happened", False, "provider")),
     "host": (failed("host"), Expected("error", "host: what happened", False, "host")),
-    "scorer error": (
+    "reward error": (
         finished({}, errors={A: BROKE}),
-        Expected("error", "scorer error: rewards:a: ValueError: no", False, "reward"),
+        Expected("error", "reward error: rewards:a: ValueError: no", False, "reward"),
     ),
     "removed": (removed(), Expected("skipped", "taken out by its grader (remove_sample)", False, None)),
     "stopped": (
@@ -89,9 +89,7 @@ def test_decide_says_whose_scores_count(decide: str, a: float, b: float, kind: K
         (B, {A: 1.0}, "error"),
     ],
 )
-def test_a_scorer_error_harms_only_where_its_function_decides(
-    decide: str, scores: dict[str, float], kind: Kind
-) -> None:
+def test_a_reward_error_harms_only_if_its_function_decides(decide: str, scores: dict[str, float], kind: Kind) -> None:
     record = finished(scores, errors={B: BROKE})
 
     assert kind_of(record, pass_rule(decide)) == kind
@@ -118,7 +116,7 @@ def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
 
 
 def test_a_deciding_function_without_any_answer_says_so() -> None:
-    assert reason_of(finished({A: 1.0}), pass_rule()) == "scorer error: rewards:b: gave no score"
+    assert reason_of(finished({A: 1.0}), pass_rule()) == "reward error: rewards:b: gave no score"
 
 
 @pytest.mark.parametrize(
