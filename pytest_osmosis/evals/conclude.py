@@ -118,7 +118,7 @@ class Conclusion:
 
     def _regression_verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if updates_baseline(self._run):
-            return gates.not_decided(rule, "a new baseline is asked for")
+            return gates.not_decided(rule, "this command writes a new baseline")
         if self._selected.lacks_baseline:
             n_selected, n_planned = len(self._selected.of_baseline), self._prepared.plan.n_runs
             return gates.partial(rule, f"{n_selected:,} of {n_planned:,} of the baseline's runs")

@@ -267,7 +267,7 @@ def comparison_lines(compared: RowComparison) -> list[str]:
     when = f" ({moment(compared.started_at)})" if compared.started_at is not None else ""
     match compared.kind:
         case "verdicts before":
-            return [f"against the verdicts before ({compared.name}): {_changes(compared)}"] if compared.n_rows else []
+            return [f"against the previous verdicts ({compared.name}): {_changes(compared)}"] if compared.n_rows else []
         case "previous run":
             n_unmatched = compared.matched.n_unmatched
             left_out = f"; {plural(n_unmatched, 'row')} not compared" if n_unmatched else ""

@@ -414,7 +414,7 @@ def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pa
     compared = compare("verdicts before", "results.1.json", Matched(rows))
     made = replace(results_of([finished({A: 1.0})]), rescored=Rescored(STARTED_AT, 1.0, {}, compared))
 
-    assert summary_lines(made)[-1] == f"against the verdicts before (results.1.json): {words}"
+    assert summary_lines(made)[-1] == f"against the previous verdicts (results.1.json): {words}"
 
 
 # -- baselines --------------------------------------------------------------------------------------------
