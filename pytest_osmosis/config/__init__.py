@@ -4,8 +4,6 @@
 `named_keys` lists the keys that have an option.
 """
 
-from __future__ import annotations
-
 from pytest_osmosis.config.eval_config import load_eval_config, typed_eval_config
 from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.secrets import resolve_secrets

@@ -28,8 +28,7 @@ from pytest_osmosis.errors import Problem
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
 LOSS: Metric = "max_regression"
-FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)
-"""Keys of [gate] that name functions. Their values are tables of conditions."""
+FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)  # keys of [gate] that name functions
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
 PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
@@ -37,8 +36,6 @@ _RATIO = number(" between 0 and 1", lambda value: 0 <= value <= 1, minimum=0, ma
 
 
 class _Bound(NamedTuple):
-    """The kind of the number in a condition, and its description."""
-
     kind: ValueKind
     text: str
 
@@ -94,7 +91,6 @@ def conditions_of_function() -> ValueKind:
 
 
 def is_metric(key: str) -> bool:
-    """Return True for a metric that a condition can be about."""
     return key in ("pass_rate", "mean") or any(k.fullmatch(key) for k in (PASS_AT, PASS_HAT))
 
 
@@ -172,5 +168,4 @@ def error_bound() -> ValueKind:
 
 def _share(text: str) -> float | None:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    share = float(match[1]) / 100 if match else None
-    return share if share is not None and share <= 1 else None
+    return float(match[1]) / 100 if match and float(match[1]) <= 100 else None

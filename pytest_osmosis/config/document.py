@@ -24,7 +24,6 @@ class Document:
     prefix: tuple[str, ...] = ()
 
     def line(self, *keys: str) -> int:
-        """Return the line of a key."""
         return self.lines.of(*self.prefix, *keys)
 
     def where(self, *keys: str) -> str:

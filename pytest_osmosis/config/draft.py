@@ -30,10 +30,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 _OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
     ("experiment", "model_path"): ("--osmosis-model", "name the model, like --osmosis-model=openai/gpt-5-mini"),
     ("experiment", "dataset"): ("--osmosis-dataset", "name the rows, like --osmosis-dataset=rows.jsonl"),
-    ("scoring", "eval_fns"): (
-        "--osmosis-eval-fn",
-        "name a scoring function, like --osmosis-eval-fn=rewards:compute_reward",
-    ),
+    ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name a function, like --osmosis-eval-fn=rewards:compute_reward"),
 }
 """The options that an eval without a TOML needs, and how to set them."""
 
@@ -91,7 +88,6 @@ class Draft:
         return origin is not None and origin.level in ("environment", "command")
 
     def table(self, name: str) -> dict[str, Any]:
-        """Return the values of one table."""
         return {key: value for (table, key), value in self.values.items() if table == name}
 
     def remarks(self, ignored: frozenset[TableKey] = frozenset()) -> Remarks:
@@ -219,12 +215,11 @@ class Draft:
 
     def _check_required(self) -> None:
         for table in self._tables.values():
-            if table.required and self.document is None:
-                continue
-            if table.required and self.document is not None and table.name not in self.document.content:
+            if table.required and (self.document is None or table.name not in self.document.content):
                 keys = ", ".join(field.name for field in table.fields if field.required)
                 text = f"[{table.name}]: missing; add [{table.name}] with {keys} = [...] ([] if the eval needs none)"
-                self._report(Origin("file", self.document), text)
+                if self.document is not None:
+                    self._report(Origin("file", self.document), text)
                 continue
             for field in table.fields:
                 if field.required and not self.is_set(table.name, field.name):

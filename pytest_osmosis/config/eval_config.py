@@ -11,7 +11,7 @@ from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.origins import ConfigLevel, Override
+from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
@@ -46,7 +46,7 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConf
     document = read_document(path)
     _reject_other_configs(document)
     workspace = workspace_of(document.path)
-    draft = Draft({"file": document, **_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
+    draft = Draft({"file": document, **read_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
     check(draft, workspace)
     draft.raise_problems()
     return _build(draft, document.path, workspace)
@@ -59,19 +59,12 @@ def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalCon
     """
     datasets = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
     name = Path(str(datasets[-1])).stem if datasets else ""
-    draft = Draft(_project(workspace, name), overrides, EVAL_TABLES)
+    draft = Draft(read_project(workspace, name), overrides, EVAL_TABLES)
     if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
     check(draft, workspace)
     draft.raise_problems()
     return _build(draft, absolute(workspace / draft.get("data", "path")), workspace)
-
-
-def _project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
-    """Return the parts of pyproject.toml by their level."""
-    project = read_project(workspace, name)
-    parts: dict[ConfigLevel, Document | None] = {"project": project.shared, "own": project.own}
-    return {level: document for level, document in parts.items() if document is not None}
 
 
 def _reject_other_configs(document: Document) -> None:
@@ -103,7 +96,9 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
-        agent=AgentTable(**_agent(draft)),
+        agent=AgentTable(
+            **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent"))
+        ),
         data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
@@ -120,11 +115,6 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
 
 def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
     return {key: value for key, value in draft.table(table).items() if (table, key) not in SELECTING.values()}
-
-
-def _agent(draft: Draft) -> dict[str, Any]:
-    values = draft.table("agent")
-    return values if has_entrypoint(draft) else {"agent": "chat"} | values
 
 
 def _baseline(draft: Draft) -> Baseline:

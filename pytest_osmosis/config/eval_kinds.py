@@ -29,7 +29,6 @@ RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
 
 
 def folder_name() -> ValueKind:
-    """The name of a folder under rollouts/."""
     expects = "the name of one folder under rollouts/, not a path"
     return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
 
@@ -52,27 +51,18 @@ def code_reference(attribute_text: str, *others: str) -> ValueKind:
 
 
 def url() -> ValueKind:
-    """The URL of a server."""
-
     def fits(value: str) -> bool:
         try:
             parts = urlsplit(value)
-            port = parts.port
+            has_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             return False
-        return (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and port != 0
-            and value.isprintable()
-            and " " not in value
-        )
+        return has_server and value.isprintable() and " " not in value
 
     return string("an http:// or https:// URL with a host", fits)
 
 
 def variable_name() -> ValueKind:
-    """The name of an environment variable."""
     return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself")
 
 
@@ -103,7 +93,6 @@ def stop() -> ValueKind:
 
 
 def extra_body() -> ValueKind:
-    """Further keys of a request body."""
     expects = "a table of JSON values"
     reserved = f"set by the run itself; leave it out (reserved: {', '.join(RESERVED_BODY_KEYS)})"
 
@@ -123,12 +112,10 @@ def extra_body() -> ValueKind:
 
 
 def above_0() -> ValueKind:
-    """A positive number."""
     return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
 
 
 def at_least_0() -> ValueKind:
-    """A number that is not negative."""
     return number(" of at least 0", lambda value: value >= 0, minimum=0)
 
 
@@ -151,7 +138,6 @@ def _is_json(value: object) -> bool:
 
 
 def env_name() -> ValueKind:
-    """The name of a variable in [env]."""
     expects = f"^[A-Z_][A-Z0-9_]*$ and must not start with {RESERVED_ENV_PREFIX} (reserved)"
 
     def read(value: Any) -> str:

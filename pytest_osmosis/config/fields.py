@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pytest_osmosis.config.kinds import ValueKind, faults_of
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.suggest import closest, did_you_mean, suggestion
 
 NOT_SUPPORTED = "not supported yet; leave it out"
 
@@ -83,14 +83,11 @@ class Table:
         return next((field for field in self.fields if field.name == key), None) or next(of_family, None)
 
 
-Tables = Mapping[str, Table]
-"""Tables by name."""
+Tables = Mapping[str, Table]  # by name
 
 
 def unknown_table(tables: Tables, name: str) -> str:
-    """Return the problem with a table that does not exist."""
-    close = closest(name, tables)
-    return f"unknown table{did_you_mean(f'[{close}]' if close else None)} (valid: {', '.join(tables)})"
+    return f"unknown table{suggestion(name, tables, '[{}]')} (valid: {', '.join(tables)})"
 
 
 def unknown_top_key(tables: Tables, name: str) -> str:

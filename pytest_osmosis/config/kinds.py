@@ -9,11 +9,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.suggest import suggestion
 
 LONGEST_SHOWN = 100
 
@@ -44,12 +45,7 @@ class Unfit(Exception):
 
 
 def refuse(text: str, got: str | None = None) -> Unfit:
-    """Return an `Unfit` with one fault."""
     return Unfit([Fault(text, got=got)])
-
-
-def _as_typed(text: str) -> object:
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class ValueKind:
 
     expects: str
     read: Callable[[Any], Any]
-    typed: Callable[[str], object] = _as_typed
+    typed: Callable[[str], object] = str
     schema: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -105,7 +101,6 @@ def type_text(value: object) -> str:
 
 
 def quoted_list(names: Iterable[str]) -> str:
-    """Return names in quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -177,21 +172,18 @@ def number(bounds: str = "", fits: Callable[[float], bool] = lambda _: True, **l
     expects = f"a finite number{bounds}"
 
     def read(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise refuse(f"must be {expects}")
-        try:
-            result = float(value)
-        except OverflowError:
-            raise refuse(f"must be {expects}") from None
-        if not math.isfinite(result) or not fits(result):
-            raise refuse(f"must be {expects}")
-        return result
+        with suppress(OverflowError):  # an integer that is too large for a float
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                result = float(value)
+                if math.isfinite(result) and fits(result):
+                    return result
+        raise refuse(f"must be {expects}")
 
     return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
 
 
 def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] | None = None) -> ValueKind:
-    """A string for which `fits` returns True. `expects` describes it. `got` shows a string that does not fit."""
+    """A string for which `fits` returns True. `got` returns a string that does not fit as messages show it."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not fits(value):
@@ -207,29 +199,21 @@ def text() -> ValueKind:
 
 
 def _name_shown(value: str) -> str:
-    """Return a name for messages. A text that looks like an API key (long, with digits) is not shown."""
+    """Return a name for messages. A string that looks like an API key (long, with digits) is not shown."""
     return f"a string of {len(value)} characters" if len(value) >= 20 and re.search("[0-9]", value) else toml(value)
 
 
 def name(pattern: str, expects: str) -> ValueKind:
-    """The name of a secret or a variable. `pattern` must match all of it."""
     return string(expects, lambda value: bool(re.fullmatch(pattern, value)), got=_name_shown)
 
 
 def choice(*valid: str) -> ValueKind:
-    """One of `valid`."""
-    expects = f"one of {quoted_list(valid)}"
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or value not in valid:
-            raise refuse(f"must be {expects}")
-        return value
-
-    return ValueKind(expects, read, schema={"enum": list(valid)})
+    one_of = string(f"one of {quoted_list(valid)}", lambda value: value in valid)
+    return replace(one_of, schema={"enum": list(valid)})
 
 
 def array_of(item: ValueKind, plural: str, unique: bool = True) -> ValueKind:
-    """An array of `item`, kept as a tuple. Every item that does not fit and every duplicate is a fault."""
+    """An array of `item`, kept as a tuple. With `unique`, duplicates are faults."""
     expects = f"an array of {plural}"
 
     def read(value: Any) -> tuple[Any, ...]:
@@ -272,8 +256,7 @@ def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str,
             if key in kinds:
                 faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(kinds[key], entry)]
             else:
-                close = closest(key, kinds)
-                unknown = f"unknown key{did_you_mean(close and toml(close))} (valid: {', '.join(kinds)})"
+                unknown = f"unknown key{suggestion(key, kinds)} (valid: {', '.join(kinds)})"
                 faults.append(Fault(unknown, (key,), ""))
         if faults:
             raise Unfit(faults)

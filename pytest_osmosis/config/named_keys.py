@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.suggest import did_you_mean, suggestion
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "agent": ("agent", "agent"),
@@ -32,13 +32,10 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "baseline_base_url": ("baseline", "base_url"),
     "baseline_api_key_env": ("baseline", "api_key_env"),
 }
-"""Names, and the tables and keys that they set."""
 
 
 def unknown_option(name: str) -> str:
-    """Return the problem with a name that is not one of `OPTIONS`."""
-    close = closest(name, OPTIONS)
-    return f"unknown key{did_you_mean(close and toml(close))} (valid: {', '.join(OPTIONS)})"
+    return f"unknown key{suggestion(name, OPTIONS)} (valid: {', '.join(OPTIONS)})"
 
 
 class Setting(NamedTuple):
@@ -61,7 +58,7 @@ def setting(text: str, origin: str) -> Setting | Problem:
     >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set")
     Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')
     """
-    for at in (at for at, char in enumerate(text) if char == "="):
+    for at in (at for at, char in enumerate(text) if char == "="):  # a quoted key can contain one
         keys = _keys(text[:at])
         if len(keys) == 1:
             home = OPTIONS.get(keys[0])
@@ -82,7 +79,7 @@ def _keys(path: str) -> tuple[str, ...]:
         return ()
     keys: list[str] = []
     while isinstance(value, dict):
-        if len(value) != 1:  # a line break followed by other keys
+        if len(value) != 1:  # `path` contains line breaks and other keys
             return ()
         [(key, value)] = value.items()
         keys.append(key)

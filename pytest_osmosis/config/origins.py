@@ -10,7 +10,6 @@ from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.kinds import key_text
 
 TableKey = tuple[str, str]
-"""A table and a key in it."""
 
 ConfigLevel = Literal["ini", "project", "own", "file", "test", "environment", "command"]
 LEVELS: tuple[ConfigLevel, ...] = ("ini", "project", "own", "file", "test", "environment", "command")

@@ -9,44 +9,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.kinds import key_text, toml
+from pytest_osmosis.config.origins import ConfigLevel
 from pytest_osmosis.config.workspace import is_file
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.suggest import closest
 
 ROOT = ("tool", "pytest-osmosis")
 EVAL = "eval"
-NAMES = ("*.toml", "configs/**/*.toml", "data/*", "datasets/*")
-"""Files that can give an eval its name: TOMLs, and datasets for evals without one."""
+NAMES = ("*.toml", "configs/**/*.toml", "data/*", "datasets/*")  # files that evals are named after
 
 
-class Project(NamedTuple):
-    """The settings of pyproject.toml for all evals (`shared`), and for one eval (`own`)."""
-
-    shared: Document | None = None
-    own: Document | None = None
-
-
-def read_project(workspace: Path, name: str) -> Project:
-    """Return the settings for the eval `name` in the workspace's pyproject.toml.
+def read_project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
+    """Return the settings in the workspace's pyproject.toml, for all evals ("project") and for the eval `name` ("own").
 
     Raises ConfigError if they are not a table, or if a table seems to misspell the name of this eval.
     """
     path = workspace / "pyproject.toml"
-    if not is_file(path):
-        return Project()
-    document = _below(read_document(path), *ROOT)
+    document = _below(read_document(path), *ROOT) if is_file(path) else None
     if document is None:
-        return Project()
+        return {}
+    shared = {key: value for key, value in document.content.items() if key != EVAL}
+    project: dict[ConfigLevel, Document] = {"project": replace(document, content=shared)}
     evals = _below(document, EVAL)
     own = _below(evals, name) if evals is not None else None
-    if evals is not None and own is None:
+    if own is not None:
+        project["own"] = own
+    elif evals is not None:
         _reject_misspelt(evals, name, workspace)
-    shared = {key: value for key, value in document.content.items() if key != EVAL}
-    return Project(replace(document, content=shared), own)
+    return project
 
 
 def _reject_misspelt(evals: Document, name: str, workspace: Path) -> None:

@@ -15,7 +15,7 @@ from pytest_osmosis.config.tables import DATASET_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.suggest import suggestion
 
 GRADER_SCORE = "reward"
 _MOST_LISTED = 10
@@ -23,7 +23,8 @@ _MOST_LISTED = 10
 
 def check(draft: Draft, workspace: Path) -> None:
     """Add all problems of an eval config that these rules find."""
-    _one_commit(draft)
+    if draft.is_set("experiment", "branch") and draft.is_set("experiment", "commit_sha"):
+        draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
     _code(draft, workspace)
     _dataset(draft, workspace)
     _environment(draft)
@@ -36,24 +37,16 @@ def check(draft: Draft, workspace: Path) -> None:
 
 
 def has_entrypoint(draft: Draft) -> bool:
-    """Return True if the config uses code under rollouts/."""
     return draft.is_set("experiment", "rollout") or draft.is_set("experiment", "entrypoint")
 
 
 def gates_of(draft: Draft) -> tuple[GateRule, ...]:
     """Return all conditions of [gate], on the runs and on single functions."""
-    rules: list[GateRule] = []
-    for key, value in draft.table("gate").items():
-        if isinstance(value, GateRule):
-            rules.append(value)
-        else:
-            rules += [replace(rule, function=key) for rule in value.values()]
-    return tuple(rules)
-
-
-def _one_commit(draft: Draft) -> None:
-    if draft.is_set("experiment", "branch") and draft.is_set("experiment", "commit_sha"):
-        draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
+    return tuple(
+        rule
+        for key, value in draft.table("gate").items()
+        for rule in ([value] if isinstance(value, GateRule) else [replace(r, function=key) for r in value.values()])
+    )
 
 
 def _code(draft: Draft, workspace: Path) -> None:
@@ -64,12 +57,9 @@ def _code(draft: Draft, workspace: Path) -> None:
         missing = "entrypoint" if rollout else "rollout"
         draft.fail("experiment", missing, "missing; set both rollout and entrypoint, or neither")
     elif not draft.is_set("agent", "agent") and not _has_scoring(draft):
-        draft.fail(
-            "experiment",
-            "rollout",
-            "missing, and so is entrypoint; name the code under rollouts/, "
-            'or set [scoring] eval_fns = ["module:function"] to score the built-in chat',
-        )
+        text = "missing, and so is entrypoint; name the code under rollouts/"
+        alternative = 'set [scoring] eval_fns = ["module:function"] to score the built-in chat'
+        draft.fail("experiment", "rollout", f"{text}, or {alternative}")
 
 
 def _rollout_folder(draft: Draft, workspace: Path) -> None:
@@ -106,16 +96,11 @@ def _names(paths: Iterable[Path]) -> str:
 
 
 def _dataset(draft: Draft, workspace: Path) -> None:
-    if draft.is_set("data", "path"):
-        _data_file(draft, workspace)
-    elif not draft.is_set("experiment", "dataset"):
-        text = "missing; name a dataset under datasets/ or data/, or set [data] path"
-        draft.fail("experiment", "dataset", text)
-
-
-def _data_file(draft: Draft, workspace: Path) -> None:
     path = draft.get("data", "path")
     if path is None:
+        if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
+            text = "missing; name a dataset under datasets/ or data/, or set [data] path"
+            draft.fail("experiment", "dataset", text)
         return
     file = absolute(Path(path)) if draft.is_typed("data", "path") else inside(workspace, path)
     if file is None:
@@ -134,18 +119,13 @@ def _environment(draft: Draft) -> None:
 
 def _scoring(draft: Draft) -> None:
     if draft.is_set("agent", "agent") and not has_entrypoint(draft) and not _has_scoring(draft):
-        draft.fail(
-            "scoring",
-            "eval_fns",
-            'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class", '
-            "or use the Grader of a rollout's entrypoint",
-        )
+        text = 'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class"'
+        draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
 
 
 def _has_scoring(draft: Draft) -> bool:
-    return bool(
-        draft.get("scoring", "eval_fns") or not _functions_are_valid(draft) or draft.is_set("scoring", "grader")
-    )
+    functions = draft.get("scoring", "eval_fns") or not _functions_are_valid(draft)
+    return bool(functions or draft.is_set("scoring", "grader"))
 
 
 def _functions_are_valid(draft: Draft) -> bool:
@@ -161,12 +141,13 @@ def _score_names(draft: Draft) -> None:
             draft.fail("scoring", "thresholds", f"unknown function{_suggestion(name, names)}", name)
     decide = draft.get("scoring", "decide")
     if decide is not None and decide not in ("all", "any", *names):
-        suggestion = _suggestion(decide, ("all", "any", *names))
-        draft.fail("scoring", "decide", f'must be "all", "any" or one function, got {toml(decide)}{suggestion}')
+        text = f'must be "all", "any" or one function, got {toml(decide)}{_suggestion(decide, ("all", "any", *names))}'
+        draft.fail("scoring", "decide", text)
 
 
 def _gates(draft: Draft) -> None:
     functions_are_valid, names = _functions_are_valid(draft), _scores(draft)
+    one_decides = len(names) == 1 or (draft.get("scoring", "decide") or "all") not in ("all", "any")
     n = draft.get("evaluation", "n") if draft.is_set("evaluation", "n") else 1
     for rule in gates_of(draft):
         key, *below = (rule.name,) if rule.function is None else (rule.function, rule.name)
@@ -174,13 +155,9 @@ def _gates(draft: Draft) -> None:
             draft.fail("gate", rule.function, f"unknown function{_suggestion(rule.function, names)}")
         elif rule.k is not None and n is not None and rule.k > n:
             draft.fail("gate", key, f"needs [evaluation] n of at least {rule.k}, n is {n}", *below)
-        elif rule.metric == "mean" and rule.function is None and functions_are_valid and not _one_decides(draft, names):
+        elif rule.metric == "mean" and rule.function is None and functions_are_valid and not one_decides:
             text = 'needs a single deciding function: name it in [scoring] decide, or write [gate."{}"] mean = ...'
             draft.fail("gate", "mean", text.format(names[0] if names else "module:function"))
-
-
-def _one_decides(draft: Draft, names: tuple[str, ...]) -> bool:
-    return len(names) == 1 or (draft.get("scoring", "decide") or "all") not in ("all", "any")
 
 
 def _scores(draft: Draft) -> tuple[str, ...]:
@@ -190,8 +167,7 @@ def _scores(draft: Draft) -> tuple[str, ...]:
 
 
 def _suggestion(name: str, names: tuple[str, ...]) -> str:
-    close = closest(name, names)
-    return f"{did_you_mean(close and toml(close))} (valid: {quoted_list(names) or 'none'})"
+    return f"{suggestion(name, names)} (valid: {quoted_list(names) or 'none'})"
 
 
 def _baseline(draft: Draft) -> None:

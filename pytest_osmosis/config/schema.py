@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Family, Field, Table
+from pytest_osmosis.config.fields import Field, Table
 
 Schema = dict[str, Any]
-
-_NEVER: Schema = {"not": {}}
-"""Allows no value."""
 
 
 def eval_schema() -> Schema:
@@ -26,14 +23,14 @@ def eval_schema() -> Schema:
         "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has.",
         "type": "object",
         "properties": {table.name: _table(table) for table in EVAL_TABLES.values()},
-        "required": [table.name for table in EVAL_TABLES.values() if _is_required(table)],
+        "required": [
+            table.name
+            for table in EVAL_TABLES.values()
+            if table.required or any(field.required for field in table.fields)
+        ],
         "additionalProperties": False,
         "allOf": _BETWEEN_KEYS,
     }
-
-
-def _is_required(table: Table) -> bool:
-    return table.required or any(field.required for field in table.fields)
 
 
 def _table(table: Table) -> Schema:
@@ -49,7 +46,10 @@ def _table(table: Table) -> Schema:
         "type": "object",
         "description": table.help,
         "properties": {field.name: _field(field) for field in table.fields},
-        "patternProperties": {f"^({family.pattern.pattern})$": _family(family) for family in table.families},
+        "patternProperties": {
+            f"^({family.pattern.pattern})$": {**family.kind_of(family.example).schema, "description": family.help}
+            for family in table.families
+        },
         "required": [field.name for field in table.fields if field.required],
         "additionalProperties": False,
     }
@@ -57,13 +57,9 @@ def _table(table: Table) -> Schema:
 
 def _field(field: Field) -> Schema:
     if not field.supported:
-        return {**_NEVER, "description": f"{field.help} Not supported yet."}
+        return {"not": {}, "description": f"{field.help} Not supported yet."}
     default = field.default_written
     return {**field.kind.schema, "description": field.help, **({} if default is None else {"default": default})}
-
-
-def _family(family: Family) -> Schema:
-    return {**family.kind_of(family.example).schema, "description": family.help}
 
 
 def _has(table: str, key: str, **value: Any) -> Schema:

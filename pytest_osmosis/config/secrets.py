@@ -6,7 +6,7 @@ Messages never contain a value or a line of the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -58,20 +58,14 @@ def parse_dotenv(text: str, label: str) -> Dotenv:
     """
     values: dict[str, str] = {}
     problems = []
-    for number, line in _assignments(text):
-        try:
-            name, value = _assignment(line)
-            values[name] = value
-        except ValueError as error:
-            problems.append(Problem(f"{label}:{number}", str(error)))
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if line and not line.startswith("#"):
+            try:
+                name, value = _assignment(line)
+                values[name] = value
+            except ValueError as error:
+                problems.append(Problem(f"{label}:{number}", str(error)))
     return Dotenv(values, problems)
-
-
-def _assignments(text: str) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            yield number, stripped
 
 
 def _assignment(line: str) -> tuple[str, str]:
@@ -105,13 +99,10 @@ def _quoted(pattern: re.Pattern[str], text: str) -> str:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    try:
-        return _ESCAPES[match[1]]
-    except KeyError:
-        raise ValueError(
-            r"unknown escape in a double-quoted value (valid: \n, \t, \", \\); "
-            "use single quotes for a literal value"
-        ) from None
+    if match[1] not in _ESCAPES:
+        valid = r"valid: \n, \t, \", \\"
+        raise ValueError(f"unknown escape in a double-quoted value ({valid}); use single quotes for a literal value")
+    return _ESCAPES[match[1]]
 
 
 class _SecretsText(NamedTuple):
@@ -136,10 +127,8 @@ def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], s
 
 def _missing(name: str, secrets_file: Path | Literal["-"] | None, label: str) -> Problem:
     if secrets_file is None:
-        text = (
-            "missing or empty in the environment; "
-            f"export {name}=..., or give --osmosis-secrets-file=FILE with a line {name}=..."
-        )
+        fix = f"export {name}=..., or use --osmosis-secrets-file=FILE with a line {name}=..."
+        text = f"missing or empty in the environment; {fix}"
     else:
         text = f"missing or empty in {label} and in the environment; add a line {name}=... to {label}, or export {name}"
     return Problem(f"secret {name}", text)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pytest_osmosis.config.kinds import ValueKind, refuse, toml
 from pytest_osmosis.config.tables import RowSelection
 
-Ranges = tuple[tuple[int, int], ...]
-"""Inclusive ranges of row indices."""
+Ranges = tuple[tuple[int, int], ...]  # inclusive, of row indices
 
 ROWS_EXPECTED = 'row numbers and inclusive ranges like "3,7,10-20", or "all"'
 _PART = re.compile(r"([0-9]{1,18})(?:\s*-\s*([0-9]{1,18}))?")
@@ -53,11 +52,10 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
-"""The keys that select rows, with their tables."""
 
 
 def _selected_by(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    """Return the selecting keys that take effect if this level selects: `rows`, or else `offset` and `limit`."""
+    """Return the keys of a level that select rows: `rows`, or else `offset` and `limit`."""
     keys = {name: level[place] for name, place in SELECTING.items() if place in level}
     return {"rows": keys["rows"]} if "rows" in keys else keys
 

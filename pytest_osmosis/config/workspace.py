@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pytest_osmosis.text.paths import absolute
@@ -15,8 +16,7 @@ def workspace_of(path: Path) -> Path:
 
 def in_training(path: Path) -> bool:
     """Return True for a config under `configs/training/` of its workspace."""
-    parts = absolute(path).relative_to(workspace_of(path)).parts
-    return parts[:2] == ("configs", "training")
+    return absolute(path).is_relative_to(workspace_of(path) / "configs" / "training")
 
 
 def inside(folder: Path, path: str) -> Path | None:
@@ -30,16 +30,9 @@ def inside(folder: Path, path: str) -> Path | None:
 
 
 def is_file(path: Path) -> bool:
-    """Return True for an existing file, and False if the path cannot be looked up."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
+    """Return True for an existing file. Unlike `Path.is_file`, returns False if the path cannot be looked up."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Return True for an existing folder, and False if the path cannot be looked up."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(path)  # noqa: PTH112

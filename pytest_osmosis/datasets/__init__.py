@@ -4,8 +4,6 @@
 rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that name file, line, row and column.
 """
 
-from __future__ import annotations
-
 from pytest_osmosis.datasets.columns import SOLUTION
 from pytest_osmosis.datasets.dataset import Dataset, check_rows, open_dataset
 from pytest_osmosis.datasets.location import locate

@@ -26,7 +26,7 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
-from pytest_osmosis.text.suggest import closest, did_you_mean
+from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
 
 T = TypeVar("T")
@@ -134,9 +134,8 @@ class _Imports:
             try:
                 value = getattr(value, part)
             except AttributeError:
-                similar = closest(part, [name for name in dir(value) if not name.startswith("_")])
-                suggestion = did_you_mean(f'"{similar}"' if similar else None)
-                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{suggestion}') from None
+                hint = suggestion(part, [name for name in dir(value) if not name.startswith("_")])
+                raise CodeError(f'{name}: module "{module_name}" has no "{path}"{hint}') from None
         return value
 
 

@@ -25,7 +25,7 @@ from pytest_osmosis.lab.cases import CaseEntry, ReferenceRows, RewardCase, cases
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import suggestion
 
 HEADER = re.compile(r"^\s*\[\[\s*(?P<name>[\w.\"'-]+?)\s*\]\]", re.MULTILINE)
 TABLE = re.compile(r"^\s*\[", re.MULTILINE)
@@ -52,8 +52,7 @@ def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, Functi
     names = [target.name for target in targets]
     for entry in (*file.entries, *file.rows):
         if entry.function not in names:
-            close = closest(entry.function, names)
-            hint = f', did you mean "{close}"?' if close else f" (valid: {', '.join(names)})"
+            hint = suggestion(entry.function, names) or f" (valid: {', '.join(names)})"
             problems.append(Problem(entry.where, f'"{entry.function}" is not a reward function of {path.name}{hint}'))
     functions = {}
     for target in targets:

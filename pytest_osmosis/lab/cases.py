@@ -13,7 +13,7 @@ from pytest_osmosis.lab.calls import MISSING, TOLERANCE, CallInput, CallOutcome
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import suggestion
 
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
 ROWS_KEYS = ("dataset", "threshold")
@@ -105,9 +105,7 @@ def _faults(target: Target, entry: CaseEntry) -> Iterator[tuple[str, str]]:
     content = entry.content
     for key in content:
         if key not in KEYS:
-            close = closest(str(key), KEYS)
-            meant = f', did you mean "{close}"?' if close else ""
-            yield entry.at(str(key)), f"{key}: unknown key{meant} (valid: {', '.join(KEYS)})"
+            yield entry.at(str(key)), f"{key}: unknown key{suggestion(str(key), KEYS)} (valid: {', '.join(KEYS)})"
     name = content.get("id", "0")
     if not isinstance(name, (str, int)) or not ID.fullmatch(str(name)):
         yield entry.at("id"), f"id: must be letters, digits, and any of _.+-, got {quoted(name)}"

@@ -12,10 +12,15 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(name, list(candidates), n=1)), None)
 
 
-def did_you_mean(suggestion: str | None) -> str:
-    """Return the question that offers a suggestion, to append to a message.
+def suggestion(name: str, candidates: Iterable[str], form: str = '"{}"') -> str:
+    """Return the question that offers the most similar candidate, written as `form`, or "".
 
-    >>> did_you_mean("[model]"), did_you_mean(None)
+    >>> suggestion("modle", ["model", "data"], "[{}]"), suggestion("x", ["model"])
     (', did you mean [model]?', '')
     """
+    close = closest(name, candidates)
+    return did_you_mean(form.format(close) if close else None)
+
+
+def did_you_mean(suggestion: str | None) -> str:
     return f", did you mean {suggestion}?" if suggestion else ""

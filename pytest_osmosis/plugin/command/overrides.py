@@ -18,7 +18,7 @@ from pytest_osmosis.config.named_keys import OPTIONS, Setting, setting
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
@@ -65,8 +65,8 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         elif name in _COMMAND_ONLY:
             problems.append(Problem(name, _COMMAND_ONLY[name]))
         else:
-            close = closest(name, [*VARIABLES, _SET, options.GATE.variable])
-            problems.append(Problem(name, f"unknown variable{f', did you mean {close}?' if close else ''}"))
+            hint = suggestion(name, [*VARIABLES, _SET, options.GATE.variable], "{}")
+            problems.append(Problem(name, f"unknown variable{hint}"))
 
 
 def _ini(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:

@@ -19,7 +19,7 @@ from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.suggest import closest
+from pytest_osmosis.text.suggest import suggestion
 
 ARGUMENTS = {**SELECTING, "n": OPTIONS["n"]}
 """The marker's keyword arguments, and the key of the config that each sets."""
@@ -80,9 +80,8 @@ def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str,
     arguments = {}
     for name, value in kwargs.items():
         if name not in ARGUMENTS:
-            close = closest(name, ARGUMENTS)
-            suggestion = f", did you mean {close}=?" if close else ""
-            problems.append(f"{name}=: unknown argument{suggestion} (valid: {', '.join(ARGUMENTS)})")
+            hint = suggestion(name, ARGUMENTS, "{}=")
+            problems.append(f"{name}=: unknown argument{hint} (valid: {', '.join(ARGUMENTS)})")
         elif not isinstance(value, int | float | str):
             problems.append(f"{name}=: must be a number or a string, got {value!r:.80}")
         else:

@@ -111,7 +111,7 @@ def test_all_bad_lines_and_missing_names_are_reported_at_once(dotenv: Callable[[
 def test_missing_names_without_a_file_are_reported_with_both_fixes() -> None:
     assert problems_of(["A"]) == [
         "secret A: missing or empty in the environment; "
-        "export A=..., or give --osmosis-secrets-file=FILE with a line A=..."
+        "export A=..., or use --osmosis-secrets-file=FILE with a line A=..."
     ]
 
 
