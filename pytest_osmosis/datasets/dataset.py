@@ -21,7 +21,7 @@ from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
-from pytest_osmosis.datasets.row_readers import RowReader, TextReader, text_at
+from pytest_osmosis.datasets.row_readers import Indexed, RowReader, TextReader, text_at
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
 from pytest_osmosis.errors import DatasetError, Problem
@@ -30,7 +30,7 @@ _MOST_PROBLEMS = 20
 
 
 class _Stamp(NamedTuple):
-    """The size and the time of the last change of a file, to detect changes."""
+    """The size of a file, and the time of its last change."""
 
     size: int
     changed_ns: int
@@ -63,7 +63,8 @@ class Dataset:
 
     def line(self, row_index: int) -> int:
         """Return the 1-based line on which the row starts. For Parquet, it is the number of the row."""
-        self._need(row_index)
+        if not 0 <= row_index < len(self):
+            raise IndexError(f"row {row_index} of {len(self)}")
         return self.source.line(row_index)
 
     def digest(self) -> str:
@@ -72,7 +73,7 @@ class Dataset:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def open(self) -> BufferedReader:
-        """Open the file, to `read` several rows. Raises DatasetError if it was deleted or has changed."""
+        """Open the file to `read` several rows. Raises DatasetError if it was deleted or has changed."""
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
@@ -80,7 +81,7 @@ class Dataset:
         return file
 
     def read(self, file: BufferedReader, row_index: int) -> Row:
-        """Return a row like `row`, from an open file."""
+        """Return the same as `row`, from an open file."""
         line = self.line(row_index)
         try:
             raw = self.source.record(file, row_index)
@@ -88,10 +89,6 @@ class Dataset:
         except BadRow as error:
             where = f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
-
-    def _need(self, row_index: int) -> None:
-        if not 0 <= row_index < len(self):
-            raise IndexError(f"row {row_index} of {len(self)}")
 
 
 def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None) -> Dataset:
@@ -117,7 +114,7 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
 
 
 class Checked(NamedTuple):
-    """The result of a check without problems: warnings (`row_warnings.notes_of`), and digests of rows by index."""
+    """Warnings about valid rows (`row_warnings.notes_of`), and the digests and contents of the rows by index."""
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
@@ -125,10 +122,7 @@ class Checked(NamedTuple):
 
 
 def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
-    """Read and check all selected rows.
-
-    Raises DatasetError with all problems. Only the first 20 are listed.
-    """
+    """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others."""
     listed: list[Problem] = []
     n_problems = 0
     unseen = set(dataset.columns.mapped)
@@ -154,15 +148,12 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
     if n_problems > len(listed):
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
-        listed = [_absent_everywhere(dataset, ours) for ours in dataset.columns.mapped if ours in unseen]
+        fix = "no selected row has it; correct or remove it in [data] columns"
+        absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours in unseen)
+        listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
     if listed:
         raise DatasetError(listed)
     return Checked(notes, digests, contents)
-
-
-def _absent_everywhere(dataset: Dataset, ours: str) -> Problem:
-    text = f"{dataset.columns.titled(ours)}: no selected row has it"
-    return Problem(dataset.display, f"{text}; correct or remove it in [data] columns")
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
@@ -174,28 +165,23 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
     return Columns(mapped)
 
 
-class _Indexed(NamedTuple):
-    source: RowReader
-    text_cells: bool
-
-
-def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) -> _Indexed:
+def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) -> Indexed:
     if suffix == ".jsonl":
-        return _Indexed(TextReader(scan_jsonl(file), parse_object), text_cells=False)
+        return Indexed(TextReader(scan_jsonl(file), parse_object), text_cells=False)
     if suffix == ".json":
-        return _Indexed(TextReader(scan_json(file), parse_object), text_cells=False)
+        return Indexed(TextReader(scan_json(file), parse_object), text_cells=False)
     if suffix == ".parquet":
         return _parquet(file, columns, display)
     header, rows = scan_csv(file)
     names = _header(file, header, columns, display) if header else []
-    return _Indexed(TextReader(rows, partial(parse_cells, names)), text_cells=True)
+    return Indexed(TextReader(rows, partial(parse_cells, names)), text_cells=True)
 
 
-def _parquet(file: BufferedReader, columns: Columns, display: str) -> _Indexed:
+def _parquet(file: BufferedReader, columns: Columns, display: str) -> Indexed:
     footer = scan_parquet(file)
     try:
         check_header(footer.names, columns)
-        return _Indexed(*footer.rows(columns.ours(footer.names)))
+        return footer.rows(columns.ours(footer.names))
     except BadRow as error:
         raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
 

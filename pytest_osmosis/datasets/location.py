@@ -33,7 +33,8 @@ def check_suffix(path: Path, where: str) -> None:
     suffix = path.suffix.lower()
     if suffix not in DATASET_SUFFIXES:
         got = f'got "{suffix}"' if suffix else "got none"
-        raise _error(where, f"the suffix must be {_one_of(DATASET_SUFFIXES)}, {got}")
+        valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
+        raise _error(where, f"the suffix must be {valid}, {got}")
 
 
 def _at_path(workspace: Path, path: str) -> Path:
@@ -41,7 +42,8 @@ def _at_path(workspace: Path, path: str) -> Path:
     if not Path(path).is_absolute():
         _check_inside(workspace, file, path)
     if not file.is_file():
-        text = "is a folder, not a file" if file.is_dir() else f"no such file{_from(workspace, path)}"
+        folder = "" if Path(path).is_absolute() else f" in {workspace}"
+        text = "is a folder, not a file" if file.is_dir() else f"no such file{folder}"
         raise _error(path, f"{text}; {_available(workspace)}")
     check_suffix(file, path)
     return file
@@ -53,9 +55,9 @@ def _by_name(workspace: Path, name: str) -> Path:
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
         raise _error(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
     if len(candidates) > 1:
-        listed = " and ".join(_short(workspace, candidate) for candidate in candidates)
+        paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
         fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
-        raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {listed}; {fix}")
+        raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
     file = candidates[0]
     _check_inside(workspace, file, _short(workspace, file))
     check_suffix(file, _short(workspace, file))
@@ -72,7 +74,7 @@ def _candidates(workspace: Path, name: str) -> list[Path]:
 
 def _check_inside(workspace: Path, path: Path, where: str) -> None:
     if not path.resolve().is_relative_to(workspace.resolve()):
-        fix = "copy it into the workspace, or give its absolute path in [data] path"
+        fix = "copy it into the workspace, or set [data] path to its absolute path"
         raise _error(where, f"is outside the workspace {workspace} (symlinks resolved); {fix}")
 
 
@@ -86,16 +88,8 @@ def _available(workspace: Path) -> str:
     return f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
 
 
-def _from(workspace: Path, path: str) -> str:
-    return "" if Path(path).is_absolute() else f" in {workspace}"
-
-
 def _short(workspace: Path, path: Path) -> str:
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path)
-
-
-def _one_of(suffixes: tuple[str, ...]) -> str:
-    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
 
 
 def _error(where: str, text: str) -> DatasetError:

@@ -13,16 +13,15 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import Unscannable
+from pytest_osmosis.datasets.row_readers import Indexed
 from pytest_osmosis.text.safe import one_line
 
-_INSTALL = 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"'
-
 Convert = Callable[[Any], Any]
-"""Converts a value of pyarrow, never None, to a JSON value. Raises BadRow."""
+"""A function that converts a value of pyarrow, never None, to a JSON value. Raises BadRow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +33,22 @@ class ParquetFooter:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return list(self.schema.names)
 
-    def rows(self, ours: Sequence[str]) -> ParquetRows:
+    def rows(self, ours: Sequence[str]) -> Indexed:
         """Return a reader of the rows. `ours` are our names of the columns. Raises BadRow for unsupported columns."""
         converts, faults = {}, []
+        fix = "drop the column or store it as text"
         for field, name in zip(self.schema, ours, strict=True):
             try:
                 convert = _converter(field.type)
                 converts[field.name] = _chat(convert) if name == "messages" else convert
             except _NoJson as error:
-                faults.append(f'column "{field.name}": {error.type} has no JSON equivalent; {_DROP_IT}')
+                faults.append(f'column "{field.name}": {error} has no JSON equivalent; {fix}')
         if faults:
             raise BadRow(*faults)
         chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
-        return ParquetRows(ParquetReader(self.ends, converts), any(map(_is_text, chats)))
-
-
-_DROP_IT = "drop the column or store it as text"
-
-
-class ParquetRows(NamedTuple):
-    """A reader of the rows. With `text_cells`, their messages are stored as JSON text."""
-
-    reader: ParquetReader
-    text_cells: bool
+        return Indexed(ParquetReader(self.ends, converts), any(map(_is_text, chats)))
 
 
 def scan_parquet(file: BinaryIO) -> ParquetFooter:
@@ -68,7 +57,7 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
         from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise Unscannable(None, _INSTALL) from error
+        raise Unscannable(None, 'Parquet needs pyarrow: pip install "pytest-osmosis[parquet]"') from error
     try:
         parquet = ParquetFile(file)
         metadata = parquet.metadata
@@ -78,9 +67,8 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
             ends.append(rows)
         return ParquetFooter(parquet.schema_arrow, ends)
     except (ArrowException, OSError) as error:
-        raise Unscannable(
-            None, f"cannot be read as Parquet: {one_line(str(error)).rstrip('.')}; write the file again"
-        ) from error
+        text = f"cannot be read as Parquet: {one_line(str(error)).rstrip('.')}; write the file again"
+        raise Unscannable(None, text) from error
 
 
 class ParquetReader:
@@ -97,7 +85,6 @@ class ParquetReader:
         return self._ends[-1] if self._ends else 0
 
     def line(self, row_index: int) -> int:
-        """Return the row's number, counted from 1."""
         return row_index + 1
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
@@ -121,8 +108,7 @@ class ParquetReader:
         try:
             with self._lock:
                 rows = self._read(file, group).slice(row_index - first, 1)
-            values: dict[str, Any] = rows.to_pylist()[0]
-            return values
+            return dict(rows.to_pylist()[0])
         except (ArrowException, OSError, ValueError) as error:
             raise BadRow(f"cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
 
@@ -137,9 +123,7 @@ class ParquetReader:
 
 
 class _NoJson(Exception):
-    def __init__(self, type_: object) -> None:
-        super().__init__(str(type_))
-        self.type = type_
+    """An Arrow type without a JSON equivalent."""
 
 
 def _converter(type_: Any) -> Convert:
@@ -149,13 +133,13 @@ def _converter(type_: Any) -> Convert:
     if types.is_dictionary(type_):
         return _converter(type_.value_type)
     if _is_text(type_) or types.is_boolean(type_) or types.is_integer(type_) or types.is_null(type_):
-        return _unchanged
+        return lambda value: value
     if types.is_floating(type_):
         return _finite
     if types.is_decimal(type_):
         return str
     if types.is_temporal(type_) and not types.is_duration(type_) and not types.is_interval(type_):
-        return _iso
+        return lambda value: value.isoformat()
     return _nested(type_)
 
 
@@ -167,7 +151,8 @@ def _nested(type_: Any) -> Convert:
     if types.is_struct(type_):
         return _struct({field.name: _converter(field.type) for field in type_})
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
-        return _list(_converter(type_.value_type))
+        convert = _converter(type_.value_type)
+        return lambda items: [None if item is None else convert(item) for item in items]
     raise _NoJson(type_)
 
 
@@ -177,23 +162,11 @@ def _is_text(type_: Any) -> bool:
     return bool(types.is_string(type_) or types.is_large_string(type_))
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         shown = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         raise BadRow(f"{shown} is not JSON; use null or a finite number")
     return value
-
-
-def _iso(value: Any) -> str:
-    return str(value.isoformat())
-
-
-def _list(convert: Convert) -> Convert:
-    return lambda items: [None if item is None else convert(item) for item in items]
 
 
 def _struct(converts: Mapping[str, Convert]) -> Convert:

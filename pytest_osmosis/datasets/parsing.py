@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import cells_of_any_size
+from pytest_osmosis.text.numbers import plural
 
 
 def parse_json(text: str) -> Any:
@@ -20,9 +21,8 @@ def parse_json(text: str) -> Any:
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
-        raise BadRow(
-            f"not valid JSON at character {error.pos + 1}: {error.msg}; expected one complete JSON value"
-        ) from error
+        text = f"not valid JSON at character {error.pos + 1}: {error.msg}; expected one complete JSON value"
+        raise BadRow(text) from error
     except RecursionError as error:
         raise BadRow("nested too deeply to be read; flatten it") from error
     except ValueError as error:  # an integer with more digits than Python converts
@@ -42,7 +42,9 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
     cells = parse_csv(text)
     if len(cells) != len(header):
         fix = "quote cells that contain a comma or a line break"
-        raise BadRow(f"must have {_cells(len(header))} like the header, got {_cells(len(cells))}; {fix}")
+        raise BadRow(
+            f"must have {plural(len(header), 'cell')} like the header, got {plural(len(cells), 'cell')}; {fix}"
+        )
     return dict(zip(header, cells, strict=True))
 
 
@@ -58,10 +60,6 @@ def shown_json(value: object) -> str:
     if not text.isprintable():
         text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -39,7 +39,6 @@ class Extents:
     lines: array[int] = field(default_factory=lambda: array("Q"))
 
     def add(self, start: int, end: int, line: int) -> None:
-        """Append the extent of the next row."""
         self.starts.append(start)
         self.ends.append(end)
         self.lines.append(line)
@@ -154,9 +153,8 @@ def scan_json(file: BinaryIO) -> Extents:
     if window.peek() == "":
         return extents
     if window.peek() != "[":
-        raise Unscannable(
-            window.line, "must be an array of objects; for one object per line, rename the file to .jsonl"
-        )
+        text = "must be an array of objects; for one object per line, rename the file to .jsonl"
+        raise Unscannable(window.line, text)
     window.take()
     if window.peek() == "]":
         window.take()
@@ -241,7 +239,7 @@ class _Window:
                 raise broken
 
     def _grow(self) -> bool:
-        """Read at least as much again as the window contains, so that a long element is not parsed many times."""
+        """Read at least as much as the window contains, so that a long element is not parsed many times."""
         kept = self._text[self._position :]
         more = self._file.read(max(_CHUNK, len(kept))).decode("latin-1")
         self._offset += self._position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import Extent, Extents
@@ -24,6 +24,13 @@ class RowReader(Protocol):
         ...
 
 
+class Indexed(NamedTuple):
+    """The reader of a file's rows. With `text_cells`, the messages column contains chats as JSON text."""
+
+    reader: RowReader
+    text_cells: bool
+
+
 @dataclass(frozen=True, slots=True)
 class TextReader:
     """Reads records from their extents in a text file, and parses them. Records are not kept."""
@@ -35,11 +42,9 @@ class TextReader:
         return len(self.extents)
 
     def line(self, row_index: int) -> int:
-        """Return the 1-based line on which the row starts."""
         return self.extents[row_index].line
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """Return the parsed row. Raises BadRow."""
         return self.parse(text_at(file, self.extents[row_index]))
 
 

@@ -104,9 +104,8 @@ def _texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         if isinstance(content, str):
             yield content
         elif isinstance(content, list):
-            yield from (
-                part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
-            )
+            texts = (part.get("text") for part in content if isinstance(part, dict))
+            yield from (text for text in texts if isinstance(text, str))
 
 
 def _digest(value: object) -> bytes:

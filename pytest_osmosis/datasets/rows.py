@@ -16,7 +16,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class Content(NamedTuple):
-    """Digests of a row's prompt, and of its whole record. A changed prompt invalidates rollouts, any change scores."""
+    """Digests of a row's prompt and of its whole record. A new prompt invalidates rollouts, any change scores."""
 
     prompt: str
     whole: str
@@ -43,7 +43,6 @@ class Row:
 
     @property
     def solution(self) -> str | None:
-        """The row's reference solution, or None."""
         solution = self.record.get(SOLUTION)
         return solution if isinstance(solution, str) and solution.strip() else None
 
@@ -61,10 +60,7 @@ as_text = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
-    """Return the row of a parsed record. With `text_cells`, its messages are JSON text.
-
-    Raises BadRow with all faults.
-    """
+    """Return the row of a parsed record. With `text_cells`, messages are JSON text. Raises BadRow with all faults."""
     record = columns.canonical(raw)
     if _is_blank(record.get("messages")):
         messages = _prompt_messages(record, columns)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pytest_osmosis.config.selection import Ranges, merged
 from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.errors import DatasetError, Problem
+from pytest_osmosis.text.numbers import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,6 @@ class Selected:
     text: str
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the row indices in ascending order."""
         for first, last in self.ranges:
             yield from range(first, last + 1)
 
@@ -50,8 +50,8 @@ def _named(total: int, selection: RowSelection) -> Selected:
     if beyond:
         raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
     ranges = merged(selection.rows)
-    count = _count(ranges)
-    return Selected(ranges, count, f"{count:,} {_rows(count)} of {total:,}")
+    count = sum(last - first + 1 for first, last in ranges)
+    return Selected(ranges, count, f"{plural(count, 'row')} of {total:,}")
 
 
 def _slice(total: int, selection: RowSelection) -> Selected:
@@ -63,8 +63,8 @@ def _slice(total: int, selection: RowSelection) -> Selected:
     if (offset, last) == (0, total - 1):
         return _all(total)
     count = last - offset + 1
-    text = f"first {count:,} of {total:,}" if offset == 0 else f"{_rows(count)} {_span(offset, last)} of {total:,}"
-    return Selected(((offset, last),), count, text)
+    rows = f"{'row' if count == 1 else 'rows'} {_span(offset, last)}"
+    return Selected(((offset, last),), count, f"{f'first {count:,}' if offset == 0 else rows} of {total:,}")
 
 
 def _sample(total: int, seed: int) -> Selected:
@@ -77,17 +77,9 @@ def _all(total: int) -> Selected:
     return Selected(((0, total - 1),), total, f"all {total:,}")
 
 
-def _count(ranges: Ranges) -> int:
-    return sum(last - first + 1 for first, last in ranges)
-
-
 def _span(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-def _rows(count: int) -> str:
-    return "row" if count == 1 else "rows"
-
-
 def _beyond(got: str, total: int) -> str:
-    return f"must be within the dataset's {total:,} {_rows(total)} ({_span(0, total - 1)}), got {got}"
+    return f"must be within the dataset's {plural(total, 'row')} ({_span(0, total - 1)}), got {got}"

@@ -1,8 +1,8 @@
 """The embedded model `demo/arithmetic`: offline, deterministic, solves the arithmetic in the last user message.
 
-Invariants: the same request gets the same reply, in this process or over HTTP (`pytest_osmosis.demo`). A hash of the
-key (the run's seed, else its identity) and of the conversation up to the last user message decides once whether the
-model is right, so all turns of a tool-calling conversation agree. Arithmetic is exact, in rational numbers.
+The same request gets the same reply, in this process and over HTTP (`pytest_osmosis.demo`). A hash of the key (the
+run's seed, or else its identity) and of the conversation up to the last user message decides if the model is right, so
+all turns of a conversation with tool calls agree. Arithmetic is exact, in rational numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from hashlib import blake2b
+from operator import add, mul, sub, truediv
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_osmosis.errors import ModelError
@@ -26,16 +27,15 @@ MAX_OPERATIONS = 50
 MAX_DEPTH = 50
 MAX_DIGITS = 50
 
-# These hold no digits, so a reward function that looks for a number finds none.
+# These contain no digits, so a reward function that looks for a number does not find one.
 NOTHING_TO_SOLVE = "I only solve arithmetic with + - * / and parentheses, and found none here that I can solve."
 DIVISION_BY_ZERO = "I cannot solve this: it divides by zero."
 
 
 class ArithmeticModel:
-    """`demo/arithmetic` as a `Model`: no connection, no key, no waiting."""
+    """`demo/arithmetic` as a `Model`, without a connection and without a key."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """Return the reply to one request; see `reply_to` for the errors."""
         await asyncio.sleep(0)  # let other rollouts run, although this model answers at once
         return reply_to(request)
 
@@ -62,14 +62,14 @@ def reply_to(request: ChatRequest) -> ChatReply:
 def answer(
     messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), *, accuracy: float = 1.0, key: str = ""
 ) -> ChatReply:
-    """Return the next assistant message: a call of an offered tool that fits, else the solution.
+    """Return the next assistant message: a call of a tool that fits, or else the solution.
 
     >>> print(answer([{"role": "user", "content": "What is 17 * 23?"}]).content)
     17 * 23 = 391
     #### 391
 
     `accuracy` is the share of user messages that get the right solution, 0..1; `key` decides which ones. A wrong
-    solution is off by 1 to 9. Tool results after the last user message are used if they hold a number.
+    solution is off by 1 to 9. Tool results after the last user message are used if they contain a number.
     """
     question = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=None)
     expression = None if question is None else find_expression(text_of(messages[question].get("content")))
@@ -109,12 +109,7 @@ _SPELLINGS = {
     "\N{DIVISION SIGN}": "/", "divided by": "/",
 }  # fmt: skip
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
-_CALCULATE: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-    "/": lambda left, right: left / right,
-}
+_CALCULATE: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 _TOKEN = re.compile(
     r"""
@@ -134,11 +129,11 @@ class _Token(NamedTuple):
     kind: str
     text: str
     glued: bool
-    """No space follows: this tells the sign in "-5 + 3" from the dash in "Question - 5 + 3"."""
+    """True if no space follows, as after the sign in "-5 + 3", unlike the dash in "Question - 5 + 3"."""
 
 
 class _Unsupported(Exception):
-    """The text holds a power, a remainder, or an expression that is too long."""
+    """The text contains a power, a remainder, or an expression that is too long."""
 
 
 @functools.lru_cache(maxsize=8)  # all runs of a row ask the same question, one after the other
@@ -148,8 +143,8 @@ def find_expression(text: str) -> Expression | None:
     >>> print(format_expression(find_expression("Is 2 + 2 = 4? And what is 1,200 divided by (7 minus 3)?")))
     1200 / (7 - 3)
 
-    Returns None also if the text holds powers or remainders, or an expression of more than 50 operations, 50 nested
-    parentheses or 50 digits in a number: no part of such an expression answers the question.
+    Also returns None if the text contains powers or remainders, or an expression of more than 50 operations, 50 nested
+    parentheses or 50 digits in a number, because no part of such an expression answers the question.
     """
     tokens = [
         _Token(str(match.lastgroup), match.group(), not text[match.end() : match.end() + 1].isspace())
@@ -234,7 +229,7 @@ class _Parser:
 
 
 def format_expression(expression: Expression, parent_precedence: int = 0) -> str:
-    """Return an expression as text that Python reads too, with no more parentheses than it needs."""
+    """Return an expression as Python code, with no more parentheses than it needs."""
     match expression:
         case Negation(term):
             text, precedence = f"-{format_expression(term, 3)}", 2
@@ -323,7 +318,7 @@ def _evaluate(expression: Expression, calculate: Callable[[str, Fraction, Fracti
 
 
 def _json_number(value: Fraction) -> int | float:
-    """Return whole numbers as int; beyond 2**53 a float has no fraction either."""
+    """Return whole numbers as int, and also numbers beyond 2**53, where a float has no fraction."""
     return int(value) if value.denominator == 1 or abs(value) >= 2**53 else float(value)
 
 
@@ -347,7 +342,7 @@ def _fitting(tools: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str] | None
 
 
 def _operator_of(text: str) -> str | None:
-    """Return the operator that a text speaks of, or None if it speaks of none or of several."""
+    """Return the only operator with a word in the text, or None."""
     operators = [operator for operator, words in _OPERATION_WORDS.items() if words & _words(text)]
     return operators[0] if len(operators) == 1 else None
 
@@ -364,7 +359,7 @@ _RESULT = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?
 
 
 def _tool_results(messages: Sequence[Message]) -> list[Fraction | None]:
-    """Return the last number of each tool message; None for an error, or without a number in bounds."""
+    """Return the last number of each tool message, or None for an error or without a number in bounds."""
     return [_result(text_of(message.get("content"))) for message in messages if message.get("role") == "tool"]
 
 

@@ -136,7 +136,7 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, kind: str, valu
         (workspace / "data").rename(workspace / "elsewhere")  # otherwise the name matches the file twice
     expected = (
         f"{where}: is outside the workspace {workspace} (symlinks resolved); "
-        "copy it into the workspace, or give its absolute path in [data] path"
+        "copy it into the workspace, or set [data] path to its absolute path"
     )
     assert problem(workspace, **{kind: value}) == expected
 
