@@ -95,7 +95,7 @@ def is_metric(key: str) -> bool:
 
 
 def gate_setting(text: str, origin: str) -> Setting | Problem:
-    """Parse a typed gate, or return the problem with it. `origin` names the place of the text in a problem.
+    """Parse a typed gate, or return the problem with it. `origin` is the place that a problem names.
 
     >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
     Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
@@ -109,7 +109,7 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
 
 
 def typed_condition(text: str) -> object:
-    """Return the table that a typed text in braces means, or the text itself."""
+    """Return a typed TOML table, or any other text unchanged."""
     return typed_toml(text) if text.lstrip().startswith("{") else text
 
 

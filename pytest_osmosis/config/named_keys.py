@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
 
 def setting(text: str, origin: str) -> Setting | Problem:
-    """Parse `table.key=value`, or return the problem with it. `origin` names the place of the text in a problem.
+    """Parse `table.key=value`, or return the problem with it. `origin` is the place that a problem names.
 
     >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set")
     Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')

@@ -22,7 +22,7 @@ _MOST_LISTED = 10
 
 
 def check(draft: Draft, workspace: Path) -> None:
-    """Add all problems of an eval config that these rules find."""
+    """Add the problems of all rules to the draft."""
     if draft.is_set("experiment", "branch") and draft.is_set("experiment", "commit_sha"):
         draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
     _code(draft, workspace)

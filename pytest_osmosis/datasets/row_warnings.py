@@ -14,11 +14,8 @@ from typing import Any
 from pytest_osmosis.datasets.rows import Row, as_text
 from pytest_osmosis.text.lists import listed
 
-SHORTEST_ANSWER = 3
-"""Shorter ground truths appear in many prompts by chance: "5" in "What is 5 - 0?"."""
-ROWS_PER_LABEL = 3
-"""From this average number of rows per ground truth on, ground truths are labels, which prompts may list as choices."""
-
+SHORTEST_ANSWER = 3  # shorter ground truths appear in prompts by chance: "5" in "What is 5 - 0?"
+ROWS_PER_LABEL = 3  # with this many rows per ground truth on average, these are labels that prompts may list
 _MOST_LISTED = 3
 
 

@@ -41,7 +41,6 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _texts(system: object) -> list[str]:
-    """Return the system prompts: a string, or each text block."""
     return [text_of([block]) for block in system] if isinstance(system, list) else [text_of(system)] if system else []
 
 

@@ -43,7 +43,7 @@ class Stats:
 
     @contextmanager
     def counted(self) -> Iterator[int]:
-        """Count one request while the body runs. The value is its number, from 1."""
+        """Count one request while the body runs. Yields its number, from 1."""
         self.requests += 1
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
@@ -59,7 +59,7 @@ class Stats:
 def application(latency_ms: float = 0, api_key: str | None = None, names: Sequence[str] = ()) -> web.Application:
     """Return a server application with counts of its own. Every chat request takes at least `latency_ms`.
 
-    `names` are more names for the model, so that the config of another model can be rehearsed.
+    `names` are further names of the model, so that the config of another model can be tried offline.
     """
     stats = Stats()
     served = (*SERVED, *names)
@@ -95,8 +95,6 @@ def application(latency_ms: float = 0, api_key: str | None = None, names: Sequen
 
 
 class _ApiError(Exception):
-    """An error to answer with."""
-
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -104,7 +102,6 @@ class _ApiError(Exception):
         self.code = code
 
     def response(self, path: str) -> web.Response:
-        """Return the answer in the shape of the API of this path."""
         if path == MESSAGES:
             return web.json_response(anthropic_shape.error(self.status, self.message), status=self.status)
         kind = "authentication_error" if self.status == 401 else "invalid_request_error"
@@ -169,7 +166,6 @@ def _chat_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
 
 
 def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
-    """Return the request in a body of the Messages API."""
     _check_servable(body, served)
     try:
         return anthropic_shape.chat_request(body)
@@ -178,7 +174,7 @@ def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatReques
 
 
 def _check_servable(body: dict[str, Any], served: Sequence[str]) -> None:
-    """Take model and stream out of a body. Raises `_ApiError` for another model, and for streaming."""
+    """Remove model and stream from a body. Raises `_ApiError` for a model that is not served, and for streaming."""
     model = body.pop("model", None)
     if model not in served:
         raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(served)}", "model_not_found")
@@ -269,7 +265,6 @@ async def _serve(host: str, port: int, app: web.Application) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Return an event that Ctrl-C and SIGTERM set."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt

@@ -12,9 +12,9 @@ SECOND_TRY_AFTER_S = 0.5
 
 
 def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) -> Model:
-    """Return a client for `target` with `max_in_flight` connections; `environ` holds its key.
+    """Return a client for `target` with `max_in_flight` connections. Its key is in `environ`.
 
-    Raises `ConfigError` if the variable that should hold the key is unset or empty, or LiteLLM is not installed.
+    Raises `ConfigError` if the key's variable is unset or empty, or if LiteLLM is needed but not installed.
     """
     problems = [missing_key(target, environ, where="environment"), missing_extra(target, where="environment")]
     if any(problems):
@@ -44,7 +44,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
-    """Send one tiny request, and return the error that every other request would meet too, or None.
+    """Send one tiny request. Return its error if every other request would fail too, or else None.
 
     Failures that may pass (rate limits, a slow answer) count as success. A server that cannot be reached gets a second
     try, because it may be starting.

@@ -1,6 +1,6 @@
 """OpenAI's chat completions as JSON: writes the body of a request, reads the reply from the body of an answer.
 
-A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must hold a first choice
+A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must have a first choice
 with a message.
 """
 
@@ -18,7 +18,7 @@ from pytest_osmosis.models.targets import ModelTarget
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request.
 
-    Raises `TypeError` or `ValueError` if messages, tools or sampling hold what JSON cannot: the caller's mistake.
+    Raises `TypeError` or `ValueError` for messages, tools or sampling that are not JSON.
     """
     body: dict[str, Any] = {"model": target.model, "messages": list(request.messages)}
     if request.tools:
@@ -34,13 +34,13 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it holds no message.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message.
     """
     body = json_object(status, content, failures)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices:
-        what = "no choices" if "choices" not in body or choices == [] else f"choices = {shape(choices)}"
-        raise failures.no_answer(status, what, body)
+        fault = "no choices" if "choices" not in body or choices == [] else f"choices = {shape(choices)}"
+        raise failures.no_answer(status, fault, body)
     choice = choices[0] if isinstance(choices[0], dict) else {}
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -56,7 +56,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
 
 
 def _usage(data: object) -> Usage | None:
-    """Return the tokens. DeepSeek and LiteLLM have other names for those read from and written to a cache."""
+    """Return the tokens. DeepSeek and LiteLLM have names of their own for those read from and written to a cache."""
     if not isinstance(data, Mapping):
         return None
     input_tokens, output_tokens = count(data.get("prompt_tokens")), count(data.get("completion_tokens"))

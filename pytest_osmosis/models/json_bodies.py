@@ -11,10 +11,7 @@ from pytest_osmosis.models.failures import Failures
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return a body as ASCII JSON, because a lone surrogate in a conversation has no UTF-8.
-
-    Raises `TypeError` or `ValueError` for what JSON cannot hold: the caller's mistake.
-    """
+    """Return a body as ASCII JSON, because UTF-8 has no lone surrogates. Raises `TypeError` or `ValueError`."""
     return _written(body).encode("ascii")
 
 
@@ -22,7 +19,7 @@ _written = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def json_object(status: int, content: bytes, failures: Failures) -> dict[str, Any]:
-    """Return the object in the body of an answer. Raises a retryable `ModelError` if there is none."""
+    """Return the object in the body of an answer. Raises a retryable `ModelError` if the body is not an object."""
     text = content.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise failures.unreadable(status, text, "is empty")
@@ -36,7 +33,7 @@ def json_object(status: int, content: bytes, failures: Failures) -> dict[str, An
 
 
 def _not_a_number(_constant: str) -> None:
-    """Read NaN and Infinity, which are not JSON, as null, because replies are written as strict JSON."""
+    """Return None for NaN and Infinity, because replies are written as strict JSON."""
 
 
 def _finite(literal: str) -> float | None:
@@ -52,7 +49,6 @@ def count(value: object) -> int | None:
 
 
 def count_in(details: object, name: str) -> int | None:
-    """Return the count under `name` in an object, None without such an object or count."""
     return count(details.get(name)) if isinstance(details, Mapping) else None
 
 
@@ -61,5 +57,5 @@ def string(value: object) -> str | None:
 
 
 def shape(value: object) -> str:
-    """Describe a value in an error: "null" or "a list"."""
+    """Return the type of a value in words: "null" or "a list"."""
     return "null" if value is None else f"a {type(value).__name__}"

@@ -2,7 +2,7 @@
 
 Certificates and proxies come from the environment as they do for the openai client (SSL_CERT_FILE, SSL_CERT_DIR,
 HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). aiohttp's own `trust_env` is off, because it would send
-passwords from ~/.netrc; only the configured key is sent.
+passwords from ~/.netrc.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LightModel:
         return response.status, content
 
     def _opened(self) -> aiohttp.ClientSession:
-        """Return the session. The first request opens it, in the event loop of that moment."""
+        """Return the session. The first request opens it, because that needs a running event loop."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._max_in_flight, ssl=self._certificates)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
@@ -84,7 +84,7 @@ def certificates() -> SSLContext:
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment sets for this address, None if it sets none or exempts the address."""
+    """Return the proxy that the environment sets for this address, or None."""
     parts = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

@@ -18,8 +18,7 @@ from pytest_osmosis.models.completions import read_reply
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
 
-A_DAY_S = 86_400.0
-"""A timeout that is as good as none; LiteLLM would otherwise set one of its own."""
+A_DAY_S = 86_400.0  # replaces LiteLLM's own timeout, because callers enforce theirs
 
 
 class LiteLLMModel:
@@ -56,7 +55,6 @@ class LiteLLMModel:
             await close()
 
     def _failure(self, error: Exception) -> ModelError:
-        """Return the error for the status of LiteLLM's exception, if the provider answered, else for the exception."""
         status = getattr(error, "status_code", None)
         if not isinstance(status, int) or isinstance(error, self._litellm.APIConnectionError):
             return self._failures.of_exception(error)
@@ -74,7 +72,7 @@ def _imported() -> Any:
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:
-    """Return True if LiteLLM passes a seed on to the provider; otherwise it would refuse the request."""
+    """Return True if LiteLLM accepts a seed for the model. Otherwise it would refuse a request with one."""
     try:
         supported = litellm.get_supported_openai_params(model=model)
     except Exception:  # it does not know the provider, and the request will say so

@@ -1,8 +1,8 @@
 """Anthropic's Messages as JSON: writes chat messages as the body of a request, reads the reply from an answer.
 
 Our messages have the shape of OpenAI's chat completions. The differences: leading system messages become a field of
-their own; successive turns of one role are merged, so tool results join the user's next turn; text of white space only
-is left out, because the API refuses it. Blocks of an answer that chat completions cannot hold (thinking and its
+their own. Successive turns of one role are merged, so tool results join the user's next turn. Text of white space only
+is left out, because the API refuses it. Blocks of an answer that chat completions cannot represent (thinking and its
 signature, citations, tools that the server ran) stay on our message as `content_blocks` and are sent back unchanged.
 
 Source: the API reference at docs.anthropic.com, and the types of the official client.
@@ -22,8 +22,7 @@ from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]
 
-DEFAULT_MAX_TOKENS = 4096
-"""The bound on an answer if `[sampling] max_tokens` sets none: the API requires one in every request."""
+DEFAULT_MAX_TOKENS = 4096  # the API requires a bound in every request
 
 FINISH_REASONS: Mapping[str, str] = {
     "end_turn": "stop",
@@ -33,11 +32,9 @@ FINISH_REASONS: Mapping[str, str] = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-"""The finish_reason for each stop_reason; others keep their name."""
+"""The finish_reason for each stop_reason. Others keep their name."""
 
-HELD_BLOCKS = frozenset({"text", "tool_use"})
-"""Blocks of an answer that a chat message holds whole, unless they have citations."""
-
+CHAT_BLOCKS = frozenset({"text", "tool_use"})  # a chat message can represent these, unless they have citations
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -49,8 +46,7 @@ DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request.
 
-    Raises `TypeError` or `ValueError` if messages, tools or sampling hold what JSON or the API cannot: the caller's
-    mistake.
+    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent.
     """
     system, turns = _conversation(request.messages)
     body: dict[str, Any] = {"model": target.model, "messages": turns}
@@ -64,7 +60,7 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling under the names of this API; unknown names stay."""
+    """Return the sampling under the names of this API. Unknown names stay."""
     sampling = dict(sampling)
     renamed: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
     for name in ("max_completion_tokens", "max_tokens"):
@@ -80,7 +76,7 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_choice(choice: Any, parallel: bool | None) -> Any:
-    """Return this API's `tool_choice` for that of either API; `parallel` False allows one call per answer."""
+    """Return this API's `tool_choice` for that of either API. `parallel` False allows one call per answer."""
     if isinstance(choice, str):
         choice = {"type": TOOL_CHOICES.get(choice, choice)}
     elif isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
@@ -101,7 +97,7 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[Message]]:
-    """Return the system prompt ("" if there is none), and the turns that follow it."""
+    """Return the system prompt, or "", and the turns that follow it."""
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise TypeError(f"messages[{position}] must be an object with a role, got {type(message).__name__}")
@@ -193,7 +189,7 @@ def _block(part: object) -> Block:
 def _image_source(image: object) -> Block:
     url = image.get("url") if isinstance(image, dict) else image
     if not isinstance(url, str):
-        raise ValueError(f"image_url must hold a url, got {shape(url)}")
+        raise ValueError(f"image_url must have a url, got {shape(url)}")
     if not url.startswith("data:"):
         return {"type": "url", "url": url}
     match = DATA_URL.fullmatch(url)
@@ -208,13 +204,13 @@ def _image_source(image: object) -> Block:
 def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it holds no message.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message.
     """
     body = json_object(status, content, failures)
     blocks = body.get("content")
     if not isinstance(blocks, list):
-        what = "no content" if "content" not in body else f"content = {shape(blocks)}"
-        raise failures.no_answer(status, what, body)
+        fault = "no content" if "content" not in body else f"content = {shape(blocks)}"
+        raise failures.no_answer(status, fault, body)
     if not all(isinstance(block, dict) for block in blocks):
         raise failures.no_answer(status, "content that is not a list of objects", body)
     if not all(_is_whole(block) for block in blocks):
@@ -229,7 +225,7 @@ def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
 
 
 def _is_whole(block: Block) -> bool:
-    """Return False for a tool call that lacks what an answer to it needs."""
+    """Return False for a tool call without the fields that its result needs."""
     wanted = (("id", str), ("name", str), ("input", dict))
     return block.get("type") != "tool_use" or all(isinstance(block.get(key), kind) for key, kind in wanted)
 
@@ -243,7 +239,7 @@ def _message(blocks: list[Block]) -> Message:
     thoughts = _texts(blocks, "thinking")
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
-    if not all(block.get("type") in HELD_BLOCKS and not block.get("citations") for block in blocks):
+    if not all(block.get("type") in CHAT_BLOCKS and not block.get("citations") for block in blocks):
         message["content_blocks"] = blocks
     return message
 
@@ -267,7 +263,7 @@ def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
 
 
 def _usage(data: object) -> Usage | None:
-    """Return the tokens. The API counts those read from and written to the cache apart from the input."""
+    """Return the tokens. The API's count of input tokens excludes those read from and written to the cache."""
     fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
     if fresh is None or output is None or not isinstance(data, Mapping):
         return None

@@ -1,8 +1,8 @@
 """The retry policy of every client: send a request until it is answered or no retry can help.
 
-Waits grow exponentially with jitter. If the server names a wait, it is used with a little added, so that requests
-refused together do not return together. A request ends at its timeout or at the rollout's deadline, whatever the client
-does, and no wait begins that would outlast the deadline.
+Waits grow exponentially with jitter. A wait that the server asks for is extended by up to 10%, so that requests refused
+together are not sent again together. A request ends at its timeout or at the rollout's deadline, whatever the client
+does. No wait begins that would end after the deadline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RetryPolicy:
     cap_s: float = 30.0
 
     def delay_s(self, error: ModelError, retries: int, rng: Random) -> float:
-        """Return the wait after `error`, when `retries` retries have been made."""
+        """Return the wait after `error` and `retries` retries."""
         if error.retry_after_s:
             return error.retry_after_s * rng.uniform(1.0, 1.1)
         backoff_s = min(self.cap_s, self.first_s * 2.0 ** min(retries, MAX_DOUBLINGS))
@@ -58,10 +58,10 @@ async def chat(
 ) -> Answered:
     """Return the model's reply, after at most `policy.max_retries` retries.
 
-    Each request may take `timeout_s`, enforced by `within`. `remaining_s` returns the rest of the rollout's time, None
-    if it has no deadline. Each wait for a retry happens inside `waiting(delay)`, in which the caller lends its slot to
-    others. `on_result` gets the error of each request, or None. Raises the `ModelError` of the last request, or one
-    that says that the deadline allows no other; its `retries` counts the retries made.
+    Each request may take `timeout_s`, enforced by `within`. `remaining_s` returns the rest of the rollout's time, or
+    None without a deadline. Each wait happens inside `waiting(delay)`, so that the caller can lend its slot to others.
+    `on_result` is called with the error of each request, or None. Raises the `ModelError` of the last request, or one
+    that says that the deadline allows no retry. Its `retries` counts the retries.
     """
     retries = 0
     error: ModelError | None = None
@@ -87,7 +87,7 @@ async def chat(
 
 
 async def send(model: Model, request: ChatRequest, timeout_s: float, within: Within = asyncio.timeout) -> ChatReply:
-    """Send one request, and raise a retryable `ModelError` if it takes longer than `timeout_s`."""
+    """Send one request. Raises a retryable `ModelError` if it takes longer than `timeout_s`."""
     try:
         async with within(timeout_s):
             return await model.chat(request)
@@ -96,7 +96,7 @@ async def send(model: Model, request: ChatRequest, timeout_s: float, within: Wit
 
 
 def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) -> float:
-    """Return the time that one request may take; `error` is how the one before ended."""
+    """Return the time that one request may take. `error` is that of the request before."""
     if left_s is None or left_s > timeout_s:
         return timeout_s
     if left_s <= 0:
@@ -106,7 +106,7 @@ def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) ->
 
 
 def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:
-    """Return the error of a request whose retry would come after the deadline."""
+    """Return `error`, with the reason why its retry would come after the deadline."""
     if left_s <= 0:
         reason = "no time is left for a retry"
     elif error.retry_after_s:

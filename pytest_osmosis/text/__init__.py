@@ -1,1 +1,1 @@
-"""Numbers, paths, lists and untrusted text in messages. This room imports no other room."""
+"""Text for messages and files: numbers, paths, lists, suggestions, untrusted text, redaction, stacks of user code."""

@@ -8,7 +8,6 @@ from typing import Any
 
 
 def dumps(message: Mapping[str, Any]) -> str:
-    """Return a message as ASCII JSON."""
     try:
         return ENCODER.encode(message)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Redaction of secrets in everything that leaves the host: each value is replaced by its name, longest first."""
+"""Redaction of secrets in everything that leaves the host: each value is replaced by its name, the longest first."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 from pytest_osmosis.text.json_line import dumps
 
-MIN_CHARS = 8
-"""Shorter values are not redacted, because they appear in too many ordinary texts. The header says so."""
-
+MIN_CHARS = 8  # shorter values are not redacted, because they appear in ordinary texts; the header says so
 OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic"})
 """Fields of an event that never contain text of user code or of a model."""
 

@@ -1,4 +1,4 @@
-"""Tells frames of user code from those of this package and of Python, by their files; writes stacks for users."""
+"""Frames and stacks of user code, without those of this package. A frame's file decides to which it belongs."""
 
 from __future__ import annotations
 
@@ -21,28 +21,25 @@ IMPORT_SYSTEM = (str(Path(importlib.__file__).parent) + os.sep, "<frozen importl
 
 
 def is_ours(file: str) -> bool:
-    """Return True for a file of this package."""
     return file.startswith(PACKAGE)
 
 
 def names_our_file(line: str) -> bool:
-    """Return True for a line of text, as in a traceback, with the path of a file of this package."""
+    """Return True for a line of a traceback with the path of a file of this package."""
     return any(folder in line for folder in PACKAGE)
 
 
 def is_installed(file: str) -> bool:
-    """Return True for a file in site-packages or dist-packages."""
     return "-packages" in file
 
 
 def is_python(file: str) -> bool:
-    """Return True for a file of the standard library."""
     return file.startswith(PYTHON) and not is_installed(file)
 
 
 @functools.cache
 def is_users_own(file: str) -> bool:
-    """Return True for a file that the user wrote: not generated code, not installed, not Python's and not ours."""
+    """Return True for a file that the user wrote: not generated, not installed, not Python's and not ours."""
     return not (file.startswith("<") or is_python(file) or is_installed(file) or is_ours(file))
 
 

@@ -241,7 +241,7 @@ async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
     [
         ("hello", r"messages\[0\] must be an object with a role, got str"),
         (user([5]), "a part of content must be a string or an object, got int"),
-        (user([{"type": "image_url", "image_url": {}}]), "image_url must hold a url, got null"),
+        (user([{"type": "image_url", "image_url": {}}]), "image_url must have a url, got null"),
         (user([{"type": "image_url", "image_url": {"url": "data:image/png,raw"}}]), "a data: URL must be as in"),
         ({"role": "assistant", "tool_calls": ["f"]}, "a tool call must be an object with a function, got 'f'"),
         (
