@@ -9,19 +9,22 @@ import re
 import select
 import subprocess
 
+import pytest
+
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Shell, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
-SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.2)\n    return 1.0\n"
+SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.1)\n    return 1.0\n"
 
 
 def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
     """Return the output of pytest on a terminal of that width."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
-    words = [*PYTEST, "-pno:cacheprovider", *workspace.arguments, *args]
+    workspace.hurry()
+    words = [*PYTEST, "-pno:cacheprovider", *workspace.plugins, *workspace.arguments, *args]
     process = subprocess.Popen(words, cwd=workspace.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     written = b""
@@ -44,15 +47,20 @@ def live_lines(written: str) -> list[str]:
     ]
 
 
-def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(plain_workspace: Workspace) -> None:
-    plain_workspace.eval(rows=8)
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
+@pytest.fixture(scope="module")
+def on_50_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Run an eval with a name of wide characters on a terminal of 50 columns; return the output."""
+    workspace = Workspace(Shell(tmp_path_factory.mktemp("terminal")), [])
+    workspace.eval("評価 x", rows=8)
+    workspace.write("rewards.py", SLOW_REWARDS)
+    return on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
-    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/x.toml", columns=50)
 
+def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns: str) -> None:
+    written = on_50_columns
     lines = live_lines(written)
     assert len(lines) > 2
-    assert all(len(line) < 50 for line in lines)
+    assert all(width(line) < 50 for line in lines)
     assert re.search(r"\d/8, 100% passed", lines[-1])
     after = written[written.rindex("/8") :]
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
@@ -105,15 +113,10 @@ def test_output_of_a_python_test_stays(plain_workspace: Workspace) -> None:
     assert live_lines(written)
 
 
-def test_wide_characters_do_not_break_the_line(plain_workspace: Workspace) -> None:
-    plain_workspace.eval("日本語の評価", rows=8)
-    plain_workspace.write("rewards.py", SLOW_REWARDS)
-
-    written = on_a_terminal(plain_workspace, "--osmosis-config=configs/eval/日本語の評価.toml", columns=60)
-
-    in_place = re.findall(r"\r([^\r\n]+)\r", written)
-    assert any("日本語の評価" in line for line in in_place)
-    assert {width(line) for line in in_place} == {59}, "each wipes the one before, and none wraps"
+def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
+    in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", on_50_columns))
+    assert any("評価 x" in line for line in in_place)
+    assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
 def test_quiet_shows_no_line(plain_workspace: Workspace) -> None:

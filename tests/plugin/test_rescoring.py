@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import Workspace, read_json, wait_until
+from tests.plugin.workspaces import Shell, Workspace, read_json, wait_until
 from tests.servers import Behaviour, ChatServer, Exchange, reply, status
 
 PACKAGE = (sys.executable, "-m", "pytest_osmosis")
@@ -34,6 +36,35 @@ def by_prompt() -> Behaviour:
 def server() -> Iterator[ChatServer]:
     with ChatServer(by_prompt()) as server:
         yield server
+
+
+COUNTING = """
+def score(solution_str, **kwargs):
+    from helpers import given
+
+    open("calls", "a").write(".")
+    return given
+"""
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run an eval of two rows; return its workspace, which `stored_workspace` copies."""
+    workspace = Workspace(Shell(tmp_path_factory.mktemp("stored")), [])
+    workspace.write("rewards.py", COUNTING)
+    workspace.write("helpers.py", "given = 1.0\n")
+    workspace.eval(rows=2, limits={"max_errors": 2})
+    workspace.run(NAMED, "--osmosis-output=out/results.json").assert_outcomes(passed=2)
+    return workspace.root
+
+
+@pytest.fixture
+def stored_workspace(plain_workspace: Workspace, two_runs: Path) -> Workspace:
+    """A workspace with a stored run of two rows that passed. The manifest names its folder."""
+    shutil.copytree(two_runs, plain_workspace.root, dirs_exist_ok=True)
+    manifest = plain_workspace.run_dirs()[0] / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(two_runs), str(plain_workspace.root)))
+    return plain_workspace
 
 
 def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
@@ -94,12 +125,8 @@ def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Worksp
     ]
 
 
-def test_osmosis_rescore_calls_every_function_again(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    counting = "def score(solution_str, **kwargs):\n    open('calls', 'a').write('.')\n    return 1.0\n"
-    workspace.eval(rows=2)
-    workspace.write("rewards.py", counting)
-    workspace.run(NAMED)
+def test_osmosis_rescore_calls_every_function_again(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
     calls = workspace.root / "calls"
 
     workspace.run(FROM)
@@ -110,23 +137,14 @@ def test_osmosis_rescore_calls_every_function_again(plain_workspace: Workspace) 
     assert "kept" not in result.stdout.str()
 
 
-def test_a_change_in_imported_code_counts_as_a_change_of_the_function(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    workspace.write(
-        "rewards.py", "def score(solution_str, **kwargs):\n    from helpers import given\n    return given\n"
-    )
-    workspace.write("helpers.py", "given = 1.0\n")
-    workspace.eval(rows=2)
-    workspace.run(NAMED)
-    workspace.write("helpers.py", "given = 0.0\n")
+def test_a_change_in_imported_code_counts_as_a_change_of_the_function(stored_workspace: Workspace) -> None:
+    stored_workspace.write("helpers.py", "given = 0.0\n")
 
-    workspace.run(FROM).assert_outcomes(failed=2)
+    stored_workspace.run(FROM).assert_outcomes(failed=2)
 
 
-def test_a_function_that_raises_is_an_error_of_the_reward(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    workspace.eval(rows=2, limits={"max_errors": 2})
-    workspace.run(NAMED)
+def test_a_function_that_raises_is_an_error_of_the_reward(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
     workspace.write("rewards.py", ALWAYS.format("1 / 0"))
 
     result = workspace.run(FROM)
@@ -293,10 +311,8 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(plain_workspac
     workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
 
 
-def test_a_results_file_names_its_run(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    workspace.eval(rows=2)
-    workspace.run(NAMED, "--osmosis-output=out/results.json")
+def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
     workspace.run(NAMED, "--osmosis-n=2")
 
@@ -319,10 +335,8 @@ def test_another_config_applies_its_own_gates(plain_workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
 
 
-def test_runs_that_cannot_be_rescored_are_refused(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    workspace.eval(rows=2)
-    workspace.run(NAMED)
+def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
     almost = run_dir.name.replace("x-", "y-")
     journal = (run_dir / "journal.jsonl").read_bytes()
@@ -358,10 +372,8 @@ def test_runs_that_cannot_be_rescored_are_refused(plain_workspace: Workspace) ->
     assert workspace.results()["redecided"] is None
 
 
-def test_collect_only_rescores_nothing(plain_workspace: Workspace) -> None:
-    workspace = plain_workspace
-    workspace.eval(rows=2)
-    workspace.run(NAMED)
+def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
     before = sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file())
 

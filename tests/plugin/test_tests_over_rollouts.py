@@ -288,22 +288,25 @@ def test_by_a_fixture(answer):
     assert result.ret == 0
 
 
-@pytest.mark.parametrize(
-    ("tests", "message"),
-    [
-        (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
-        (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "used twice on this test*"),
-        ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name the config of one eval first*"),
-        (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
-    ],
-)
-def test_a_mistake_in_a_marker_is_an_error_at_its_test(plain_workspace: Workspace, tests: str, message: str) -> None:
-    make(plain_workspace, f"import pytest\n\n{tests}\n")
+MISTAKES = [
+    (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
+    (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "used twice on this test*"),
+    ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name the config of one eval first*"),
+    (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
+]
+
+
+def test_a_mistake_in_a_marker_is_an_error_at_its_test(plain_workspace: Workspace) -> None:
+    make(plain_workspace)
+    for number, (tests, _) in enumerate(MISTAKES):
+        plain_workspace.write(f"tests/test_{number}.py", f"import pytest\n\n{tests}\n")
 
     result = plain_workspace.run("tests")
 
     assert result.ret == 2
-    result.stdout.fnmatch_lines([f"tests/test_x.py:3: test_x: osmosis_eval*{message}"])
+    result.assert_outcomes(errors=len(MISTAKES))
+    for number, (_, message) in enumerate(MISTAKES):
+        result.stdout.fnmatch_lines([f"tests/test_{number}.py:3: test_x: osmosis_eval*{message}"])
 
 
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:

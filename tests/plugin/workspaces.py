@@ -51,6 +51,7 @@ def pytest_configure():
 
     eval_queue.INTERRUPT_GRACE_S = 0.2
     progress_line.LINE_S = 1.0
+    progress_line.REWRITE_S = 0.05
 """
 Tables = Mapping[str, Mapping[str, Any]]
 Row = Mapping[str, Any]
@@ -78,7 +79,7 @@ class Workspace:
         self.pytester = pytester
         self.root = pytester.path
         self.arguments = list(arguments)
-        self._plugins: list[str] = []
+        self.plugins: list[str] = []
         self.ini()
 
     @property
@@ -91,9 +92,9 @@ class Workspace:
         self.write("pytest.ini", "\n".join(["[pytest]", *lines]) + "\n")
 
     def hurry(self) -> None:
-        """Let sessions that end early wait 0.2 s instead of 2 s for runs in flight, and log progress each second."""
+        """Let sessions that end early wait 0.2 s, not 2 s, for runs in flight; update the progress line often."""
         self.write("hurry.py", HURRY)
-        self._plugins = ["-phurry"]
+        self.plugins = ["-phurry"]
 
     def write(self, path: str, text: str) -> Path:
         """Write a file, and make its folders."""
@@ -119,11 +120,11 @@ class Workspace:
     def run(self, *args: str, stdin: bytes | None = None) -> pytest.RunResult:
         """Run `pytest <arguments of the fixture> <args>` in the root."""
         given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
-        return self.pytester.run(*PYTEST, *self._plugins, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
+        return self.pytester.run(*PYTEST, *self.plugins, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
 
     def start(self, *args: str) -> Session:
         """Start the same command in the background, in a process group of its own."""
-        return Session([*PYTEST, *self._plugins, *self.arguments, *args], self.root)
+        return Session([*PYTEST, *self.plugins, *self.arguments, *args], self.root)
 
     def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
         """Return the run directories of an eval, the oldest first."""
