@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis.cli.main import main
-from tests.plugin.workspaces import Workspace, junit_cases
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, Exchange, completion, status
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -142,6 +142,7 @@ def test_show_prints_a_run_of_the_baseline(
     assert workspace.results()["summary"]["cost_usd"] == 7.0
 
 
+@PLAIN_AND_XDIST
 def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         eval_of(

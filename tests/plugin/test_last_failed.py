@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.plugin.workspaces import Row, Workspace, read_json
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace, read_json
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
@@ -32,6 +32,7 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
     assert ran(workspace) == [1, 2]
 
 
+@PLAIN_AND_XDIST
 def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
 

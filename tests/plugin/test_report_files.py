@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, junit_cases, read_json
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
@@ -52,6 +52,7 @@ def test_json_report_holds_runs_and_gates(workspace: Workspace) -> None:
     assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
 
 
+@PLAIN_AND_XDIST
 def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
     workspace.eval(rows=rows, gate={"pass_rate": ">= 0.1"}, prices={"demo/arithmetic": {"input": 1.0, "output": 2.0}})

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
 REWARDS = """
 from __future__ import annotations
@@ -121,6 +121,7 @@ def test_node_ids_keywords_and_markers_select(plain_workspace: Workspace) -> Non
     assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
 
 
+@PLAIN_AND_XDIST
 def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.run("rewards.py")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, Row, Workspace, read_json, wait_until
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json, wait_until
 from tests.servers import ChatServer, answered, held, reply, status
 
 MODEL = "--osmosis-source=model"
@@ -386,6 +386,7 @@ def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(plain_works
         result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
 
 
+@PLAIN_AND_XDIST
 def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspace) -> None:
     with ChatServer(status(401)) as server:
         make(workspace, model=at(server))
