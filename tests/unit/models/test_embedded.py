@@ -141,7 +141,7 @@ def test_prose_around_the_expression_is_not_part_of_it(text: str, number: str) -
         "9" * 5000 + " * 2",
     ],
 )
-def test_what_cannot_be_solved_gets_a_polite_answer_without_a_number(text: str) -> None:
+def test_an_unsolvable_question_gets_a_polite_answer_without_a_number(text: str) -> None:
     reply = answer(user(text), [MULTIPLY, CALCULATOR])
     assert reply.content == NOTHING_TO_SOLVE
     assert reply.finish_reason == "stop"

@@ -65,7 +65,7 @@ def test_a_run_that_passed_or_never_counted_has_no_block(record: RunRecord) -> N
     assert outcome(record, messages=[PROMPT]).text == ""
 
 
-def test_a_traceback_of_several_lines_stands_as_it_is() -> None:
+def test_a_traceback_of_several_lines_is_shown_unchanged() -> None:
     details = 'Traceback (most recent call last):\n  File "rewards.py", line 2, in score\nValueError: no\n'
 
     found = outcome(finished({}, errors={A: BROKE}), details=details, messages=[PROMPT])
@@ -165,7 +165,7 @@ MESSAGE = JSON | st.fixed_dictionaries(
 
 
 @given(st.lists(MESSAGE, max_size=3))
-def test_whatever_an_agent_calls_a_message_can_be_shown(messages: list[Any]) -> None:
+def test_any_message_of_an_agent_can_be_shown(messages: list[Any]) -> None:
     text = outcome(finished({A: 0.0}), messages=messages).text
 
     text.encode("utf-8")
@@ -173,7 +173,7 @@ def test_whatever_an_agent_calls_a_message_can_be_shown(messages: list[Any]) -> 
     assert text.endswith("x[row0-run0]'")
 
 
-def test_what_user_code_put_out_is_kept_by_kind_and_made_safe() -> None:
+def test_output_of_user_code_is_kept_by_kind_and_escaped() -> None:
     said = [("stdout", "42\n\x1b[2J"), ("log", "WARNING x"), ("warnings", "Deprecation: \ud800")]
 
     found = outcome(finished({A: 1.0}), output=said)
@@ -189,7 +189,7 @@ def test_a_boundary_leads_the_block(boundary: Any) -> None:
     assert found.text.splitlines()[0] == f"{boundary}: what happened"
 
 
-def test_an_outcome_is_json_whatever_was_said() -> None:
+def test_an_outcome_with_any_text_is_json() -> None:
     found = outcome(finished({A: 0.0}), messages=[{"role": "user", "content": "\ud800\x00"}])
 
     assert Outcome.from_json(json.loads(json.dumps(found.to_json()))) == found

@@ -1,4 +1,4 @@
-"""What failed, as GitHub's annotations: in the right place, and nothing in it can be taken for a command."""
+"""Failures as GitHub's annotations: in the right place, with nothing that could be taken for a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path("/checkout")
 FINDING = Finding("x[row3-run1]", "score 0.2 < 0.5", ROOT / "data/x.jsonl", 4)
 
 
-def test_a_finding_stands_on_its_line_of_a_path_in_the_checkout() -> None:
+def test_a_finding_names_its_line_and_its_path_in_the_checkout() -> None:
     assert commands([FINDING], ROOT) == [
         "::error file=data/x.jsonl,line=4,title=x[row3-run1]::score 0.2 < 0.5",
     ]
@@ -26,7 +26,7 @@ def test_a_path_outside_of_the_checkout_stays_whole() -> None:
     assert commands([FINDING], None)[0].startswith("::error file=/checkout/data/x.jsonl,")
 
 
-def test_what_ends_a_property_is_escaped() -> None:
+def test_characters_that_end_a_property_are_escaped() -> None:
     odd = Finding("x[gate pass_rate >= 50%]", "50%: a, b\r\nc", ROOT / "a,b:c.jsonl", 1)
 
     assert commands([odd], ROOT) == [
@@ -35,7 +35,7 @@ def test_what_ends_a_property_is_escaped() -> None:
 
 
 @given(st.text())
-def test_whatever_a_model_says_a_finding_is_one_line_and_one_command(said: str) -> None:
+def test_a_finding_with_any_text_is_one_line_and_one_command(said: str) -> None:
     line = commands([FINDING._replace(message=said)], ROOT)[0]
 
     assert line.startswith("::error file=data/x.jsonl,line=4,title=x[row3-run1]::")
@@ -45,7 +45,7 @@ def test_whatever_a_model_says_a_finding_is_one_line_and_one_command(said: str) 
     )
 
 
-def test_no_more_errors_than_github_shows_and_the_rest_is_counted() -> None:
+def test_errors_beyond_the_number_that_github_shows_are_counted() -> None:
     findings = [FINDING] * (SHOWN + 1200)
 
     lines = commands(findings, ROOT)

@@ -20,7 +20,7 @@ def line(columns: int | None = None, name: str = "multiply", *, mean: bool = Tru
 
 
 def paced(progress: RunCounts, batch_size: int = 8, began_s: float = 10.0) -> Pace:
-    """The pace of an eval that came to `progress` in so many seconds."""
+    """Return the pace of an eval that reached `progress` after `began_s` seconds."""
     pace = Pace(batch_size)
     pace.saw(0.0, RunCounts(submitted=progress.submitted))
     pace.saw(began_s, progress)
@@ -46,7 +46,7 @@ def test_a_log_gets_everything_but_a_bar() -> None:
     )
 
 
-def test_runs_that_a_limit_holds_are_said_with_its_name() -> None:
+def test_runs_held_by_a_limit_are_shown_with_its_name() -> None:
     assert line(**{**HALF, "in_flight": 2, "held": 30, "held_by": "tokens_per_minute"}) == (
         "multiply 240/500, 80% passed, mean 0.806, 3 not measured, 2 in flight, 4 waiting to retry, "
         "30 held by tokens_per_minute, 1,234 tokens/s, 15 s left"
@@ -69,7 +69,7 @@ def test_runs_that_a_limit_holds_are_said_with_its_name() -> None:
         (5, "24..."),
     ],
 )
-def test_what_matters_least_is_left_out_until_it_fits(columns: int, expected: str) -> None:
+def test_the_least_important_parts_are_left_out_until_the_line_fits(columns: int, expected: str) -> None:
     assert line(columns, **HALF) == expected
 
 
@@ -82,7 +82,7 @@ def test_wide_names_are_measured_in_columns() -> None:
     assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, 0 in flight"
 
 
-def test_nothing_is_said_of_what_nobody_knows_yet() -> None:
+def test_unknown_parts_are_left_out() -> None:
     assert line(submitted=500, in_flight=32) == "multiply 0/500, 32 in flight"
 
 
@@ -98,7 +98,7 @@ def test_without_one_function_that_decides_there_is_no_mean() -> None:
 @pytest.mark.parametrize(
     ("passed", "done", "shown"), [(0, 1000, "0%"), (1, 1000, "1%"), (999, 1000, "99%"), (1000, 1000, "100%")]
 )
-def test_all_and_none_are_said_only_where_it_is_so(passed: int, done: int, shown: str) -> None:
+def test_a_share_is_0_or_100_percent_only_if_exact(passed: int, done: int, shown: str) -> None:
     assert f", {shown} passed" in line(submitted=2000, done=done, passed=passed)
 
 
@@ -122,7 +122,7 @@ def test_the_time_that_is_left_follows_the_recent_pace() -> None:
     assert slow == pytest.approx(690)
 
 
-def test_waves_of_long_rollouts_are_seen_whole() -> None:
+def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
     """Eight at once, a minute each: half a minute alone would see nothing, or eight."""
     pace = Pace(8)
     promised = []
@@ -136,7 +136,7 @@ def test_waves_of_long_rollouts_are_seen_whole() -> None:
     assert all(0.8 < share < 1.5 for share in promised)
 
 
-def test_a_pace_that_stands_still_promises_ever_more_time() -> None:
+def test_the_remaining_time_grows_while_no_run_ends() -> None:
     progress = RunCounts(submitted=100, done=50)
     pace = paced(progress)
     early = pace.left_s(progress)
@@ -150,7 +150,7 @@ def test_a_pace_that_stands_still_promises_ever_more_time() -> None:
     ("left_s", "shown"),
     [(0.3, "5 s"), (41, "45 s"), (58, "1 min"), (61, "1 min 10 s"), (601, "11 min"), (7201, "2 h 1 min")],
 )
-def test_an_estimate_is_as_coarse_as_it_is(left_s: float, shown: str) -> None:
+def test_remaining_times_are_rounded(left_s: float, shown: str) -> None:
     progress = RunCounts(submitted=110, done=100)
     assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
 
@@ -160,7 +160,7 @@ def test_a_fitted_text_fits(text: str, columns: int) -> None:
     assert width(fitted(text, columns)) <= columns
 
 
-def test_how_well_it_does_is_said_of_the_evals_own_runs() -> None:
+def test_shares_count_only_the_evals_own_runs() -> None:
     counts = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
 
     shown = live_line("x", counts, paced(counts), mean=True)

@@ -17,14 +17,14 @@ def test_without_a_gate_the_title_counts_what_passed() -> None:
     )
 
 
-def test_the_title_is_the_verdict_where_an_eval_ended_as_it_was_decided() -> None:
+def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided() -> None:
     results = results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="decided: ...")
 
     assert markdown(results).splitlines()[0].endswith(": stopped")
     assert markdown(replace(results, decided=True)).splitlines()[0].endswith(": every gate holds")
 
 
-def test_the_title_says_the_worst_of_the_gates() -> None:
+def test_the_title_is_the_worst_verdict_of_the_gates() -> None:
     titles = {}
     for states in (("holds",), ("holds", "not measured"), ("fails", "not measured"), ("fails", "fails"), ("partial",)):
         verdicts = [Verdict(f"gate {i}", state, "why") for i, state in enumerate(states)]  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() ->
     assert not any(f"row{MOST_LISTED}-" in line for line in lines)
 
 
-def test_what_others_wrote_is_data() -> None:
+def test_text_of_other_authors_is_escaped() -> None:
     record = failed("agent")._replace(error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
 
     text = markdown(results_of([record]))

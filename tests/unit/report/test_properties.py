@@ -1,4 +1,4 @@
-"""What other tools read of a run."""
+"""The properties of a run or a row that other tools read."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
     ]
 
 
-def test_each_function_has_its_score_where_there_are_several() -> None:
+def test_each_of_several_functions_has_its_score() -> None:
     found = dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B), decide=A), None))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
 
 
-def test_no_score_is_said_to_be_the_one_where_several_decide() -> None:
+def test_without_one_deciding_function_there_is_no_score_property() -> None:
     assert "osmosis.score" not in dict(properties_of(finished({A: 1.0, B: 0.5}), PassRule((A, B)), None))
 
 
-def test_what_was_not_scored_says_where_it_broke_and_has_no_score() -> None:
+def test_an_unscored_run_has_its_boundary_and_no_score() -> None:
     found = dict(properties_of(failed("provider"), PassRule((A,)), None))
 
     assert found == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
 
 
-def test_what_never_ran_or_was_taken_out_says_so() -> None:
+def test_runs_that_never_ran_or_were_taken_out_have_their_status() -> None:
     pass_rule = PassRule((A,))
 
     assert dict(properties_of(pending(), pass_rule, None)) == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
@@ -73,13 +73,13 @@ def test_a_row_has_means_and_sums_of_its_runs() -> None:
         ([failed("provider"), finished({A: 0.0}, run=1)], "failed"),
     ],
 )
-def test_a_row_says_what_its_test_is(records: list[RunRecord], outcome: str) -> None:
+def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str) -> None:
     found = dict(properties_of_row(records, PassRule((A,)), [None] * len(records)))
 
     assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
 
 
-def test_each_function_has_its_mean_where_there_are_several() -> None:
+def test_each_of_several_functions_has_its_mean() -> None:
     records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
 
     found = dict(properties_of_row(records, PassRule((A, B), decide=A), [None, None]))

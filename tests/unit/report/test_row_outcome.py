@@ -1,4 +1,4 @@
-"""What the test of a row reports, by what its runs were."""
+"""The outcome of a row, by the outcomes of its runs."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def row_of(*runs: What) -> Outcome:
         (["passed", "passed", "error", "removed", "pending", "failed"], "failed"),
     ],
 )
-def test_a_row_is_what_its_runs_are_together(runs: list[What], kind: Kind) -> None:
+def test_the_outcome_of_a_row_follows_from_its_runs(runs: list[What], kind: Kind) -> None:
     assert row_of(*runs).kind == kind
 
 
 @pytest.mark.parametrize("what", list(REASONS))
-def test_a_row_with_one_run_is_that_run(what: What) -> None:
+def test_a_row_with_one_run_has_its_outcome(what: What) -> None:
     assert row_of(what) == outcome(what)
 
 
-def test_a_row_passes_without_a_word() -> None:
+def test_a_row_that_passes_has_no_text() -> None:
     assert row_of("passed", "passed", "removed") == Outcome("passed", duration_s=1.5)
 
 
-def test_a_row_lists_the_runs_that_did_not_pass_and_shows_the_first_that_made_it_so() -> None:
+def test_a_row_lists_runs_that_did_not_pass_and_shows_the_first_deciding_one() -> None:
     row = row_of("passed", "error", "failed", "failed", "pending")
 
     assert row.reason == (
@@ -108,7 +108,7 @@ def test_a_skipped_row_says_why(runs: list[What], reason: str) -> None:
     assert row_of(*runs).reason == reason
 
 
-def test_what_runs_put_out_is_told_apart() -> None:
+def test_output_is_labelled_with_its_run() -> None:
     passed = Outcome("passed", sections=(("stdout", "hello"),))
 
     row = outcome_of_row({RunId(0, 1): passed, RunId(0, 0): passed})

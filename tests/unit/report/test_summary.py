@@ -56,7 +56,7 @@ def test_five_runs_a_row_and_a_gate() -> None:
         """).replace("POWER", "13 rows would make it 80%")
 
 
-def test_a_table_too_wide_for_the_terminal_is_told_in_two() -> None:
+def test_a_table_too_wide_for_the_terminal_is_split_in_two() -> None:
     records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 
     lines = summary_lines(results_of(records, n=5), columns=80)
@@ -72,7 +72,7 @@ def test_a_table_too_wide_for_the_terminal_is_told_in_two() -> None:
     assert len(summary_lines(results_of(records, n=5), columns=90)) == len(lines) - 3
 
 
-def test_tables_in_a_very_narrow_terminal_keep_intervals_with_what_they_are_of() -> None:
+def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() -> None:
     beside = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
     lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], beside=beside), columns=20)
 
@@ -83,7 +83,7 @@ def test_tables_in_a_very_narrow_terminal_keep_intervals_with_what_they_are_of()
     ]
 
 
-def test_more_is_said_of_spread_and_noise_where_more_is_asked_for() -> None:
+def test_verbose_output_adds_spread_and_noise() -> None:
     records = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 
     lines = summary_lines(results_of(records, n=5), verbose=True)
@@ -104,7 +104,7 @@ def test_more_is_said_of_spread_and_noise_where_more_is_asked_for() -> None:
         """)
 
 
-def test_no_table_of_pass_hat_is_shown_where_each_row_ran_once() -> None:
+def test_there_is_no_pass_hat_table_if_each_row_ran_once() -> None:
     lines = summary_lines(results_of([finished({A: 1.0}), finished({A: 1.0}, 1)], n=3), verbose=True)
 
     tables = [line.split() for line in lines if line.startswith("eval function")]
@@ -124,7 +124,7 @@ def test_a_single_run_is_singular() -> None:
     ]
 
 
-def test_runs_that_were_not_measured_are_said_to_count_as_zero() -> None:
+def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
     broken = [failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)]
     results = results_of([finished({A: 1.0}, 0), *broken, finished({}, 5, errors={A: BROKE})], minimum=0.5)
 
@@ -165,7 +165,7 @@ def test_runs_that_were_not_needed_are_no_gap_and_their_estimates_are_labelled()
     ]
 
 
-def test_several_functions_and_who_decides() -> None:
+def test_several_functions_and_the_deciding_one() -> None:
     records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
 
     assert summary(results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})) == golden("""
@@ -180,7 +180,7 @@ def test_several_functions_and_who_decides() -> None:
 
 
 @pytest.mark.parametrize("decide", ["all", "any"])
-def test_a_decision_by_several_functions_is_said(decide: str) -> None:
+def test_the_summary_names_several_deciding_functions(decide: str) -> None:
     lines = summary_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
 
     rate = f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.207 to 1.000 (Wilson)"
@@ -201,7 +201,7 @@ def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
         """)
 
 
-def test_a_function_that_scored_nothing_shows_dashes_beside_one_that_did() -> None:
+def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> None:
     records = [finished({A: 1.0}, 0, run, errors={B: BROKE}) for run in range(2)]
 
     table = summary_lines(results_of(records, scorers=(A, B), decide=A, n=2))[:3]
@@ -222,7 +222,7 @@ def test_no_runs_at_all() -> None:
     ]
 
 
-def test_tokens_by_kind_and_what_they_cost() -> None:
+def test_tokens_by_kind_and_their_cost() -> None:
     usage = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
     price = Price(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]")
     results = results_of([finished({A: 1.0}, usage=usage), failed("provider", 1)], price=price)
@@ -231,11 +231,11 @@ def test_tokens_by_kind_and_what_they_cost() -> None:
     assert line in summary_lines(results)
 
 
-def test_what_is_free_costs_nothing_and_is_not_unknown() -> None:
+def test_a_free_model_costs_nothing_rather_than_an_unknown_amount() -> None:
     assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
 
 
-def test_answers_that_were_cut_off_are_told_with_what_helps() -> None:
+def test_answers_that_were_cut_off_are_reported_with_a_remedy() -> None:
     cut = [finished({A: float(row == 0)}, row, finish_reason="length") for row in range(3)]
     whole = finished({A: 1.0}, 3, finish_reason="stop")
     told = "3 answers cut off (finish_reason length), 2 of them did not pass: "
@@ -247,7 +247,7 @@ def test_answers_that_were_cut_off_are_told_with_what_helps() -> None:
 
 
 def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, Any] | None = None) -> str:
-    """The summary of rows with two runs each, in `equal` of which both answers are the same; so many rows pass."""
+    """Return the summary of rows with two runs each: `equal` rows have two equal answers, `passes` rows pass."""
     records = [
         finished({A: float(row < passes)}, row, run, answer="same" if row < equal else f"{run}")
         for row in range(rows)
@@ -256,14 +256,14 @@ def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, An
     return summary(results_of(records, n=2, extra=extra))
 
 
-def test_equal_answers_in_most_rows_are_told() -> None:
+def test_equal_answers_in_most_rows_are_reported() -> None:
     told = "9 of 10 rows gave 2 equal answers, so pass@k says no more than pass@1: "
 
     assert f"{told}check that the server samples and honours the seed" in answered(9, passes=0)
     assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
 
 
-def test_some_equal_answers_or_nothing_but_right_ones_are_no_news() -> None:
+def test_few_equal_answers_or_only_right_ones_are_not_reported() -> None:
     assert "equal answers" not in answered(8)
     assert "equal answers" not in answered(10, passes=10)
     assert "equal answers" not in answered(1, rows=1, passes=0)
@@ -300,7 +300,7 @@ def test_rows_that_changed_since_the_last_run_are_counted(change: dict[str, Any]
     ("cost", "n_unknown", "said"),
     [(1.2, 0, "$1.20"), (None, 500, "cost unknown"), (1.2, 4, "$1.20 (unknown for 4 runs)")],
 )
-def test_the_header_says_what_the_last_run_took(cost: float | None, n_unknown: int, said: str) -> None:
+def test_the_header_shows_the_time_and_cost_of_the_last_run(cost: float | None, n_unknown: int, said: str) -> None:
     last = PublishedHead(
         path=Path("x-1/results.json"),
         status="finished",
@@ -323,13 +323,13 @@ def test_the_header_says_what_the_last_run_took(cost: float | None, n_unknown: i
     assert last_run_line(last) == (f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s")
 
 
-def test_runs_that_were_rolled_out_again_are_said() -> None:
+def test_second_attempts_are_reported() -> None:
     lines = summary_lines(results_of([finished({A: 1.0}, attempt=2)]))
 
     assert "1 run rolled out a second time, because their engine host ended" in lines
 
 
-def test_what_slowed_it_down_is_said_where_it_mattered() -> None:
+def test_waits_are_reported_if_they_mattered() -> None:
     held = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
     throttled = replace(results_of([finished({A: 1.0})]), throttling=Throttling(2, 3.25, 4, 32, held))
     lines = summary_lines(throttled)[-2:]
@@ -376,7 +376,7 @@ def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
     assert shown == "..." + "評" * 28
 
 
-def test_a_baseline_of_the_same_name_is_told_apart_in_the_table() -> None:
+def test_a_baseline_of_the_same_name_is_distinguished_in_the_table() -> None:
     records = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
     made = results_of(records, beside=list(map(of_baseline, records)))
     assert made.baseline is not None
@@ -421,7 +421,7 @@ def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pa
 
 
 def compared(**counts: int) -> Results:
-    """Results against stored ones: so many rows `kept` their pass, or are `worse`."""
+    """Return results compared with stored ones: the number of rows that `kept` their pass or are `worse`."""
     rows = Matched(
         [Pair([True], [True])] * counts["kept"] + [Pair([False], [True])] * counts["worse"], added=1, changed=2
     )
@@ -430,7 +430,7 @@ def compared(**counts: int) -> Results:
     return replace(results_of([finished({A: 1.0})]), comparison=against, verdicts=[decide(rule, against)])
 
 
-def test_a_baseline_is_told_of_with_what_was_left_out_and_what_differs() -> None:
+def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> None:
     lines = summary_lines(compared(kept=44, worse=6))
 
     # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
@@ -445,7 +445,7 @@ def test_a_baseline_is_told_of_with_what_was_left_out_and_what_differs() -> None
     ]
 
 
-def test_a_p_among_several_evals_is_told_beside_its_own() -> None:
+def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
     made = compared(kept=94, worse=6)
     assert made.comparison is not None
 
@@ -457,7 +457,7 @@ def test_a_p_among_several_evals_is_told_beside_its_own() -> None:
     assert not any("regression" in line for line in lines)
 
 
-def test_a_baselines_model_stands_beside_in_table_and_account() -> None:
+def test_table_and_costs_include_the_baselines_model() -> None:
     beside = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
 
     lines = summary_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], beside=beside))

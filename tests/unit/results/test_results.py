@@ -57,7 +57,7 @@ def test_the_keys_of_eval_mode_are_there_with_their_values() -> None:
     }
 
 
-def test_rows_and_runs_stand_in_order_and_under_their_absolute_index() -> None:
+def test_rows_and_runs_are_in_order_with_their_absolute_index() -> None:
     found = published(results_of([finished({A: 1.0}, *run) for run in [(12, 1), (3, 0), (12, 0)]], n=2))
 
     assert [(row["row_index"], [run["run_index"] for run in row["runs"]]) for row in found["rows"]] == [
@@ -130,14 +130,14 @@ def test_infrastructure_is_marked(boundary: Any) -> None:
     assert "infra" not in run_of(failed("agent"))
 
 
-def test_a_function_that_broke_without_deciding_is_an_error_beside_a_pass() -> None:
+def test_an_error_of_a_function_that_does_not_decide_is_kept_with_the_pass() -> None:
     run = run_of(finished({A: 1.0}, errors={B: BROKE}), scorers=(A, B), decide=A)
 
     assert (run["passed"], run["scores"], run["error"]) == (True, {A: 1.0}, "rewards:b: ValueError: no")
     assert "boundary" not in run
 
 
-def test_tokens_are_null_where_the_server_sent_none_and_0_where_it_said_0() -> None:
+def test_tokens_are_null_if_the_server_sent_none_and_0_if_it_sent_0() -> None:
     zero = {"input_tokens": 0, "output_tokens": 0}
     records = [
         finished({A: 1.0}, 0, usage=None),
@@ -198,7 +198,7 @@ def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() 
     ]
 
 
-def test_a_gate_on_a_function_looks_at_its_scores_alone() -> None:
+def test_a_gate_on_a_function_uses_only_its_scores() -> None:
     records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE}), failed("agent", 2), pending(3)]
     pass_rule = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2}).pass_rule
 
@@ -216,7 +216,7 @@ def test_a_run_that_was_interrupted_while_it_was_scored_is_not_measured() -> Non
     assert runs_for(GateRule("mean", 0.5, function=A), records, results_of(records).pass_rule) == [[None], [1.0]]
 
 
-def test_pass_at_k_looks_at_rows_with_k_measured_runs_only() -> None:
+def test_pass_at_k_uses_only_rows_with_k_measured_runs() -> None:
     whole = [finished({A: float(run == 0)}, 0, run) for run in range(3)]  # 1 of 3
     torn = [finished({A: 1.0}, 1, 0), finished({A: 1.0}, 1, 1), failed("provider", 1, 2)]  # 2 of 2 measured
 
@@ -244,7 +244,7 @@ def test_each_function_has_statistics_of_its_own() -> None:
     assert results.measured == 2
 
 
-def test_without_any_run_there_are_nulls_and_no_numbers() -> None:
+def test_without_any_run_statistics_are_null() -> None:
     found = published(results_of([pending()], scorers=(A,)))
 
     assert found["summary"]["pass_rate"] is None
@@ -252,7 +252,7 @@ def test_without_any_run_there_are_nulls_and_no_numbers() -> None:
     assert (found["summary"]["total_rows"], found["rows"]) == (0, [])
 
 
-def test_a_run_that_no_event_speaks_of_is_pending() -> None:
+def test_a_run_without_an_event_is_pending() -> None:
     done = finished({A: 1.0}, 0)
 
     assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
@@ -326,7 +326,7 @@ def test_runs_of_a_row_are_ordered_by_model() -> None:
     ]
 
 
-def test_one_model_alone_has_no_model_keys() -> None:
+def test_results_of_one_model_have_no_model_keys() -> None:
     found = published(results_of([finished({A: 1.0})]))
 
     assert "model_summaries" not in found

@@ -45,7 +45,7 @@ def compared(found: Sequence[Pair], allowed: float = 0.02) -> RowComparison:
 # -- which rows are the same ------------------------------------------------------------------------------
 
 
-def test_rows_are_matched_by_content_wherever_they_stand() -> None:
+def test_rows_are_matched_by_content_in_any_order() -> None:
     new = [RowRuns(0, "a", YES), RowRuns(1, "b", NO)]
     old = [RowRuns(7, "b", YES), RowRuns(9, "a", NO)]
 
@@ -58,7 +58,7 @@ def test_rows_that_only_one_side_has_are_added_removed_or_changed() -> None:
     assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
 
 
-def test_of_rows_with_the_same_content_the_first_is_matched_with_the_first() -> None:
+def test_rows_with_the_same_content_are_matched_in_order() -> None:
     new = [RowRuns(0, "a", YES), RowRuns(1, "a", NO), RowRuns(2, "a", NO)]
     old = [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
 
@@ -112,13 +112,13 @@ def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
     ],
     ids=["six fell", "six fell, six may", "six rose", "five fell", "none moved"],
 )
-def test_only_what_chance_would_not_make_is_called_something(
+def test_only_a_significant_difference_is_called_better_or_worse(
     found: Sequence[Pair], allowed: float, meaning: str
 ) -> None:
     assert compared(found, allowed).meaning == meaning
 
 
-def test_a_loss_of_exactly_what_is_allowed_is_none_whatever_floats_say() -> None:
+def test_a_loss_of_exactly_the_allowance_is_no_regression_despite_rounding() -> None:
     found = compared(pairs(kept=293, worse=7), 7 / 300)
 
     assert found.paired is not None
@@ -170,7 +170,7 @@ def test_among_several_evals_the_p_is_holms() -> None:
     ],
     ids=["fell", "fell by chance", "rose", "fell a little", "too few", "too few, none fell", "unmeasured", "no row"],
 )
-def test_the_gate_fails_for_a_regression_alone(found: Sequence[Pair], state: str, words: str) -> None:
+def test_the_gate_fails_only_for_a_regression(found: Sequence[Pair], state: str, words: str) -> None:
     verdict = decide(RULE, compared(found))
 
     assert (verdict.title, verdict.state) == ("max_regression <= 0.02", state)
@@ -201,7 +201,7 @@ def test_the_gate_fails_for_a_regression_alone(found: Sequence[Pair], state: str
         "taken out by the grader",
     ],
 )
-def test_what_unmeasured_runs_could_change_is_not_measured(found: Sequence[Pair], state: str) -> None:
+def test_a_verdict_that_unmeasured_runs_could_change_is_not_measured(found: Sequence[Pair], state: str) -> None:
     verdict = decide(RULE, compared(found))
 
     assert verdict.state == state
@@ -213,7 +213,7 @@ partly = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=3)
 
 
 @given(st.lists(st.tuples(known, known), min_size=1, max_size=12), st.data())
-def test_what_is_decided_with_runs_missing_is_decided_so_with_the_extremes_of_them(
+def test_a_decided_verdict_holds_for_both_extremes_of_missing_runs(
     whole: list[tuple[list[bool], list[bool]]], data: st.DataObject
 ) -> None:
     found = [Pair(data.draw(partly), old) for _, old in whole]

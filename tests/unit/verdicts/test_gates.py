@@ -40,7 +40,7 @@ def tally(passed: int, not_passed: int, unmeasured: int) -> Runs:
         (tally(1, 0, 0), "holds"),
     ],
 )
-def test_a_gate_decides_only_what_unmeasured_runs_cannot_change(runs: Runs, state: State) -> None:
+def test_a_gate_is_decided_only_if_unmeasured_runs_cannot_change_it(runs: Runs, state: State) -> None:
     assert decide(rule(0.7), runs).state == state
 
 
@@ -62,7 +62,7 @@ def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 9), st.floats(0, 1))
-def test_a_verdict_stands_whatever_the_unmeasured_runs_would_have_been(
+def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
     passed: int, not_passed: int, unmeasured: int, minimum: float
 ) -> None:
     state = decide(rule(minimum), tally(passed, not_passed, unmeasured)).state
@@ -84,7 +84,7 @@ def test_a_verdict_stands_whatever_the_unmeasured_runs_would_have_been(
         (tally(6, 1, 3), "pass_rate is between 0.6 and 0.9 (6 of 10 runs passed, 3 not measured)"),
     ],
 )
-def test_a_verdict_says_what_it_counted(runs: Runs, text: str) -> None:
+def test_a_verdict_names_the_runs_that_it_counted(runs: Runs, text: str) -> None:
     assert decide(rule(0.7), runs).text == text
 
 
@@ -92,7 +92,7 @@ def test_the_value_is_the_share_that_passed_for_certain() -> None:
     assert decide(rule(0.7), tally(6, 1, 3)).value == 0.6
 
 
-def test_a_part_of_the_plan_gives_no_verdict() -> None:
+def test_a_part_of_the_plan_has_no_verdict() -> None:
     verdict = partial(rule(0.7), "12 of 1,500 runs")
 
     assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
@@ -106,7 +106,7 @@ def test_the_title_is_the_condition_as_written(minimum: float, title: str) -> No
     assert title_of(rule(minimum)) == title
 
 
-def test_a_title_says_function_k_and_rule() -> None:
+def test_a_title_names_function_k_and_rule() -> None:
     gate = GateRule("pass_at", 0.7, "lower", k=3, function="rewards:exact")
 
     assert title_of(gate) == "rewards:exact pass_at_3 >= 0.7 (lower)"
@@ -129,7 +129,7 @@ TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
         ("pass_hat", 0.5, "fails", "pass_hat_2 0.333333 (3 rows, 1 not measured, at most 0.444444 had they passed)"),
     ],
 )
-def test_pass_at_k_is_bounded_by_what_unmeasured_runs_would_make_it(
+def test_pass_at_k_is_bounded_by_the_extremes_of_unmeasured_runs(
     metric: Any, minimum: float, state: State, text: str
 ) -> None:
     verdict = decide(GateRule(metric, minimum, k=2), TORN)
@@ -142,7 +142,7 @@ def test_pass_at_k_is_bounded_by_what_unmeasured_runs_would_make_it(
     st.sampled_from(["pass_rate", "pass_at", "pass_hat"]),
     st.floats(0, 1),
 )
-def test_a_verdict_by_the_point_stands_however_the_unmeasured_runs_would_have_ended(
+def test_a_point_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
     runs: list[list[float | None]], metric: Any, minimum: float
 ) -> None:
     gate = GateRule(metric, minimum, k=None if metric == "pass_rate" else 2)
@@ -174,7 +174,7 @@ def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
         ([[-2.0], [8.0], [None]], 2.0, "not measured", "mean is between 1.33333 and 4.66667 (3 runs, 1 not measured)"),
     ],
 )
-def test_a_mean_takes_unmeasured_runs_for_the_lowest_and_the_highest_score(
+def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
     runs: Runs, minimum: float, state: State, text: str
 ) -> None:
     verdict = decide(GateRule("mean", minimum), runs)
@@ -206,13 +206,13 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
     assert verdict.compared == pytest.approx(compared, abs=1e-6)
 
 
-def test_an_end_of_an_interval_is_said_beside_the_value() -> None:
+def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
 
     assert verdict.text == "pass_rate 0.9, its lower bound 0.839644 (90 of 100 runs passed)"
 
 
-def test_runs_of_a_row_that_resemble_one_another_prove_less() -> None:
+def test_correlated_runs_of_a_row_widen_the_interval() -> None:
     alike, apart = [[1.0] * 5] * 18 + [[0.0] * 5] * 2, [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10
 
     lower = GateRule("pass_rate", 0.85, "lower")
@@ -243,7 +243,7 @@ def test_power_is_the_chance_to_fail_5_points_below_the_minimum() -> None:
 
 
 @pytest.mark.parametrize("kind", ["point", "upper"])
-def test_so_many_rows_reach_the_power(kind: Any) -> None:
+def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
     few = decide(GateRule("pass_rate", 0.7, kind), tally(21, 9, 0)).power
     assert few is not None
     assert few.chance < 0.8
@@ -265,5 +265,5 @@ def test_proving_a_gate_good_notices_every_drop() -> None:
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.05])
-def test_a_minimum_that_nothing_can_lie_5_points_below_has_no_power(minimum: float) -> None:
+def test_a_minimum_of_at_most_5_points_has_no_power(minimum: float) -> None:
     assert decide(rule(minimum), tally(5, 5, 0)).power is None

@@ -1,4 +1,4 @@
-"""Whether a run passed and what its test says: every row of the outcome table, by `decide` and thresholds."""
+"""The outcome of a run: every row of the outcome table, `decide`, and thresholds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pass_rule(decide: str = "all", scorers: tuple[str, ...] = (A, B), **threshol
 
 
 class Expected(NamedTuple):
-    """What a record comes to: its test, its reason, whether it counts as an answer, and its boundary."""
+    """The outcome of a record: the kind of its test, its reason, if it was measured, and its boundary."""
 
     kind: Kind
     reason: str
@@ -73,7 +73,7 @@ def test_the_outcome_table(row: str) -> None:
         (B, 0.0, 1.0, "passed"),
     ],
 )
-def test_decide_says_whose_scores_count(decide: str, a: float, b: float, kind: Kind) -> None:
+def test_only_scores_of_deciding_functions_count(decide: str, a: float, b: float, kind: Kind) -> None:
     assert kind_of(finished({A: a, B: b}), pass_rule(decide)) == kind
 
 
@@ -101,7 +101,7 @@ def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
     assert pass_rule(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
 
 
-def test_thresholds_of_functions_stand_before_the_common_one() -> None:
+def test_a_functions_own_threshold_overrides_the_common_one() -> None:
     judge = PassRule((A, B), 0.5, {B: -2.0})
 
     assert (judge.threshold(A), judge.threshold(B)) == (0.5, -2.0)
@@ -115,7 +115,7 @@ def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
     assert reason_of(record, pass_rule(A)) == "score 0.25 < 1"
 
 
-def test_a_deciding_function_without_any_answer_says_so() -> None:
+def test_a_deciding_function_without_a_score_is_named() -> None:
     assert reason_of(finished({A: 1.0}), pass_rule()) == "reward error: rewards:b: gave no score"
 
 
