@@ -37,7 +37,8 @@ def create_workspace(folder: Path, name: str) -> list[str]:
     own[f"data/{name}.jsonl"] = _rows()
     existing = [path for path in own if (folder / path).exists()]
     if existing:
-        raise OsmosisError(f"init {name}: cannot overwrite {', '.join(existing)}; choose another name or delete it")
+        them = "it" if len(existing) == 1 else "them"
+        raise OsmosisError(f"init {name}: cannot overwrite {', '.join(existing)}; choose another name or delete {them}")
     shared = {path: _filled(template, name, has_rewards) for template, path in _SHARED.items()}
     lines = [_written(folder, path, text) for path, text in {**own, **shared}.items()]
     return [*lines, "", "next, offline and without a key:", f"  {command(name)}"]
