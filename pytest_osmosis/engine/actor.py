@@ -37,7 +37,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005
-"""A turn begins this long after the message that it began for: one write and one refill serve many runs."""
+"""A turn waits this long after its first message, so that one write and one refill serve many runs."""
 TURN_S = 0.25
 """The engine looks after its hosts this often, even if nothing arrives."""
 
@@ -63,7 +63,7 @@ EngineMessage = Submit | Command | Stop | Close | Heard | Died
 class Actor:
     """Handles the messages in `inbox`. `loaded` is set once the user's code is loaded or `refused`, `ended` at the end.
 
-    Other threads may put into `inbox`, wait for events and read what is replaced as a whole.
+    Other threads may put messages into `inbox`, wait for the two events, and read values that are replaced as a whole.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
@@ -177,7 +177,7 @@ class Actor:
             self.recorder.settle(**self.table.counts(), held_by=self.permits.held_by)
 
     def end(self) -> None:
-        """End the hosts and close the journal. Their last events count; what is still in flight stays pending."""
+        """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""
         self.hosts.close()
         self._log.bound()
         for message in () if self._broken else self._waiting():
@@ -209,13 +209,13 @@ class Actor:
                 self._waits_to_go = self.paused
                 if not self.paused:
                     self._probing.begin()
-            case Heard(line, events):
-                host = self.hosts.of(line)
+            case Heard(connection, events):
+                host = self.hosts.of(connection)
                 host.heard_at = time.monotonic()
                 for event, raw in events:
                     self._heard(host, event, raw)
-            case Died(line, status):
-                self._died(self.hosts.died(line, exit_text(status)), exit_text(status))
+            case Died(connection, status):
+                self._died(self.hosts.died(connection, exit_text(status)), exit_text(status))
             case Stop():
                 self.runs.stop(message)
             case Command.PAUSE:
@@ -283,7 +283,7 @@ class Actor:
         self.loaded.set()
 
     def _refuse(self, error: CodeError | HostError) -> None:
-        """Start no further host: the code does not load. If it has loaded before, living hosts go on."""
+        """Start no further host: the code does not load. If it has loaded before, living hosts continue."""
         self.hosts.starts.give_up(str(error))
         if not self.loaded.is_set():
             self.refused = error

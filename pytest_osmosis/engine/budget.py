@@ -1,4 +1,4 @@
-"""The budget of an eval run. Once it is spent no further run begins; runs in flight go on, and may exceed it."""
+"""The budget of an eval run. Once it is spent no further run begins; runs in flight finish, and may exceed it."""
 
 from __future__ import annotations
 

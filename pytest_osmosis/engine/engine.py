@@ -89,11 +89,11 @@ class Engine:
         self._actor.inbox.put(Submit(list(runs)))
 
     def stop(self, reason: StopReason, text: str) -> None:
-        """Begin no further run; those that had not begun are skipped with the reason `text`. Runs in flight go on."""
+        """Begin no further run; those that had not begun are skipped with the reason `text`. Runs in flight finish."""
         self._actor.inbox.put(Stop(reason, text))
 
     def pause(self) -> None:
-        """Begin no run and no request until `resume`; open requests go on. Idempotent."""
+        """Begin no run and no request until `resume`; open requests finish. Idempotent."""
         self._actor.inbox.put(Command.PAUSE)
 
     def resume(self) -> None:
@@ -101,7 +101,7 @@ class Engine:
         self._actor.inbox.put(Command.RESUME)
 
     def release(self) -> None:
-        """Let the hosts end, as everything that will be submitted is done."""
+        """Let the hosts end, because all runs that will be submitted are done."""
         self._actor.inbox.put(Command.RELEASE)
 
     def close(self, grace_s: float = 0.0) -> None:

@@ -58,13 +58,13 @@ class Feed:
         elif rollouts:
             for host in self._hosts.rolling:
                 self._refill_host(host)
-        self._refill_judges()
+        self._refill_async_scoring()
         for host in self._hosts.scorers:
             self._refill_scorer(host)
 
     def _refill_host(self, host: Host) -> None:
-        """Hand out what a host can begin, and more, so that no slot waits for a round trip even if many runs end at
-        once; less if another host might begin them sooner. A few runs are not worth a message.
+        """Hand out the runs that a host can begin, and more ahead, so that no slot waits for a round trip even if many
+        runs end at once; fewer ahead if another host might begin them sooner. A few runs are not worth a message.
 
         Runs that wait for a retry have no slot, so more than `limit` may have begun. Nothing is handed out while
         scoring lags behind: conversations would pile up, and scores may show that no further run is needed.
@@ -81,7 +81,7 @@ class Feed:
         room = max(limit, n_begun) + ahead - len(in_host)
         if room < max(1, ahead // 8):
             return
-        self._hosts.paced(host, room)
+        self._hosts.pace(host, room)
         requests: list[Request] = []
         for state in list(self._next_states(room)):
             why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval
@@ -159,19 +159,19 @@ class Feed:
             self._runs.done(state)
             return
         if self._recorder.unscored_blocking(run):
-            self._table.unscored.append(state)
+            self._table.unscored_blocking.append(state)
         if self._recorder.unscored_async(run):
-            self._table.unjudged.append(state)
+            self._table.unscored_async.append(state)
 
-    def _refill_judges(self) -> None:
+    def _refill_async_scoring(self) -> None:
         """Let the least busy hosts score what another host left, or what is stored."""
         hosts = [host for host in self._hosts.rolling if host.ready]
-        if not hosts or not self._table.unjudged:
+        if not hosts or not self._table.unscored_async:
             return
         n_runs = Counter(state.host for state in self._table.states.values())
         requests: dict[Host, list[Request]] = {host: [] for host in hosts}
-        while self._table.unjudged:
-            state = self._table.unjudged.popleft()
+        while self._table.unscored_async:
+            state = self._table.unscored_async.popleft()
             host = min(hosts, key=lambda host: (host.limit < 1, n_runs[host] / max(1, host.limit)))
             state.host = host
             n_runs[host] += 1
@@ -180,13 +180,13 @@ class Feed:
             host.hand(handed)
 
     def _refill_scorer(self, host: Host) -> None:
-        if not host.ready or not self._table.unscored:
+        if not host.ready or not self._table.unscored_blocking:
             return
         n_runs = len(self._table.in_host(host))
         requests: list[Request] = []
         credits = min(MAX_CREDITS, max(2, int(SCORER_AHEAD_MS / max(host.score_ms, 0.01))))
-        while self._table.unscored and n_runs < credits:
-            state = self._table.unscored.popleft()
+        while self._table.unscored_blocking and n_runs < credits:
+            state = self._table.unscored_blocking.popleft()
             state.scorer = host
             n_runs += 1
             requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))

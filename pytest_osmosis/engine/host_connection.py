@@ -1,6 +1,6 @@
-"""The line to one engine host: the protocol that the engine uses, and the line to a child process.
+"""Connections to engine hosts: the protocol that the engine uses, and the connection to a child process.
 
-A `HostConnection` has a thread at each pipe of its process. Everything that arrives is posted to the engine, and
+A `HostConnection` has a thread for each pipe of its process. Everything that arrives is posted to the engine, and
 sending never makes the engine wait: a host whose user code keeps it from reading must not stop the others. Nothing
 here keeps state of the eval.
 """
@@ -37,22 +37,22 @@ JOIN_S = 1.0
 class Heard(NamedTuple):
     """Events of a host, with the bytes of their lines."""
 
-    line: Line
+    connection: Connection
     events: Sequence[tuple[HostEvent, bytes]]
 
 
 class Died(NamedTuple):
-    """The process of a line has ended. `status` is its exit status, negative for a signal."""
+    """The process of a connection has ended. `status` is its exit status, negative for a signal."""
 
-    line: Line
+    connection: Connection
     status: int
 
 
 Post = Callable[[Heard | Died], None]
 
 
-class Line(Protocol):
-    """The line to one host, whose role is `name`: "host", "scorer" or "quarantine".
+class Connection(Protocol):
+    """The connection to one host, whose role is `name`: "host", "scorer" or "quarantine".
 
     Messages of the host are gathered for up to `gather_s`, into fewer and larger reads, if that costs the host nothing.
     """
@@ -76,14 +76,14 @@ class Line(Protocol):
 
 
 class Spawn(Protocol):
-    """Starts a host and returns the line to it; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
+    """Starts a host and returns its connection; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
 
-    def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Line:
+    def __call__(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> Connection:
         """Start a host with the environment `environ`; output that belongs to no run goes to `log`."""
 
 
 class HostConnection:
-    """The line to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none can be had."""
+    """Connects to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none starts."""
 
     def __init__(
         self,

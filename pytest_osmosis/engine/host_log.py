@@ -32,7 +32,7 @@ class HostLog:
                 self._cut()
 
     def _cut(self) -> None:
-        """Processes that append go on behind the new end. Bytes that they append during this call may be lost."""
+        """Replace the middle by a note. Bytes that other processes append during this call may be lost."""
         with self._path.open("r+b") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(end - TAIL_BYTES)

@@ -30,7 +30,7 @@ AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 def started(
     module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if no process can be had."""
+    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started."""
     return subprocess.Popen(
         [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
         stdin=subprocess.PIPE,
@@ -52,7 +52,7 @@ class PrestartedHost:
             self._process = started("pytest_osmosis.models.light", subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> HostConnection:
-        """Return the line to this process, or to a new one if it is in use or must start with another environment."""
+        """Connect to this process, or to a new one if it is in use or must start with another environment."""
         from pytest_osmosis.engine.host_connection import HostConnection
 
         process = self._process

@@ -1,4 +1,4 @@
-"""The start of host processes, until it is clear that no further one can be had."""
+"""Host processes and their start, until too many have failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytest_osmosis.engine.host_connection import Line, Post
+from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.host.protocol import Request, Setup
 
@@ -27,7 +27,7 @@ class Host:
     """
 
     role: HostRole
-    line: Line
+    connection: Connection
     limit: int
     heard_at: float
     ready: bool = False
@@ -41,11 +41,11 @@ class Host:
         """Send requests. The time that the host may be silent begins anew."""
         if requests:
             self.heard_at = time.monotonic()
-            self.line.send(requests)
+            self.connection.send(requests)
 
 
 class HostStarts:
-    """Starts hosts. `given_up` says why no further host can be had; hosts that live go on."""
+    """Starts hosts. `given_up` says why no further host is started; hosts that live continue."""
 
     def __init__(self, job: Job, post: Post) -> None:
         self.given_up: str | None = None
@@ -54,11 +54,11 @@ class HostStarts:
         self._n_barren = Counter[HostRole]()
 
     def start(self, role: HostRole, limit: int) -> Host:
-        """Start a host. Raises `HostError` if no process can be had."""
+        """Start a host. Raises `HostError` if no process can be started."""
         job = self._job
         setup = _scorer_setup(job.setup) if role == "scorer" else replace(job.setup, limit=limit)
-        line = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
-        return Host(role, line, limit, time.monotonic())
+        connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
+        return Host(role, connection, limit, time.monotonic())
 
     def has_begun(self, host: Host) -> None:
         """Note that hosts of this role can work."""

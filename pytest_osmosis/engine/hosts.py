@@ -1,4 +1,4 @@
-"""The lives of an eval's host processes: started, ready, looked after, retired, dead. Nothing here knows a run.
+"""The host processes of an eval, from their start to their end. Nothing here knows a run.
 
 `rolling` hosts roll out and score on their event loops, with `batch_size` runs in flight in total; `scorers` run the
 functions that block; the `quarantine` host gets, one at a time, the runs that were in flight in a host that died.
@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from pytest_osmosis.engine.host_connection import Line, Post
+from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
@@ -25,7 +25,7 @@ SILENCE_SLACK_S = 30.0
 PROBE_S = 61.0
 """The longest that a probe takes: two tries, and a pause between them."""
 CLOSE_S = 3.0
-"""A host that was asked to close is ended after this long."""
+"""A host that does not close is ended after this long."""
 GATHER_PART = 6
 GATHER_MOST_S = 0.1
 GATHER_SOON_S = 0.02
@@ -47,19 +47,19 @@ class Hosts:
         self.closing = False
         self._job = job
         self._notices = notices
-        self._by_line: dict[Line, Host] = {}
+        self._by_connection: dict[Connection, Host] = {}
         gather_s = GATHER_SOON_S if job.hosts > 1 or job.early_stop.low_latency else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:
-        return iter(list(self._by_line.values()))
+        return iter(list(self._by_connection.values()))
 
-    def of(self, line: Line) -> Host:
-        """Return the host at the other end of a line."""
-        return self._by_line[line]
+    def of(self, connection: Connection) -> Host:
+        """Return the host at the other end of a connection."""
+        return self._by_connection[connection]
 
     def start(self) -> None:
-        """Start the hosts that roll out. Raises `HostError` if a process cannot be had."""
+        """Start the hosts that roll out. Raises `HostError` if a process cannot be started."""
         for _ in range(self._job.hosts):
             self.rolling.append(self._start("host"))
         self.relimit()
@@ -78,7 +78,7 @@ class Hosts:
             self._add(host.role)
 
     def _add(self, role: HostRole) -> None:
-        """Start a host, unless none can be had any longer."""
+        """Start a host, unless too many have failed."""
         if self.closing or self.starts.given_up is not None:
             return
         try:
@@ -97,7 +97,7 @@ class Hosts:
 
     def _start(self, role: HostRole) -> Host:
         host = self.starts.start(role, shares(self._job.batch_size, self._job.hosts)[0] if role == "host" else 1)
-        self._by_line[host.line] = host
+        self._by_connection[host.connection] = host
         return host
 
     def became_ready(self, host: Host) -> None:
@@ -109,9 +109,9 @@ class Hosts:
 
     def broadcast(self, message: Request) -> None:
         for host in self:
-            host.line.send([message])
+            host.connection.send([message])
 
-    def paced(self, host: Host, n_begun: int) -> None:
+    def pace(self, host: Host, n_begun: int) -> None:
         """Adapt how long messages of a host are gathered: it has begun `n_begun` runs since it was last handed some."""
         now = time.monotonic()
         if host.handed_at:
@@ -122,7 +122,7 @@ class Hosts:
         """Let messages be gathered while runs are left to hand out (`busy`), and read the last ones at once."""
         pace = min((host.gather_s for host in self.rolling if host.handed_at), default=GATHER_SOON_S)
         for host in self:
-            host.line.gather_s = min(pace, host.gather_s) if busy else 0.0
+            host.connection.gather_s = min(pace, host.gather_s) if busy else 0.0
 
     def throttled(self, host: Host, wait_s: float) -> None:
         """Pause all hosts for `wait_s`, as a server had no room for a request of `host`; then have fewer in flight."""
@@ -140,7 +140,7 @@ class Hosts:
             if now - host.heard_at > allowed_s and (host.retired or not host.ready or busy(host)):
                 self._notices.add(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
-                host.line.kill()
+                host.connection.kill()
 
     def _allowed_silence_s(self, host: Host) -> float:
         setup = self._job.setup
@@ -173,9 +173,9 @@ class Hosts:
         host.retired = True
         self.relimit()
 
-    def died(self, line: Line, how: str) -> Host:
-        """Take out and return the host of a line that is closed."""
-        host = self._by_line.pop(line)
+    def died(self, connection: Connection, how: str) -> Host:
+        """Take out and return the host whose connection has ended."""
+        host = self._by_connection.pop(connection)
         if host in self.rolling:
             self.rolling.remove(host)
         if host in self.scorers:
@@ -188,7 +188,7 @@ class Hosts:
 
     def kill(self) -> None:
         for host in self:
-            host.line.kill()
+            host.connection.kill()
 
     def release(self) -> None:
         """Let all hosts end, and start no further one."""
@@ -200,9 +200,9 @@ class Hosts:
         self.release()
         until = time.monotonic() + CLOSE_S
         for host in self:
-            if not host.line.join(max(0.0, until - time.monotonic())):
-                host.line.kill()
-                host.line.join(CLOSE_S)
+            if not host.connection.join(max(0.0, until - time.monotonic())):
+                host.connection.kill()
+                host.connection.join(CLOSE_S)
 
 
 def shares(total: int, parts: int) -> list[int]:

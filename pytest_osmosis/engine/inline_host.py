@@ -88,7 +88,7 @@ class Loop:
         return task.result()
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have `call` called by the loop, once it runs. May be called from any thread."""
+        """Schedule `call` in the loop, from any thread."""
         if self._made is not None:
             self._made.call_soon_threadsafe(call)
 
@@ -119,12 +119,12 @@ class Unmonitored(LoopMonitor):
             yield
 
 
-class InlineLine:
-    """A line to an `InlineHost`, which has no use for limits, pauses and ends."""
+class InlineConnection:
+    """A connection to an `InlineHost`, which ignores limits, pauses and `close`."""
 
     gather_s = 0.0
 
-    def __init__(self, name: str, post: Post, give: Callable[[InlineLine, SentRequest], None]) -> None:
+    def __init__(self, name: str, post: Post, give: Callable[[InlineConnection, SentRequest], None]) -> None:
         self.name = name
         self.post = post
         self._give = give
@@ -158,31 +158,31 @@ class InlineHost:
         self._loop = loop
         self._around = around
         self._through = through
-        self._inbox: queue.SimpleQueue[tuple[InlineLine, InlineRequest] | None] = queue.SimpleQueue()
-        self._line: InlineLine | None = None
+        self._inbox: queue.SimpleQueue[tuple[InlineConnection, InlineRequest] | None] = queue.SimpleQueue()
+        self._connection: InlineConnection | None = None
         self._setup: Setup | None = None
         self._environ: Mapping[str, str] = {}
         self._code: UserCode | None = None
         self._clients: Clients = {}
         self._process_state: ProcessState | None = None
 
-    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineLine:
-        """Return a line to this host. For the first one, `load` or `serve` loads the user's code."""
+    def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineConnection:
+        """Return a connection to this host. For the first one, `load` or `serve` loads the user's code."""
         if self._setup is None:
             self._setup, self._environ = setup, environ
-        line = InlineLine(name, post, self._accept)
-        self._inbox.put((line, {"op": "load"}))
-        return line
+        connection = InlineConnection(name, post, self._accept)
+        self._inbox.put((connection, {"op": "load"}))
+        return connection
 
-    def _accept(self, line: InlineLine, request: SentRequest) -> None:
-        """Let a request wait for `serve`; pass permits on at once, as the request that runs waits for them."""
+    def _accept(self, connection: InlineConnection, request: SentRequest) -> None:
+        """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
             self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
         else:
-            self._inbox.put((line, request))
+            self._inbox.put((connection, request))
 
     def load(self) -> None:
-        """Wait for the first line, and load the user's code."""
+        """Wait for the first connection, and load the user's code."""
         item = self._inbox.get()
         assert item is not None
         self._perform(*item)
@@ -216,8 +216,8 @@ class InlineHost:
             with self.inside():
                 self._loop.run(client.close())
 
-    def _perform(self, line: InlineLine, request: InlineRequest) -> None:
-        self._line = line
+    def _perform(self, connection: InlineConnection, request: InlineRequest) -> None:
+        self._connection = connection
         match request["op"]:
             case "load":
                 self._emit(self._answer_to_setup())
@@ -267,7 +267,7 @@ class InlineHost:
         return self._code
 
     def inside(self) -> AbstractContextManager[None]:
-        """Give this process the folder, environment and modules of the eval, for a while."""
+        """Return a context in which this process has the folder, environment and modules of the eval."""
         setup = self._setup
         assert setup is not None
         if self._process_state is None:
@@ -280,6 +280,6 @@ class InlineHost:
         self.error = self.error or error
 
     def _emit(self, event: HostEvent) -> None:
-        assert self._line is not None
+        assert self._connection is not None
         raw = self._redaction.event(event)
-        self._line.post(Heard(self._line, [(json.loads(raw), raw.encode("ascii") + b"\n")]))
+        self._connection.post(Heard(self._connection, [(json.loads(raw), raw.encode("ascii") + b"\n")]))

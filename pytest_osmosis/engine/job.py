@@ -64,7 +64,7 @@ class Bounds:
 class EarlyStop:
     """Conditions to stop before all runs are done, besides bounds.
 
-    `decided` hears of each run that is done, and returns why no further one is needed, None while one is.
+    `decided` is called with each run that is done, and returns why no further run is needed, or None.
     With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
     """
 

@@ -25,8 +25,8 @@ class Limits(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
-    """An amount, and when it was taken. It is `counted` until its minute is over."""
+class Charge:
+    """An amount charged to a limit at a time. It is `counted` until its minute is over."""
 
     at: float
     amount: float
@@ -38,37 +38,37 @@ class Rate:
     """At most `per_minute` in any minute. An amount larger than that is let through on its own."""
 
     per_minute: int
-    _taken: deque[Taken] = field(default_factory=deque)
+    _charges: deque[Charge] = field(default_factory=deque)
     _sum: float = 0.0
     _next_at: float = float("-inf")
 
     def free_at(self, now: float, amount: float) -> float:
         """Return when `amount` may be taken, or when to try again."""
         self._forget(now)
-        if self._taken and self._sum + amount > self.per_minute:
-            return max(self._next_at, self._taken[0].at + WINDOW_S)
+        if self._charges and self._sum + amount > self.per_minute:
+            return max(self._next_at, self._charges[0].at + WINDOW_S)
         return self._next_at
 
-    def take(self, now: float, amount: float) -> Taken:
+    def take(self, now: float, amount: float) -> Charge:
         """Take an amount, whether it is free or not."""
-        taken = Taken(now, amount)
-        self._taken.append(taken)
+        charge = Charge(now, amount)
+        self._charges.append(charge)
         self._sum += amount
         self._next_at = max(self._next_at, now - BURST_S) + self._worth_s(amount)
-        return taken
+        return charge
 
-    def correct(self, taken: Taken, amount: float) -> None:
+    def correct(self, charge: Charge, amount: float) -> None:
         """Replace an estimated amount by the actual one."""
-        more, taken.amount = amount - taken.amount, amount
+        more, charge.amount = amount - charge.amount, amount
         self._next_at += self._worth_s(more)
-        if taken.counted:
+        if charge.counted:
             self._sum += more
 
     def _forget(self, now: float) -> None:
-        while self._taken and self._taken[0].at + WINDOW_S <= now:
-            over = self._taken.popleft()
-            over.counted = False
-            self._sum -= over.amount
+        while self._charges and self._charges[0].at + WINDOW_S <= now:
+            charge = self._charges.popleft()
+            charge.counted = False
+            self._sum -= charge.amount
 
     def _worth_s(self, amount: float) -> float:
         return amount * WINDOW_S / self.per_minute

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.limits import Limits, Rate, Taken
+from pytest_osmosis.engine.limits import Charge, Limits, Rate
 from pytest_osmosis.engine.run_state import RunState
 from pytest_osmosis.host.protocol import AskEvent, Size
 
@@ -57,7 +57,7 @@ class PermitAsk:
     number: int
     size: Size
     state: RunState | None
-    taken: tuple[Taken, ...] = ()
+    charges: tuple[Charge, ...] = ()
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Permits:
                 break
             self._waiting.popleft()
             self._let_go(ask)
-            ask.taken = self._take(now, ask.size)
+            ask.charges = self._take(now, ask.size)
             self._granted[ask.host, ask.number] = ask
             due.setdefault(ask.host, []).append(ask.number)
         for host, numbers in due.items():
@@ -149,11 +149,11 @@ class Permits:
         """Return the limit that holds a request longest, and until when."""
         return max(((name, rate.free_at(now, n)) for name, rate, n in self._amounts(size)), key=lambda each: each[1])
 
-    def _take(self, now: float, size: Size) -> tuple[Taken, ...]:
+    def _take(self, now: float, size: Size) -> tuple[Charge, ...]:
         return tuple(rate.take(now, amount) for _, rate, amount in self._amounts(size))
 
     def _correct(self, ask: PermitAsk, **amounts: float) -> None:
-        for (name, rate), taken in zip(self._rates.items(), ask.taken, strict=True):
+        for (name, rate), charge in zip(self._rates.items(), ask.charges, strict=True):
             amount = amounts.get(name.partition("_")[0])
             if amount is not None:
-                rate.correct(taken, amount)
+                rate.correct(charge, amount)

@@ -78,11 +78,11 @@ class Recorder:
         """Enter a stored rollout with the scores that are reused."""
         self.ledger.records[record.run] = record
         key = Key(record.run, record.attempt).to_json()
-        for name, made in kept.items():
-            scores = {} if made.value is None else {name: made.value}
-            event: ScoreEvent = {"ev": "score", **key, "ms": made.ms, "scores": scores, "errors": {}, "output": {}}
+        for name, score in kept.items():
+            scores = {} if score.value is None else {name: score.value}
+            event: ScoreEvent = {"ev": "score", **key, "ms": score.ms, "scores": scores, "errors": {}, "output": {}}
             removal: RemovalEvent = {**event, "removed": True, "name": name}
-            record = self._enter_own(removal if made.value is None else event)
+            record = self._enter_own(removal if score.value is None else event)
             self.kept[name] += 1
         return record
 

@@ -38,7 +38,7 @@ class Recovery:
                 self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
-        host.line.kill()
+        host.connection.kill()
 
     def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
         """Fail what a host did for a run: the host has a bug, or user code cancelled it."""
@@ -93,21 +93,21 @@ class Recovery:
         self._table.suspects.append(state)
 
     def _score_elsewhere(self, state: RunState, host: Host) -> None:
-        """Let another host score a run on its event loop; the quarantine, if a function was running."""
+        """Let another host score a run on its event loop: the quarantine, if a function was running."""
         state.host = None
         running = state.running.pop(host, None)
-        (self._table.unjudged if running is None else self._table.suspects).append(state)
+        (self._table.unscored_async if running is None else self._table.suspects).append(state)
 
     def _quarantine_died(self, states: list[RunState], host: Host, how: str) -> None:
-        """The run that was begun there has taken down its second host: it was the culprit."""
-        text, details = f"{ENDED_TWICE} ({how})", host.line.last_words()
+        """Fail the run that had begun there: both of its hosts died, so it was the culprit."""
+        text, details = f"{ENDED_TWICE} ({how})", host.connection.last_words()
         for state in states:
             state.host = None
             if state.is_rolled_out:
                 running = state.running.pop(host, None)
                 self._runs.fail_scores(state, [running] if running is not None else [], text, details)
                 if state.is_rolled_out and self._recorder.unscored_async(state.run):
-                    self._table.unjudged.append(state)
+                    self._table.unscored_async.append(state)
             elif state.stage is Stage.ROLLING:
                 self._runs.fail_rollout(state, "agent", text, details)
             elif (why := self._runs.why_never(state.run)) is not None:
@@ -117,21 +117,25 @@ class Recovery:
                 self._table.suspects.appendleft(state)
 
     def _scorer_died(self, states: list[RunState], host: Host, how: str) -> None:
-        """Let another scorer have its runs, but for a function that has taken down its second scorer."""
+        """Give its runs to another scorer. A function whose second scorer died fails."""
         for state in states:
             running = state.running.pop(host, None)
             if running in state.accused:
-                self._runs.fail_scores(state, [running], f"{ENDED_TWICE} ({how})", host.line.last_words())
+                self._runs.fail_scores(state, [running], f"{ENDED_TWICE} ({how})", host.connection.last_words())
             elif running is not None:
                 state.accused.add(running)
             state.scorer = None
             if state.is_rolled_out and self._recorder.unscored_blocking(state.run):
-                self._table.unscored.appendleft(state)
+                self._table.unscored_blocking.appendleft(state)
 
     def give_up_hosts(self, why: str) -> None:
-        """Fail what needs a host that cannot be started; runs whose host lives go on."""
+        """Fail what needs a host that cannot be started; runs whose host lives continue."""
         table, hosts = self._table, self._hosts
-        lacking = (table.suspects, table.unjudged and not hosts.rolling, table.unscored and not hosts.scorers)
+        lacking = (
+            table.suspects,
+            table.unscored_async and not hosts.rolling,
+            table.unscored_blocking and not hosts.scorers,
+        )
         if not (self._runs.any_left or any(lacking)):
             return
         for state in [*table.suspects]:
@@ -143,9 +147,9 @@ class Recovery:
                 table.suspects.remove(state)
                 self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
         self._runs.stop(Stop("systemic", why))
-        while table.unjudged and not hosts.rolling:
-            state = table.unjudged.popleft()
+        while table.unscored_async and not hosts.rolling:
+            state = table.unscored_async.popleft()
             self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why)
-        while table.unscored and not hosts.scorers:
-            state = table.unscored.popleft()
+        while table.unscored_blocking and not hosts.scorers:
+            state = table.unscored_blocking.popleft()
             self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why)

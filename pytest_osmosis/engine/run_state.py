@@ -37,11 +37,11 @@ NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
 
 @dataclass(slots=True, eq=False)
 class RunState:
-    """`host` rolls the run out or scores it on its event loop; `scorer` runs functions that block. None: no host.
+    """A run under way. `host` rolls it out or scores it on its event loop; `scorer` runs functions that block.
 
-    `running` names the function that each of them runs now; `accused` the functions that ran when a scorer died.
-    `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of the last
-    event, on the monotonic clock.
+    Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
+    scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
+    the last event, on the monotonic clock.
     """
 
     run: RunId

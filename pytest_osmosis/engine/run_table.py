@@ -17,7 +17,7 @@ class RunTable:
     """Every run that was submitted and is not done is in `queue` or in `states`.
 
     `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
-    `unjudged` wait for a host that scores them on its event loop, `unscored` for a scorer.
+    `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class RunTable:
         self.states: dict[RunId, RunState] = {}
         self.submitted: set[RunId] = set()
         self.suspects: deque[RunState] = deque()
-        self.unjudged: deque[RunState] = deque()
-        self.unscored: deque[RunState] = deque()
+        self.unscored_async: deque[RunState] = deque()
+        self.unscored_blocking: deque[RunState] = deque()
 
     def submit(self, runs: Iterable[RunId]) -> list[RunId]:
         """Return those of `runs` that are new."""
@@ -44,7 +44,7 @@ class RunTable:
         """Forget the state of a run that is done or queued again."""
         state.become(stage)
         del self.states[state.run]
-        for waiting in (self.unscored, self.unjudged, self.suspects):
+        for waiting in (self.unscored_blocking, self.unscored_async, self.suspects):
             if state in waiting:
                 waiting.remove(state)
 

@@ -81,7 +81,7 @@ class Runs:
             self._skip_unbegun(None)
 
     def stop_baseline(self, text: str) -> None:
-        """Begin no further run of the baseline; the eval goes on."""
+        """Begin no further run of the baseline; the eval continues."""
         if self.baseline_stopped is None and self.stopped is None:
             self.baseline_stopped = text
             self._notices.alert(f"no further request is sent to the baseline's model: {text}")
@@ -151,7 +151,7 @@ class Runs:
         if not self._recorder.unscored_async(state.run):
             state.host = None
         if self._recorder.blocking:
-            self._table.unscored.append(state)
+            self._table.unscored_blocking.append(state)
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
         record = self._recorder.enter(event, raw)
@@ -201,7 +201,7 @@ class Runs:
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
-        if self.stopped is None:  # the eval goes on without it
+        if self.stopped is None:  # the eval continues without it
             self._recorder.count(submitted=-1)
         self._n_skipped += 1
         state = self._table.states.get(run)

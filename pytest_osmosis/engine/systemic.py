@@ -23,7 +23,7 @@ class Systemic:
     cause: str | None = None
 
     def saw(self, rollout: RolloutEvent) -> str | None:
-        """Return the cause that stops the eval, None to go on."""
+        """Return the cause that stops the eval, None to continue."""
         error = rollout.get("error")
         if error is None:
             self.succeeded = True

@@ -67,7 +67,7 @@ class OverloadDetector:
 
 
 class ModelGateway:
-    """The way to the models that all rollouts of a host share."""
+    """Sends the requests of all rollouts of a host."""
 
     def __init__(self, setup: Setup, clients: Clients, limits: HostLimits, stalls: StallTime, emit: Emit) -> None:
         self.limits = limits
@@ -142,7 +142,7 @@ class RetryWaits:
         self._overloaded = False
 
     def note_result(self, error: ModelError | None) -> None:
-        """Take in how the request went the last time that it was sent; None for a reply."""
+        """Note the result of the last try: its error, or None for a reply."""
         self._overloaded = self._gateway.overload.overloaded(error)
 
     @asynccontextmanager

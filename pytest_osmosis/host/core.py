@@ -1,6 +1,6 @@
 """Performs runs: rolls out with the user's agent, scores with the user's functions.
 
-`HostCore` knows no pipe, no process and no pytest; `emit` is its only way out. A failure of user code, of a model or of
+`HostCore` knows no pipe, no process and no pytest; `emit` is its only output. A failure of user code, of a model or of
 time becomes an event with its boundary and never leaves `perform` or `score`, so it cannot harm other runs.
 """
 

@@ -1,4 +1,4 @@
-"""Ends a host's process without taking its modules apart, which would only take time.
+"""Ends a host's process without tearing down its modules, which would only take time.
 
 `register` is called before anything else is imported, so that all other exit handlers run before the process ends.
 """

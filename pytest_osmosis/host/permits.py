@@ -48,7 +48,7 @@ class PermitClient:
         return permit
 
     def grant(self, numbers: Iterable[int]) -> None:
-        """Take in permits that the engine granted. Those whose wait was cancelled have been given back already."""
+        """Let the requests with these permits be sent. Permits whose wait was cancelled were given back already."""
         for number in numbers:
             granted = self._waiting.get(number)
             if granted is not None and not granted.done():
@@ -56,7 +56,7 @@ class PermitClient:
 
 
 class Permit:
-    """Leave to send one request. What became of it is reported once."""
+    """Permission to send one request. The outcome is reported once."""
 
     def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
         self.number = number

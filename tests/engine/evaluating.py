@@ -133,12 +133,12 @@ class Live:
         return self
 
     def host(self, name: str) -> HostConnection:
-        """Wait for a ready host of the role "host", "scorer" or "quarantine", and return its line."""
+        """Wait for a ready host of the role "host", "scorer" or "quarantine", and return its connection."""
         found: list[HostConnection] = []
 
         def there() -> bool:
-            lines = [host.line for host in self.hosts if host.role == name and host.ready]
-            found[:] = [line for line in lines if isinstance(line, HostConnection)]
+            connections = [host.connection for host in self.hosts if host.role == name and host.ready]
+            found[:] = [each for each in connections if isinstance(each, HostConnection)]
             return bool(found)
 
         self.wait_for(there, f"for {name}")

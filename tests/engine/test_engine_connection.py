@@ -1,4 +1,4 @@
-"""The line to a host process: messages may wait for their reader, but the host never does."""
+"""The connection to a host process: messages may wait for their reader, but the host never does."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ for line in sys.stdin:
 
 @contextmanager
 def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
-    """Open the line to a host that writes three megabytes on request."""
+    """Open the connection to a host that writes three megabytes on request."""
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
     host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     setup = Setup("roll", str(tmp_path), (), {})
-    line = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, prestarted=host)
+    connection = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, prestarted=host)
     try:
-        yield line
+        yield connection
     finally:
-        line.gather_s = 0.0
-        line.kill()
-        assert line.join(DEADLINE_S)
+        connection.gather_s = 0.0
+        connection.kill()
+        assert connection.join(DEADLINE_S)
 
 
 @pytest.mark.parametrize("size", [pipes.SIZE_BYTES, 1 << 16], ids=["large", "small"])
@@ -54,9 +54,9 @@ def test_a_host_that_writes_much_never_waits_for_its_reader(
 ) -> None:
     monkeypatch.setattr(pipes, "SIZE_BYTES", size)
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
-    with talking(tmp_path, heard) as line:
-        line.gather_s = FOR_EVER_S
-        line.send([{"op": "pause"}])
+    with talking(tmp_path, heard) as connection:
+        connection.gather_s = FOR_EVER_S
+        connection.send([{"op": "pause"}])
         n_heard = 0
         while n_heard < 1 + 64 - size // 50_000:
             said = heard.get(timeout=DEADLINE_S)
@@ -66,15 +66,15 @@ def test_a_host_that_writes_much_never_waits_for_its_reader(
 
 def test_gathered_messages_are_read_once_they_need_not_wait(tmp_path: Path) -> None:
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
-    with talking(tmp_path, heard) as line:
-        line.gather_s = FOR_EVER_S
-        line.send([{"op": "pause"}])
+    with talking(tmp_path, heard) as connection:
+        connection.gather_s = FOR_EVER_S
+        connection.send([{"op": "pause"}])
         first = heard.get(timeout=DEADLINE_S)
         assert isinstance(first, Heard)
-        line.gather_s = 0.0
-        line.send([{"op": "close"}])
+        connection.gather_s = 0.0
+        connection.send([{"op": "close"}])
         n_heard = len(first.events)
         while isinstance(said := heard.get(timeout=DEADLINE_S), Heard):
             n_heard += len(said.events)
     assert n_heard == 66
-    assert said == Died(line, 0)
+    assert said == Died(connection, 0)

@@ -32,7 +32,7 @@ USAGE = {"input_tokens": 5, "output_tokens": 2}
 
 
 class ScriptedHost:
-    """A line that keeps the requests it gets, and sends the events that a test tells it to."""
+    """A connection that keeps the requests it gets, and sends the events that a test tells it to."""
 
     def __init__(self, name: str, post: Post) -> None:
         self.name = name
@@ -282,10 +282,10 @@ def test_a_host_that_never_begins_its_runs_is_ended(tmp_path: Path, probes: tupl
 def test_an_idle_host_may_be_silent(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path, 1, hosts=2)
     stepped.begin()
-    idle = next(host for host in stepped.actor.hosts.rolling if not cast(ScriptedHost, host.line).runs())
+    idle = next(host for host in stepped.actor.hosts.rolling if not cast(ScriptedHost, host.connection).runs())
     idle.heard_at -= 1000
     stepped.turn()
-    assert not cast(ScriptedHost, idle.line).killed
+    assert not cast(ScriptedHost, idle.connection).killed
     stepped.end()
 
 

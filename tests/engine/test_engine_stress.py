@@ -45,11 +45,11 @@ def journal(live: Live) -> list[Mapping[str, Any]]:
 
 def kill_one(live: Live, chance: random.Random) -> None:
     """Kill one of the hosts and all that it started; not the quarantine, as its run would be blamed."""
-    lines = [host.line for host in live.hosts if host.ready and host.role != "quarantine"]
-    line = chance.choice([line for line in lines if isinstance(line, HostConnection)] or [None])
-    if line is not None:
+    connections = [host.connection for host in live.hosts if host.ready and host.role != "quarantine"]
+    connection = chance.choice([each for each in connections if isinstance(each, HostConnection)] or [None])
+    if connection is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(line.pid, signal.SIGKILL)
+            os.killpg(connection.pid, signal.SIGKILL)
 
 
 def tables(server: ChatServer, **evaluation: Any) -> dict[str, Mapping[str, Any]]:

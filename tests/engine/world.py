@@ -243,7 +243,7 @@ class World:
 
 
 class FakeHost:
-    """A simulated host, and the line to it: it keeps its requests, and may make `moves`."""
+    """A simulated host, and the connection to it: it keeps its requests, and may make `moves`."""
 
     def __init__(self, world: World, name: str, setup: Setup, post: Post) -> None:
         self.name = name
@@ -264,7 +264,7 @@ class FakeHost:
         self._held_until = 0.0
         self._numbers = 0
 
-    # -- line -----------------------------------------------------------------------------------------------
+    # -- connection -----------------------------------------------------------------------------------------------
 
     def send(self, messages: Iterable[Request]) -> None:
         for message in messages:

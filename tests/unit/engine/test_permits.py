@@ -14,8 +14,8 @@ from pytest_osmosis.host.protocol import AskEvent
 from pytest_osmosis.record.run_id import RunId
 
 
-class FakeLine:
-    """A line that keeps the permits it gets."""
+class FakeConnection:
+    """A connection that keeps the permits it gets."""
 
     name = "host"
     gather_s = 0.0
@@ -42,8 +42,8 @@ class AskingHosts:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.permits = Permits(limits or Limits(requests_per_minute=10))
-        self.lines = [FakeLine(), FakeLine()]
-        self.hosts = [Host("host", line, 8, 0.0) for line in self.lines]
+        self.connections = [FakeConnection(), FakeConnection()]
+        self.hosts = [Host("host", each, 8, 0.0) for each in self.connections]
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
         state = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
@@ -54,7 +54,7 @@ class AskingHosts:
     def grant(self, now: float, not_before: float = 0.0) -> list[list[int]]:
         """Return the permits that each host has at that time."""
         self.permits.grant(now, not_before)
-        return [line.permitted for line in self.lines]
+        return [each.permitted for each in self.connections]
 
 
 def test_permits_are_granted_in_the_order_of_requests_of_all_hosts() -> None:

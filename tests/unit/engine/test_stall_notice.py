@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.host_connection import Line
+from pytest_osmosis.engine.host_connection import Connection
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.stall_notice import StallNotice, waiting_for
 from pytest_osmosis.record.run_id import RunId
 
 ROW = Row(0, [], None, {}, 1)
-HOST = Host("scorer", Line, 1, 0.0)  # type: ignore[arg-type]  # its line is not used
+HOST = Host("scorer", Connection, 1, 0.0)  # type: ignore[arg-type]  # its connection is not used
 
 
 def state(row: int, since: float, **fields: Any) -> RunState:
