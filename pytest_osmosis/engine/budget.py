@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_osmosis.engine.job import Bounds, Stop, StopReason
+from pytest_osmosis.engine.job import BoundName, Bounds, Stop
 from pytest_osmosis.record.run_record import RunRecord
 
 
@@ -25,7 +25,7 @@ class Budget:
         bounds = self.bounds
         if record.usage is None:
             if record.boundary is None and (bounds.max_tokens or bounds.max_cost_usd):
-                reason: StopReason = "max_tokens" if bounds.max_tokens else "max_cost_usd"
+                reason: BoundName = "max_tokens" if bounds.max_tokens else "max_cost_usd"
                 return Stop(reason, f"[limits] {reason} cannot be kept: the server does not report token usage")
             return None
         self.tokens += record.tokens or 0

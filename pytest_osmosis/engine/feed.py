@@ -176,8 +176,8 @@ class Feed:
             state.host = host
             n_runs[host] += 1
             requests[host].append(self._score_request(state, self._recorder.unscored_async(state.run)))
-        for host, handed in requests.items():
-            host.hand(handed)
+        for host, requests_of_host in requests.items():
+            host.hand(requests_of_host)
 
     def _refill_scorer(self, host: Host) -> None:
         if not host.ready or not self._table.unscored_blocking:

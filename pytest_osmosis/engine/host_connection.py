@@ -161,11 +161,11 @@ class HostConnection:
     def _read(self) -> None:
         for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
             try:
-                heard = [(json.loads(line), line + b"\n") for line in whole]
+                events = [(json.loads(line), line + b"\n") for line in whole]
             except (ValueError, RecursionError):  # user code found and wrote to the protocol's descriptor
                 self.kill()
                 break
-            self._post(Heard(self, heard))
+            self._post(Heard(self, events))
             self._gather()
         self._post(Died(self, self._reaped()))
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.host.protocol import Request, Setup
+from pytest_osmosis.host.protocol import Request
 
 HostRole = Literal["host", "quarantine", "scorer"]
 
@@ -56,7 +56,9 @@ class HostStarts:
     def start(self, role: HostRole, limit: int) -> Host:
         """Start a host. Raises `HostError` if no process can be started."""
         job = self._job
-        setup = _scorer_setup(job.setup) if role == "scorer" else replace(job.setup, limit=limit)
+        setup = replace(job.setup, limit=limit)
+        if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
+            setup = replace(job.setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
         return Host(role, connection, limit, time.monotonic())
 
@@ -81,8 +83,3 @@ class HostStarts:
 def start_failure(how: str) -> str:
     """Describe the death of a host that was not ready."""
     return f"an engine host ended while it loaded the code ({how})"
-
-
-def _scorer_setup(setup: Setup) -> Setup:
-    """Return the setup of a scorer, which loads functions, but no agent and nothing that an agent imports."""
-    return replace(setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)

@@ -16,18 +16,8 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
-StopReason = Literal[
-    "systemic",
-    "decided",
-    "max_errors",
-    "max_tokens",
-    "max_cost_usd",
-    "max_duration_s",
-    "maxfail",
-    "interrupt",
-    "journal",
-    "closed",
-]
+BoundName = Literal["max_errors", "max_tokens", "max_cost_usd", "max_duration_s"]
+StopReason = Literal["systemic", "decided", BoundName, "maxfail", "interrupt", "journal", "closed"]
 
 
 class Stop(NamedTuple):

@@ -80,6 +80,5 @@ class RunState:
         self.stage = stage
 
     def add_output(self, output: Mapping[str, str]) -> None:
-        """Keep what user code printed, by stream."""
         for stream, text in output.items():
             self.output[stream] = self.output.get(stream, "") + text

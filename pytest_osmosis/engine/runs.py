@@ -38,7 +38,6 @@ class Runs:
         self._budget = Budget(job.bounds)
 
     def submit(self, runs: Sequence[RunId]) -> None:
-        """Queue the runs that are new."""
         new = self._table.submit(runs)
         self._recorder.count(submitted=len(new))
         for run in new:
@@ -62,7 +61,6 @@ class Runs:
 
     @property
     def any_left(self) -> bool:
-        """True if a run is left to begin."""
         table = self._table
         if table.queue or self._recorder.n_done + self._n_skipped + len(table.states) < self._job.n_runs:
             return True
@@ -106,7 +104,6 @@ class Runs:
         self._recorder.give_up(self._table.submitted, reason)
 
     def abandon(self, reason: str) -> None:
-        """Skip what is still under way."""
         for state in list(self._table.states.values()):
             self.skip(state.run, reason)
 

@@ -75,12 +75,10 @@ class Deadline:
         return max(0.0, self.budget_s - self.spent_s())
 
     def pause(self) -> None:
-        """Stop the clock. Idempotent."""
         if self._paused_at is None:
             self._stalls_at_pause, self._paused_at = self._stalls.total_s, self.loop.time()
 
     def resume(self) -> None:
-        """Let the clock run again. Idempotent."""
         self._paused_s += self._pause_s()
         self._paused_at = None
 

@@ -77,8 +77,7 @@ def load(setup: Setup) -> UserCode:
     errors, imports = _Errors(), _Imports()
     file = setup.entrypoint
     entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
-    loaded = [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]
-    functions = tuple(function for function in loaded if function is not None)
+    functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
     if not functions and grader is None and not errors:
         raise CodeError(
@@ -161,7 +160,7 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
         return SingleTurn()
     if setup.agent is not None:
         return _agent_of(setup.agent, imports[setup.agent])
-    if entrypoint is None:  # none was named, or it does not load
+    if entrypoint is None:  # setup names none, or it does not load
         return None
     workflow = _only(entrypoint, "AgentWorkflow")
     if workflow is None:
@@ -251,8 +250,8 @@ def _module(name: str, module_name: str) -> ModuleType:
 
 def _entrypoint(path: Path) -> ModuleType:
     """Import a file under its own name (`main.py` is module `main`), never as `__main__`."""
-    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
-    name = f"_osmosis_{path.stem}" if taken else path.stem
+    is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    name = f"_osmosis_{path.stem}" if is_taken else path.stem
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise CodeError(f"{path}: not a Python file")

@@ -64,9 +64,9 @@ class Sink:
 
     def take(self) -> dict[str, str]:
         """Return the output since the last call, by kind."""
-        taken = {kind: kept.text() for kind, kept in self._kinds.items()}
+        texts = {kind: kept.text() for kind, kept in self._kinds.items()}
         self._kinds = {}
-        return taken
+        return texts
 
 
 CURRENT: ContextVar[Sink | None] = ContextVar("osmosis_sink", default=None)

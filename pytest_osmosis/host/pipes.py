@@ -90,7 +90,6 @@ class EventWriter:
         os.write(self._pipe, self._redaction.event(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:
-        """Write the events of this turn so far."""
         data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
         self._lines = []
         try:

@@ -52,14 +52,14 @@ class ProcessState:
 
     def _take_modules(self) -> dict[str, ModuleType]:
         """Remove modules that were imported from the roots from `sys.modules`, and return them."""
-        taken = {
+        modules = {
             name: module
             for name, module in list(sys.modules.items())
             if name.partition(".")[0] != PACKAGE and any(map(self._is_users, _files(module)))
         }
-        for name in taken:
+        for name in modules:
             del sys.modules[name]
-        return taken
+        return modules
 
     def _is_users(self, path: str) -> bool:
         """Return True for a file or folder in the roots that is not installed. "" is the current folder."""

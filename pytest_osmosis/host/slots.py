@@ -186,14 +186,12 @@ class RolloutSlot:
             self._set_clock()
 
     def end_request(self) -> None:
-        """Count a request as no longer in flight."""
         self._in_flight -= 1
         self._set_clock()
         self._requests.release()
 
     @contextmanager
     def waiting_for_retry(self) -> Iterator[None]:
-        """A context in which a request waits for its retry."""
         self._awaiting_retry += 1
         self._set_clock()
         if self._held and not (self._in_flight or self._queued or self.over):
