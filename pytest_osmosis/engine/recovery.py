@@ -66,7 +66,7 @@ class Recovery:
         rolling = [state for state in states if state.stage is Stage.ROLLING]
         if rolling and self._runs.stopped is None:
             n_runs = plural(len(rolling), "run")
-            self._notices.add(f"an engine host ended ({how}) with {n_runs} in flight, rolled out once more")
+            self._notices.add(f"an engine host ended ({how}) with {n_runs} in flight, to be rolled out once more")
         for state in states:
             if state.is_rolled_out:
                 self._score_elsewhere(state, host)

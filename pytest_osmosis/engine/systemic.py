@@ -37,5 +37,5 @@ class Systemic:
         self.same = self.same + 1 if cause == self.cause else 1
         self.cause = cause
         if self.same >= max(MIN_SAME, self.batch_size):
-            return f"the first {self.same} runs failed alike: {rollout['boundary']}: {error}"
+            return f"the first {self.same} runs all failed the same way: {rollout['boundary']}: {error}"
         return None

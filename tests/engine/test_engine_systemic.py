@@ -68,7 +68,7 @@ def test_the_same_error_in_the_first_ten_runs_stops_the_eval(workspace: Workspac
     live = evaluated(workspace.config(None, **ONE_BY_ONE))
     assert live.kinds()[:10] == ["error"] * 10
     assert live.kinds()[10 + AHEAD :] == ["skipped"] * 8
-    assert stopped_with(live, "the first 10 runs failed alike: agent: ValueError: broken at")
+    assert stopped_with(live, "the first 10 runs all failed the same way: agent: ValueError: broken at")
 
 
 def test_a_server_that_refuses_connections_stops_at_the_probe(workspace: Workspace) -> None:

@@ -32,7 +32,10 @@ def test_the_same_error_in_the_first_runs_stops_the_eval(batch_size: int, same: 
     systemic = Systemic(batch_size)
     causes = [systemic.saw(failed(f"broken at 0x{n:08x} after {n} s", "agent")) for n in range(same)]
     assert causes[:-1] == [None] * (same - 1)
-    assert causes[-1] == f"the first {same} runs failed alike: agent: broken at 0x{same - 1:08x} after {same - 1} s"
+    assert (
+        causes[-1]
+        == f"the first {same} runs all failed the same way: agent: broken at 0x{same - 1:08x} after {same - 1} s"
+    )
 
 
 def test_a_success_or_another_error_among_the_first_runs_does_not_stop_the_eval() -> None:
