@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_lines
-from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
 from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
@@ -25,7 +24,7 @@ from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output import github_annotations
-from pytest_osmosis.plugin.output.header import asked_lines, header, source_lines
+from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import say, summary
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
@@ -56,8 +55,8 @@ class ControllerPlugin:
 
     def register(self) -> None:
         manager = self.config.pluginmanager
-        manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugging")
-        manager.register(OtherPlugins(), "osmosis-companions")
+        manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
+        manager.register(OtherPlugins(), "osmosis-other-plugins")
         if self.naming.source == "model":
             self.config.stash[SOURCE] = ModelSource(self.evals)
             if self.evals.inline is None:
@@ -82,11 +81,6 @@ class ControllerPlugin:
         inline = self.evals.inline is not None
         return eval_file(parent, file_path, plans, self.evals.answer, inline=inline) if plans else None
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        with rare_garbage_collection():
-            return (yield)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Tell `--lf` and `--sw` what failed under the other granularity."""
@@ -109,7 +103,7 @@ class ControllerPlugin:
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Describe the test evals, which are known once tests are collected."""
-        return asked_lines(self.evals)
+        return test_eval_lines(self.evals)
 
     # -- under xdist -------------------------------------------------------------------------------------
 
@@ -129,7 +123,7 @@ class ControllerPlugin:
         self.progress.clear()  # xdist counts its workers where the live line is
         if not self.config.option.collectonly and self.unreported is None:
             self.evals.select_ids(ids)
-            say(self.config, asked_lines(self.evals))
+            say(self.config, test_eval_lines(self.evals))
             if self.evals.n_selected:
                 alone = self.evals.n_selected == len(ids)
                 self.progress.begin(alone=alone, undisturbed=alone)

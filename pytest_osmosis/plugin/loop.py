@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_osmosis.plugin.command.options import plans_setup
-from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
 from pytest_osmosis.plugin.items.item import EvalItem, Sentinel
 from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
@@ -53,8 +52,7 @@ class CompletionLoop:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all items as pytest's own loop does, but in another order."""
-        with rare_garbage_collection():
-            self._evals.start()
+        self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         others = [item for item in session.items if not isinstance(item, EvalItem)]
         after = [*others[1:], sentinel if len(others) < len(session.items) else None]
@@ -64,9 +62,8 @@ class CompletionLoop:
             return True
         self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
-        with rare_garbage_collection():
-            for item, last in self._in_order(session) if in_order else self._as_completed(session):
-                self._run(session, item, None if last else sentinel)
+        for item, last in self._in_order(session) if in_order else self._as_completed(session):
+            self._run(session, item, None if last else sentinel)
         return True
 
     def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:

@@ -37,7 +37,7 @@ def source_lines(named: NamedEvals) -> list[str]:
     ]
 
 
-def asked_lines(evals: EvalSession) -> list[str]:
+def test_eval_lines(evals: EvalSession) -> list[str]:
     """Return the lines of evals that tests need, which is known after collection."""
     lines: list[str] = []
     for test_eval in evals.test_evals.by_id.values():

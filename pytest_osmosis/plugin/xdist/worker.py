@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.plugin.command.arguments import set_arguments
-from pytest_osmosis.plugin.compat.gc_pause import rare_garbage_collection
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
 from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
@@ -37,7 +36,7 @@ class WorkerPlugin:
         self._address, self._key = sent["address"], sent["key"]
         self._plans = by_file(map(Plan.from_json, sent["plans"]))
         self._connection: Connection[bytes, bytes] | None = None
-        config.pluginmanager.register(OtherPlugins(), "osmosis-companions")
+        config.pluginmanager.register(OtherPlugins(), "osmosis-other-plugins")
         if sent["asks_models"]:
             source = config.stash[SOURCE] = RemoteSource(self._ask)
             config.pluginmanager.register(source, "osmosis-requests")
@@ -52,11 +51,6 @@ class WorkerPlugin:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         plans = self._plans.get(file_path)
         return eval_file(parent, file_path, plans, self._fetch) if plans else None
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        with rare_garbage_collection():
-            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
