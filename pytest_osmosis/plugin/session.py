@@ -75,7 +75,7 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
-        evals = preparation.prepared_evals(self.config, self._naming, self.options)
+        evals = preparation.EvalPreparer(self.config, self._naming, self.options).prepare_all()
         self.not_listed = evals.not_listed
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)

@@ -34,7 +34,10 @@ _COMMAND_ONLY = {
 
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
-    return [*_ini(config, problems), *_environment(environ, problems), *_command(config, problems)]
+    origin = f"ini {options.INI_SET}"
+    settings = [setting(text, origin) for text in config.getini(options.INI_SET)]
+    ini = [override for parsed in settings for override in _set(parsed, origin, "ini", problems)]
+    return [*ini, *_environment(environ, problems), *_command(config, problems)]
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
@@ -67,11 +70,6 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         else:
             hint = suggestion(name, [*VARIABLES, _SET, options.GATE.variable], "{}")
             problems.append(Problem(name, f"unknown variable{hint}"))
-
-
-def _ini(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
-    for text in config.getini(options.INI_SET):
-        yield from _set(setting(text, f"ini {options.INI_SET}"), f"ini {options.INI_SET}", "ini", problems)
 
 
 def _option_variable(option: Option, value: str) -> Iterator[Override]:

@@ -30,17 +30,12 @@ from pytest_osmosis.text.paths import shown
 class PreparedEvals(NamedTuple):
     """Evals by id, in the order of the command line.
 
-    `not_listed` are lines about evals that cannot even be shown, `files` those that pytest must collect.
+    `not_listed` are lines about evals that have problems and were only to be shown, `files` what pytest must collect.
     """
 
     prepared: dict[str, Prepared]
     not_listed: list[str]
     files: list[Path]
-
-
-def prepared_evals(config: pytest.Config, named: NamedEvals, options: SessionOptions) -> PreparedEvals:
-    """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
-    return EvalPreparer(config, named, options).all()
 
 
 class EvalPreparer:
@@ -50,14 +45,14 @@ class EvalPreparer:
         self._options = options
         self._read_stdin = functools.cache(lambda: session_options.read_stdin(config))  # once for all evals
 
-    def all(self) -> PreparedEvals:
+    def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
         evals = PreparedEvals({}, [], [])
         problems = self._rescore_problems()
         for path in self._named.evals:
             listed = path in self._named.listed
             try:
-                prepared = self.with_output(self._named_eval(path))
+                prepared = self.with_output(self._prepare_named(path))
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
@@ -77,29 +72,29 @@ class EvalPreparer:
             raise pytest.UsageError(*map(str, problems))
         return evals
 
-    def _named_eval(self, path: Path | None) -> Prepared:
+    def _prepare_named(self, path: Path | None) -> Prepared:
         """Prepare an eval with the rows that node ids name; as a smoke test if the options say so."""
         if self._named.stored is not None and path not in self._named.listed:
-            return self._rescored(self._named.stored, path)
+            return self._prepare_rescore(self._named.stored, path)
         rows = [unit.row for unit in units_in_arguments(self._config, path).values()]
-        prepared, smoke = self.prepared(path, rows=rows), self._options.smoke
+        prepared, smoke = self.prepare(path, rows=rows), self._options.smoke
         return prepared if smoke is None else prepared.as_smoke(smoke, rows)
 
-    def prepared(
+    def prepare(
         self,
         path: Path | None,
-        further: Sequence[Override] = (),
+        test_overrides: Sequence[Override] = (),
         rows: Sequence[int] = (),
         *,
         compared: bool = True,
     ) -> Prepared:
-        """Prepare one eval; `further` overrides what was typed; without `compared` it has no baseline.
+        """Prepare one eval, without a baseline unless `compared`. Raises `ProblemsError`.
 
-        Raises `ProblemsError`.
+        `test_overrides` are those of tests over rollouts.
         """
         prepared = prepare(
             path,
-            [*self._overrides(path), *further],
+            [*self._overrides(path), *test_overrides],
             folder=self._config.invocation_params.dir,
             environ=os.environ,
             secrets_file=self._options.secrets_file,
@@ -111,7 +106,7 @@ class EvalPreparer:
         )
         return replace(prepared, config=self._limited(prepared.config))
 
-    def _rescored(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
+    def _prepare_rescore(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
         """Prepare rescoring; an eval that only its run names keeps the options of that run."""
         prepared = prepare_rescore(
             stored,

@@ -6,23 +6,20 @@ probes of the lab call the function in a child process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
-from pytest_osmosis.lab.cases import ReferenceRows, RewardCase
+from pytest_osmosis.lab.cases import RewardCase
 from pytest_osmosis.lab.findings import LabResult
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.rewards.decorator import RewardWarning
-
-if TYPE_CHECKING:
-    from pytest_osmosis.lab.calls import CallInput
-    from pytest_osmosis.lab.probe_context import ProbeContext
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
@@ -82,19 +79,24 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
 
 
 def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Iterator[pytest.Item]:
-    yield _item(ContractItem, module, target, "contract", cases=cases.cases)
+    from pytest_osmosis.lab import contract, rows
+
+    scored = [case for case in cases.cases if case.expect is not None]
+    best_first = sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)
+    check = partial(contract.check, target, [case.input for case in best_first])
+    yield _item(CheckItem, module, target, "contract", check=check)
     for case in cases.cases:
         yield _item(CaseItem, module, target, f"cases-{case.id}", case=case)
     if cases.references is not None:
-        yield _item(RowsItem, module, target, "rows", references=cases.references)
+        yield _item(CheckItem, module, target, "rows", check=partial(rows.check, target, cases.references))
     if target.mode is not None and reward_options.lab(module.config):
         from pytest_osmosis.lab.probe_context import ProbeContext
-        from pytest_osmosis.lab.probes import PROBES
+        from pytest_osmosis.lab.probes import PROBES, examine
 
-        context = ProbeContext(target, [case.input for case in cases.cases if case.expect is not None])
+        context = ProbeContext(target, [case.input for case in scored])
         module.config.add_cleanup(context.close)
         for name in PROBES:
-            yield _item(LabItem, module, target, f"lab-{name}", context=context, probe=name)
+            yield _item(CheckItem, module, target, f"lab-{name}", check=partial(examine, context, name))
 
 
 def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: str, **options: Any) -> pytest.Item:
@@ -118,9 +120,17 @@ class RewardItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.target.path, self.target.line - 1, self.name
 
-    def report_result(self, result: LabResult) -> None:
+
+class CheckItem(RewardItem):
+    """A test that reports the findings of a check."""
+
+    def __init__(self, *, check: Callable[[], LabResult], **options: Any) -> None:
+        super().__init__(**options)
+        self._check = check
+
+    def runtest(self) -> None:
         """Fail with failures, warn of notes, skip if nothing could be measured."""
-        result = result.allowing(tuple(self.target.declaration.allow))
+        result = self._check().allowing(tuple(self.target.declaration.allow))
         for note in result.notes():
             self.warn(RewardWarning(f"{self.target.name}: {note}"))
         failures = result.failures()
@@ -128,23 +138,6 @@ class RewardItem(pytest.Item):
             pytest.fail("\n".join(map(str, failures)), pytrace=False)
         if result.unmeasured:
             pytest.skip(result.unmeasured)
-
-
-class ContractItem(RewardItem):
-    """Tests that the function keeps the contract of its mode."""
-
-    def __init__(self, *, cases: tuple[RewardCase, ...], **options: Any) -> None:
-        super().__init__(**options)
-        self._cases = cases
-
-    def runtest(self) -> None:
-        from pytest_osmosis.lab.contract import check
-
-        self.report_result(check(self.target, self._known()))
-
-    def _known(self) -> list[CallInput]:
-        scored = [case for case in self._cases if case.expect is not None]
-        return [case.input for case in sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)]
 
 
 class CaseItem(RewardItem):
@@ -177,30 +170,3 @@ class CaseItem(RewardItem):
         if own is not None:
             excinfo.traceback = type(excinfo.traceback)(frames[own:])
         return super().repr_failure(excinfo, style)
-
-
-class RowsItem(RewardItem):
-    """Tests that the function tells the reference solutions of a dataset apart."""
-
-    def __init__(self, *, references: ReferenceRows, **options: Any) -> None:
-        super().__init__(**options)
-        self._references = references
-
-    def runtest(self) -> None:
-        from pytest_osmosis.lab.rows import check
-
-        self.report_result(check(self.target, self._references))
-
-
-class LabItem(RewardItem):
-    """Tests a function with one probe of the lab."""
-
-    def __init__(self, *, context: ProbeContext, probe: str, **options: Any) -> None:
-        super().__init__(**options)
-        self._context = context
-        self._probe = probe
-
-    def runtest(self) -> None:
-        from pytest_osmosis.lab.probes import examine
-
-        self.report_result(examine(self._context, self._probe))

@@ -149,17 +149,17 @@ class TestEvals:
         if self.by_id or not self._tests:
             return
         paths = list(self._tests)
-        preparing = EvalPreparer(self._config, NamedEvals((*self._naming.evals, *paths)), self._options)
+        preparer = EvalPreparer(self._config, NamedEvals((*self._naming.evals, *paths)), self._options)
         problems: list[Problem] = []
         for path in paths:
-            plans = [plan for (of, _), plan in self._plans.items() if of == path]
+            plans = [plan for key, plan in self._plans.items() if key[0] == path]
             try:
-                prepared = preparing.with_output(_prepared_for_tests(preparing, path, plans))
+                prepared = preparer.with_output(_prepared_for_tests(preparer, path, plans))
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            key = eval_id(self._config, prepared.plan)
-            self.by_id[key] = TestEval(key, prepared, self._config, self._tests[path], plans)
+            id = eval_id(self._config, prepared.plan)
+            self.by_id[id] = TestEval(id, prepared, self._config, self._tests[path], plans)
             problems += output_problems(prepared.config)
         if problems:
             raise pytest.UsageError(*map(str, problems))
@@ -170,12 +170,12 @@ class TestEvals:
         return next((each for each in evals if run in each.tests), None)
 
 
-def _prepared_for_tests(preparing: EvalPreparer, path: Path, plans: Sequence[Plan]) -> Prepared:
+def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan]) -> Prepared:
     """Prepare the eval of a TOML for collected tests: with all rows of `plans`, under a name of its own.
 
     It has no gates and no baseline, and `max_errors` does not apply: each test reports its own error.
     """
-    prepared = preparing.prepared(path, _union(plans), compared=False)
+    prepared = preparer.prepare(path, _union(plans), compared=False)
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{SUFFIX}"
     config = replace(

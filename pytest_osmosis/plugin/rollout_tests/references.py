@@ -75,11 +75,13 @@ class ReferenceSource:
 
 
 class ReferenceSolutions:
-    """The reference solutions of an eval's rows."""
+    """The reference solutions of an eval's rows. The functions that score them are loaded when they are needed."""
 
     def __init__(self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str]) -> None:
         self.prepared = prepared
-        self._scorers = _Scorers(prepared, environ, pythonpath)
+        self._environ = {**environ, **prepared.config.env}
+        self._pythonpath = pythonpath
+        self._until_closed = ExitStack()
 
     def rollout(self, run: RunId) -> Rollout | None:
         """Return the reference solution of a row as a rollout, None if the row has none."""
@@ -88,7 +90,7 @@ class ReferenceSolutions:
         if solution is None:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
-        scores = Scores(self._scorers.names, functools.partial(self._scorers.score, run, row, messages))
+        scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
         return Rollout(run.row, run.index, "reference", messages, row.ground_truth, row.record, scores)
 
     def where(self, run: RunId) -> str:
@@ -103,19 +105,6 @@ class ReferenceSolutions:
             for index, _ in self.prepared.plan.rows():
                 yield self.prepared.dataset.read(file, index)
 
-    def close(self) -> None:
-        self._scorers.close()
-
-
-class _Scorers:
-    """The functions that score an eval, loaded when they are first needed."""
-
-    def __init__(self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str]) -> None:
-        self._prepared = prepared
-        self._environ = {**environ, **prepared.config.env}
-        self._pythonpath = pythonpath
-        self._until_closed = ExitStack()
-
     @functools.cached_property
     def _host(self) -> InlineHost:
         loop = Loop()
@@ -129,15 +118,15 @@ class _Scorers:
         """The folder in which a Grader may leave files."""
         return Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
 
-    def names(self) -> Sequence[str]:
+    def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(self._prepared, self._artifacts, self._pythonpath)
+        setup = host_setup(self.prepared, self._artifacts, self._pythonpath)
         return self._host.borrow(setup, self._environ).scorers
 
-    def score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> float:
+    def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> float:
         """Return the score that a function gives to a conversation, or raise what the function raises."""
         __tracebackhide__ = True
-        self.names()
+        self._scorer_names()
         recorded: ScoringFields = {
             **Key(run, attempt=1).to_json(),
             "messages": [dict(message) for message in messages],
