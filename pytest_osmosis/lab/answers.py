@@ -73,7 +73,7 @@ class Answers:
 
     @property
     def usable(self) -> list[CallInput]:
-        """An input for each usable ground truth: right answers, else inputs with ground truths that never raised."""
+        """An input for each ground truth: the right answers, else the inputs whose ground truth never raised."""
         inputs = [pair.right for pair in self.pairs]
         if not inputs:
             raised = {repr(call.input.ground_truth) for call in self.calls if call.outcome.kind in RAISED}
@@ -93,18 +93,15 @@ def find_answers(target: Target, call: Call, case_inputs: Sequence[CallInput]) -
     pairs = list(_pairs_of_cases(case_inputs, score))
     if not pairs:
         extra: Any = {} if target.mode == "full" else MISSING
-        constants = _constants(target)
-        formats = list(dict.fromkeys([*FORMATS, *_suggested_formats(constants)]))
-        found = (
-            _best_pair(CallInput(ground_truth=truth, extra=extra), other, formats, score)
-            for truth, other in truths(target)
-        )
-        pairs = [pair for pair in found if pair is not None]
+        formats = list(dict.fromkeys([*FORMATS, *_suggested_formats(_constants(target))]))
+        for truth, other in truths(target):
+            pair = _best_pair(CallInput(ground_truth=truth, extra=extra), other, formats, score)
+            pairs += [pair] if pair is not None else []
     return Answers(tuple(pairs), tuple(calls))
 
 
 def _pairs_of_cases(case_inputs: Sequence[CallInput], score: Score) -> Iterator[AnswerPair]:
-    """Yield a pair for each input that scores most of all cases, and less with another ground truth."""
+    """Yield a pair for each input that has the highest score of all cases, and a lower one with another truth."""
     scored = [(call_input, score(call_input)) for call_input in case_inputs]
     best = max((points for _, points in scored if points is not None), default=None)
     for call_input, points in scored:

@@ -39,7 +39,7 @@ class EvalQueue:
         self._n_left[eval_id] = len(run.selected.runs)
 
     def start(self) -> None:
-        """Wait until all code is loaded, then let the first eval go. Raise `pytest.UsageError` if that fails."""
+        """Wait until all code is loaded, then start the first eval. Raise `pytest.UsageError` if code does not load."""
         for eval_id in self.runs:
             if self._inline is not None:
                 self._inline.host(eval_id).load()
@@ -48,7 +48,7 @@ class EvalQueue:
             self.discard()
             raise pytest.UsageError(*errors)
         if self._inline is None:
-            self._let_go(list(self.runs))
+            self._start_first(list(self.runs))
 
     def run_done(self, eval_id: str) -> None:
         """Count a run of `eval_id` as done; after its last one the next eval starts. Called in the engine's thread."""
@@ -60,14 +60,14 @@ class EvalQueue:
             self.runs[eval_id].engine.release()
             if not self._stopped:
                 order = list(self.runs)
-                self._let_go(order[order.index(eval_id) + 1 :])
+                self._start_first(order[order.index(eval_id) + 1 :])
 
-    def _let_go(self, eval_ids: Sequence[str]) -> None:
+    def _start_first(self, eval_ids: Sequence[str]) -> None:
         for eval_id in eval_ids[:1]:
             self.runs[eval_id].go()
 
     def perform(self, eval_id: str, runs: Sequence[RunId], done: Callable[[], bool]) -> None:
-        """Inline, roll out and score `runs` in this thread until `done`. Otherwise hosts perform them anyway."""
+        """Roll out and score `runs` of an inline eval in this thread until `done`. Other evals have hosts for that."""
         if self._inline is None:
             return
         if eval_id in self._begun:
@@ -78,7 +78,7 @@ class EvalQueue:
         self._inline.host(eval_id).serve(done)
 
     def pause(self) -> None:
-        """Begin no rollout until `resume`. Inline none begins while a prompt is open anyway."""
+        """Begin no rollout until `resume`. Inline evals need no pause: the open prompt blocks them."""
         if self._inline is None and not self._paused:
             self._paused = True
             for run in self.runs.values():

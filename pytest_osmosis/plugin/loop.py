@@ -39,9 +39,8 @@ class DryRun:
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.write_line(
-            "osmosis: dry run: no code was loaded, no model asked, no test run, nothing written"
-        )
+        text = "no code was loaded, no model asked, no test run, nothing written"
+        terminalreporter.write_line(f"osmosis: dry run: {text}")
 
 
 class CompletionLoop:

@@ -178,12 +178,9 @@ class EvalSession:
         """Wait for the outcome of a unit; inline, roll it out here."""
         runs = self.by_id[key.eval_id].prepared.collected.runs_of(key.unit)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
-        return Answer(self.outcomes.wait(key), key.unit.is_baseline or self._is_gated(key.eval_id))
-
-    def _is_gated(self, eval_id: str) -> bool:
-        """Return True if a gate decides, and not the single units."""
-        each = self.by_id[eval_id]
-        return bool(each.prepared.config.gates) and each.decides(self.runs[eval_id])
+        each = self.by_id[key.eval_id]
+        gated = bool(each.prepared.config.gates) and each.decides(self.runs[key.eval_id])
+        return Answer(self.outcomes.wait(key), gated or key.unit.is_baseline)
 
     def add_properties(self, report: pytest.TestReport, key: UnitKey | None) -> None:
         """Add a test's properties to its last report, from which JUnit XML and json-report take them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import pytest
 
@@ -133,8 +133,7 @@ def _typed_source(typed: Any) -> SourceName | None:
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')
     if value == "model" and typed.osmosis_from:
         raise pytest.UsageError(f"{options.FROM.flag} and {options.SOURCE.flag}=model exclude each other; pass one")
-    source: SourceName | None = value
-    return source
+    return cast("SourceName | None", value)
 
 
 def _stored_run(config: pytest.Config, run: str, explicit: Sequence[Path | None]) -> StoredEvalRun:

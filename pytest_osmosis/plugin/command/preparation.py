@@ -173,9 +173,7 @@ class EvalPreparer:
         if path.is_dir() or output.endswith(("/", os.sep)):
             path = path / f"{prepared.config.name}.json"
         elif len(self._named.evals) > 1 and "{name}" not in output:
-            raise pytest.UsageError(
-                f"--osmosis-output={output}: {len(self._named.evals)} evals run; pass a folder, or a path with {{name}}"
-            )
-        return replace(
-            prepared, config=replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
-        )
+            fix = "pass a folder, or a path with {name}"
+            raise pytest.UsageError(f"--osmosis-output={output}: {len(self._named.evals)} evals run; {fix}")
+        config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
+        return replace(prepared, config=config)

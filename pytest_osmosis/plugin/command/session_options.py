@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.kinds import faults_of, integer, number, toml, typed_integer
+from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, number, toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
@@ -66,12 +66,12 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     overrides = read_overrides(config, environ, problems)
     values = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
     no_probe, dry_run, inline = (_flag(values[name], problems) for name in ("no-probe", "dry-run", "inline"))
-    max_in_flight = _positive(values["max-in-flight"], problems)
+    max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     stop_when_decided = values["stop-when-decided"].origin if _flag(values["stop-when-decided"], problems) else None
     rescore = _flag(values["rescore"], problems)
     if rescore and not config.getoption(options.FROM.dest):
         problems.append(Problem(values["rescore"].origin, f"needs {options.FROM.flag}: it scores stored rollouts"))
-    usd = _usd(values["confirm-above"], problems)
+    usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
     if problems:
@@ -150,21 +150,14 @@ def _flag(value: OptionValue, problems: list[Problem]) -> bool:
     return text in _TRUE
 
 
-def _positive(value: OptionValue, problems: list[Problem]) -> int | None:
+def _number(value: OptionValue, kind: ValueKind, problems: list[Problem]) -> Any:
+    """Return the number that an option holds, None if it was not set or is not of this kind."""
     if value.text is None:
         return None
-    n = typed_integer(value.text)
-    problems += [Problem(value.origin, f"{fault.text}, got {toml(value.text)}") for fault in faults_of(integer(1), n)]
-    return n if isinstance(n, int) else None
-
-
-def _usd(value: OptionValue, problems: list[Problem]) -> float | None:
-    if value.text is None:
-        return None
-    kind = number(" of at least 0", lambda usd: usd >= 0)
-    usd = kind.typed(value.text)
-    problems += [Problem(value.origin, f"{fault.text}, got {toml(value.text)}") for fault in faults_of(kind, usd)]
-    return usd if isinstance(usd, float) else None
+    typed = kind.typed(value.text)
+    faults = list(faults_of(kind, typed))
+    problems += [Problem(value.origin, f"{fault.text}, got {toml(value.text)}") for fault in faults]
+    return None if faults else typed
 
 
 def _path(config: pytest.Config, text: str | None) -> Path | None:
@@ -189,8 +182,8 @@ _SMOKE_CONFLICTS = {
 
 def _smoke(smoke: OptionValue, rows: OptionValue, overrides: Iterable[Override], problems: list[Problem]) -> int | None:
     """Return the number of rows of a smoke test. A smoke test in the command overrides variables that contradict it."""
-    on, n_rows = _flag(smoke, problems), _positive(rows, problems)
-    if not on:
+    n_rows: int | None = _number(rows, integer(1), problems)
+    if not _flag(smoke, problems):
         if rows.text is not None:
             problems.append(Problem(rows.origin, f"needs {options.SMOKE.flag}: it sets the rows of a smoke test"))
         return None
@@ -210,11 +203,9 @@ def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None,
     if value.origin != options.UPDATE_BASELINE.flag:
         text = f"cannot update a baseline; pass {options.UPDATE_BASELINE.flag} on the command line"
         problems.append(Problem(value.origin, text))
-    for other in (options.SMOKE.flag if smoke is not None else None, decided):
-        if other is not None:
-            problems.append(
-                Problem(value.origin, f"contradicts {other}: a baseline is a whole eval; leave out one of them")
-            )
+    for other in filter(None, (options.SMOKE.flag if smoke is not None else None, decided)):
+        text = f"contradicts {other}: a baseline is a whole eval; leave out one of them"
+        problems.append(Problem(value.origin, text))
     return True
 
 

@@ -65,12 +65,12 @@ class DebuggerHooks:
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
         run = self._evals.runs[item.key.eval_id]
         record = self._record(item, run)
-        known = run.scoring_request(record.run)
+        scoring = run.scoring_request(record.run)
         if record.boundary is not None:
-            return self._failed_rollout(item, record, known)
+            return self._failed_rollout(item, record, scoring)
         broken = run.pass_rule.broken(record)
         unmet = (name for name in run.pass_rule.deciding if not run.pass_rule.met(record, name))
-        return self._failed_reward(item, run, record, known, broken[0] if broken else next(unmet))
+        return self._failed_reward(item, run, record, scoring, broken[0] if broken else next(unmet))
 
     def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
         """Return the record of the run that made the test fail; for a row, of the first such run."""
@@ -80,37 +80,37 @@ class DebuggerHooks:
         kind = item.answer.outcome.kind
         return next(record for record in records if kind_of(record, run.pass_rule) == kind)
 
-    def _failed_rollout(self, item: EvalItem, record: RunRecord, known: ScoringFields) -> PromptFrame:
+    def _failed_rollout(self, item: EvalItem, record: RunRecord, scoring: ScoringFields) -> PromptFrame:
         """Return the frame that raised if that was in this process, else a frame with the record."""
         if self._evals.inline is not None:
             if record.run != item.plan.runs_of(item.key.unit)[-1]:
                 self._say(f"other runs of the row followed {record.run}; --osmosis-granularity=run stops at each run")
-                return record_frame(record, known)
+                return record_frame(record, scoring)
             host = self._evals.inline.host(item.key.eval_id)
             if host.error is not None:
                 return PromptFrame(cut_to_users(host.error), host.inside())
         self._say("--pdb does not repeat a rollout; `--osmosis-inline --pdb` rolls out in pytest's process")
-        return record_frame(record, known)
+        return record_frame(record, scoring)
 
     def _failed_reward(
-        self, item: EvalItem, run: EvalRun, record: RunRecord, known: ScoringFields, name: str
+        self, item: EvalItem, run: EvalRun, record: RunRecord, scoring: ScoringFields, name: str
     ) -> PromptFrame:
         """Call the function again and return the frame in which it raised or returned."""
         recorded = record.scorer_errors.get(name)
         if recorded is not None and recorded.message.startswith((ENDED_TWICE, UNINTERRUPTIBLE)):
             self._say(f"{name} is not called again in pytest's process: it {recorded.message}")
-            return record_frame(record, known)
+            return record_frame(record, scoring)
         host = self._evals.replaying.host(item.key.eval_id)
         try:
             code = host.borrow(*run.host_arguments)
         except CodeError as error:
             self._say(f"{name} cannot be called again in pytest's process: {error}")
-            return record_frame(record, known)
+            return record_frame(record, scoring)
         self._say(f"calling {name} again in pytest's process, with the recorded conversation of {record.run}")
         returned = ReturnTracer(code.function(name))
         try:
             with tracing(returned):
-                score = host.replay(known, name)
+                score = host.replay(scoring, name)
         except (pytest.exit.Exception, bdb.BdbQuit):
             raise
         except BaseException as error:
@@ -120,11 +120,9 @@ class DebuggerHooks:
         before = recorded.message if recorded is not None else score_line(record.scores[name], threshold)
         self._say(f"{name}: {text}" + (f" (recorded: {before})" if text != before else ""))
         result = returned.located(pytest.fail.Exception(text, pytrace=False))
-        return (
-            PromptFrame(result, host.inside())
-            if result.__traceback__ is not None
-            else record_frame(record, known, score)
-        )
+        if result.__traceback__ is None:
+            return record_frame(record, scoring, score)
+        return PromptFrame(result, host.inside())
 
     def _say(self, text: str) -> None:
         terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -133,10 +131,10 @@ class DebuggerHooks:
             terminal.write_line(f"osmosis: {text}")
 
 
-def record_frame(record: RunRecord, known: ScoringFields, score: float | None = None) -> PromptFrame:
+def record_frame(record: RunRecord, scoring: ScoringFields, score: float | None = None) -> PromptFrame:
     """Return a frame whose locals hold the recorded run, for cases in which no user frame can be shown."""
     try:
-        _raise_with_locals(record, known["messages"], known["ground_truth"], known["record"], score)
+        _raise_with_locals(record, scoring["messages"], scoring["ground_truth"], scoring["record"], score)
     except pytest.fail.Exception as error:
         return PromptFrame(error, nullcontext())
 

@@ -27,7 +27,7 @@ STATES = ("holds", "fails", "not measured")
 
 
 class HookError(NamedTuple):
-    """The first exception of a plugin's hook for an eval: its last line, its traceback, and how often it was raised."""
+    """The first exception of a plugin's hook for an eval: its last line, its traceback, and the number of them."""
 
     eval_id: str
     hook: str
@@ -42,7 +42,10 @@ class HookError(NamedTuple):
 
 
 class HookCaller:
-    """Calls the hooks of one session, and keeps the errors that they raise. `want_rollouts`: one hears of rollouts."""
+    """Calls the hooks of one session, and keeps the errors that they raise.
+
+    `want_rollouts` is True if a plugin implements the hook for finished rollouts.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.want_rollouts = bool(_implementations(config, FINISHED))
@@ -93,7 +96,7 @@ class HookCaller:
         convert: Callable[[object], T] | None = None,
         on_error: Callable[[HookError], T] | None = None,
     ) -> list[T]:
-        """Call each plugin by itself; return the converted answers, with `on_error` in place of those that raise."""
+        """Call each plugin separately; return its converted answers, or `on_error` of the exception that it raises."""
         answers = []
         plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
         for plugin in reversed(plugins):

@@ -78,15 +78,15 @@ def amend(item: EvalItem, report: pytest.TestReport) -> None:
     answer = item.answer
     if answer is None:
         return
-    telling = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
-    report.duration = answer.outcome.duration_s if report.when == telling else 0.0
+    phase = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
+    report.duration = answer.outcome.duration_s if report.when == phase else 0.0
     if report.skipped:
         report.longrepr = skip_at(item.plan.path, answer.outcome.reason)
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:  # the short summary shows this, in full on CI
         path, line, _ = item.reportinfo()
         crash.path, crash.lineno, crash.message = str(path), line + 1, answer.outcome.reason
-    if report.when == telling and report.failed and answer.gated:
+    if report.when == phase and report.failed and answer.gated:
         report.outcome = "skipped"
         report.wasxfail = answer.outcome.reason
 

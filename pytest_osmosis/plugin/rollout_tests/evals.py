@@ -129,9 +129,8 @@ class TestEvals:
         with self._lock:
             if request.key not in self._plans:
                 overrides = [*request.overrides(), *self._options.overrides]
-                self._plans[request.key] = prepare(
-                    request.path, overrides, environ=os.environ, listing=True, compared=False
-                ).plan
+                prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
+                self._plans[request.key] = prepared.plan
             return self._plans[request.key]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:

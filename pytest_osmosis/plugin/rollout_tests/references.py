@@ -10,8 +10,7 @@ import asyncio
 import functools
 import os
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -98,12 +97,9 @@ class ReferenceSolutions:
 
     @functools.cached_property
     def exist(self) -> bool:
-        return any(row.solution is not None for row in self._rows())
-
-    def _rows(self) -> Iterator[Row]:
-        with self.prepared.dataset.open() as file:
-            for index, _ in self.prepared.plan.rows():
-                yield self.prepared.dataset.read(file, index)
+        dataset = self.prepared.dataset
+        with dataset.open() as file:
+            return any(dataset.read(file, index).solution is not None for index, _ in self.prepared.plan.rows())
 
     @functools.cached_property
     def _host(self) -> InlineHost:
@@ -148,13 +144,9 @@ class ReferenceSolutions:
 def _from_users_frame(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback from the user's first frame on, or all of it if no frame is the user's."""
     first = trace
-    while first is not None and _is_plumbing(first.tb_frame.f_code.co_filename):
+    while first is not None and (is_ours(file := first.tb_frame.f_code.co_filename) or is_python(file)):
         first = first.tb_next
     return first or trace
-
-
-def _is_plumbing(file: str) -> bool:
-    return is_ours(file) or is_python(file)
 
 
 def _outside_any_loop(work: Callable[[], T]) -> T:
@@ -162,18 +154,7 @@ def _outside_any_loop(work: Callable[[], T]) -> T:
     # Private in asyncio, documented for event loops. get_running_loop would raise, which debuggers and --pdb show.
     if asyncio._get_running_loop() is None:
         return work()
-    done: list[T] = []
-    raised: list[BaseException] = []
+    from concurrent.futures import ThreadPoolExecutor
 
-    def in_thread() -> None:
-        try:
-            done.append(work())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=in_thread, name="osmosis-scores")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return done[0]
+    with ThreadPoolExecutor(1, "osmosis-scores") as executor:
+        return executor.submit(work).result()
