@@ -35,7 +35,7 @@ class RewardFinding:
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """The findings of one test; `unmeasured` is the reason if it could not be made."""
+    """The findings of one test. `unmeasured` is the reason if nothing could be tested, else empty."""
 
     findings: tuple[RewardFinding, ...] = ()
     unmeasured: str = ""

@@ -26,7 +26,7 @@ NO_INPUT = "every call that was tried raised, so nothing can be checked; add a c
 class ProbeContext:
     """One function under examination. `case_inputs` are the inputs of its cases, `budget_s` is the time for each probe.
 
-    `cut_short` is True once a probe has left out calls for lack of time. `deadly` is the last call that ended the
+    `cut_short` is True once a probe has left out calls for lack of time. `fatal_call` is the last call that ended the
     process.
     """
 
@@ -37,7 +37,7 @@ class ProbeContext:
         self._case_inputs = [call_input for call_input in case_inputs if _is_plain(call_input)]
         self._process = LabProcess(target)
         self._deaths = 0
-        self.deadly: ScoredCall | None = None
+        self.fatal_call: ScoredCall | None = None
 
     @cached_property
     def answers(self) -> Answers:
@@ -49,7 +49,7 @@ class ProbeContext:
         outcome = self._process.call(call_input, watch=watch, cpu_s=cpu_s)
         if outcome.kind == "died":
             self._deaths += 1
-            self.deadly = ScoredCall(call_input, outcome)
+            self.fatal_call = ScoredCall(call_input, outcome)
         return outcome
 
     def scored(self, call_input: CallInput) -> ScoredCall:

@@ -96,7 +96,7 @@ class EvalQueue:
             run.engine.stop(reason, text)
 
     def end_early(self) -> None:
-        """Begin no further run, and give those in flight a moment; then every run has an outcome. Ctrl-C ends them."""
+        """Begin no further run, and give those in flight a moment to finish. Another Ctrl-C ends them at once."""
         try:
             self.stop("interrupt", "interrupted")
             for run in self.runs.values():

@@ -42,9 +42,11 @@ def examine(context: ProbeContext, name: str) -> LabResult:
         context.close()
         fix = "let the file only define things when it is imported, so that it can be imported anywhere"
         return LabResult((RewardFinding("import", "it cannot be loaded again", str(error), fix),))
-    if context.deadly is not None and not result.failures():
+    if context.fatal_call is not None and not result.failures():
         fix = "raise an exception or return a score; never end the process"
-        return LabResult((RewardFinding("crash", "it ends its process", context.deadly.shown(context.target), fix),))
+        return LabResult(
+            (RewardFinding("crash", "it ends its process", context.fatal_call.shown(context.target), fix),)
+        )
     if context.cut_short and not result.findings and not result.unmeasured:
         example = f"a probe has {context.budget_s:g} s; the calls after that were left out"
         fix = "make the function faster, or accept an incomplete check"

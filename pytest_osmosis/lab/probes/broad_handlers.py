@@ -27,35 +27,35 @@ def _inputs(context: ProbeContext) -> list[CallInput]:
     others = [
         call_input.answering(text) for call_input in answers.usable[:3] for text in ("", "I do not know.", "{}", "[]")
     ]
-    return [*pairs, *others, *(scored.input for scored in answers.calls)][:MOST_INPUTS]
+    return [*pairs, *others, *(call.input for call in answers.calls)][:MOST_INPUTS]
 
 
 def _findings(context: ProbeContext, watched: list[ScoredCall]) -> Iterator[RewardFinding]:
     seen: set[tuple[str, int]] = set()
     always = _always(watched)
-    for scored in sorted(watched, key=lambda scored: len(scored.input.shown(context.target))):
-        for caught in scored.outcome.caught:
+    for call in sorted(watched, key=lambda call: len(call.input.shown(context.target))):
+        for caught in call.outcome.caught:
             if (caught.error, caught.line) in seen:
                 continue
             if caught.error in NEVER_THE_INPUT or (caught.error, caught.line) in always:
                 seen.add((caught.error, caught.line))
-                yield _finding(context, scored, caught, always=(caught.error, caught.line) in always)
+                yield _finding(context, call, caught, always=(caught.error, caught.line) in always)
 
 
 def _always(watched: list[ScoredCall]) -> set[tuple[str, int]]:
     """Return the exceptions swallowed in every call; none if the scores differ."""
-    scores = {scored.outcome.score for scored in watched}
+    scores = {call.outcome.score for call in watched}
     if len(watched) < 2 or len(scores) > 1:
         return set()
-    each = [{(caught.error, caught.line) for caught in scored.outcome.caught} for scored in watched]
+    each = [{(caught.error, caught.line) for caught in call.outcome.caught} for call in watched]
     return set.intersection(*each)
 
 
-def _finding(context: ProbeContext, scored: ScoredCall, caught: SwallowedException, *, always: bool) -> RewardFinding:
+def _finding(context: ProbeContext, call: ScoredCall, caught: SwallowedException, *, always: bool) -> RewardFinding:
     file = context.target.path.name
     error = f"{caught.error}: {caught.text} ({file}:{caught.line})"
     handler = f"`{caught.clause}:` ({file}:{caught.handler})"
-    calls = "every call" if always else scored.input.shown(context.target)
+    calls = "every call" if always else call.input.shown(context.target)
     fix = "fix the error, and catch only exceptions that an answer can cause, such as `except ValueError:`"
-    example = f"{calls} {scored.outcome.description}, because {error} is caught by {handler}"
+    example = f"{calls} {call.outcome.description}, because {error} is caught by {handler}"
     return RewardFinding("swallowed", "a bug of its own is swallowed and becomes a score", example, fix)

@@ -13,7 +13,7 @@ MIXED = (("Paris", "Berlin"), ("Ada Lovelace", "Alan Turing"))
 
 
 def probe(context: ProbeContext) -> LabResult:
-    if not any(scored.outcome.kind == "score" for scored in context.answers.calls):
+    if not any(call.outcome.kind == "score" for call in context.answers.calls):
         return LabResult(unmeasured=NO_INPUT)
     findings = [*_one_sided(context)]
     if not findings:
@@ -54,9 +54,9 @@ def _sensitive(context: ProbeContext, pair: AnswerPair) -> Iterator[RewardFindin
     if not isinstance(truth, str) or truth not in right or not truth.isalpha() or len(truth) < 2:
         return
     for folded in (truth.lower(), truth.upper()):
-        scored = context.scored(pair.right.answering(right.replace(truth, folded)))
-        if scored.outcome.score is not None and folded != truth and scored.outcome.score < pair.score - TOLERANCE:
+        call = context.scored(pair.right.answering(right.replace(truth, folded)))
+        if call.outcome.score is not None and folded != truth and call.outcome.score < pair.score - TOLERANCE:
             fix = 'fold both sides with casefold(), or declare that it is intended: allow=["case-sensitive"]'
             problem = "the right answer in another case scores less"
-            yield RewardFinding("case-sensitive", problem, scored.shown(context.target), fix, level="note")
+            yield RewardFinding("case-sensitive", problem, call.shown(context.target), fix, level="note")
             return

@@ -18,10 +18,10 @@ def probe(context: ProbeContext) -> LabResult:
         return LabResult(unmeasured=NO_INPUT)
     inputs = [other for each in usable[:4] for other in (each, each.answering("I do not know."), each.answering(""))]
     calls = context.all_scored(_with_row(call_input) for call_input in inputs)
-    changed = [scored for scored in calls if scored.outcome.mutated]
+    changed = [call for call in calls if call.outcome.mutated]
     if not changed:
         return LabResult()
-    shortest = min(changed, key=lambda scored: len(scored.shown(context.target)))
+    shortest = min(changed, key=lambda call: len(call.shown(context.target)))
     name = shortest.outcome.mutated
     fix = f"work on a copy: {name} = copy.deepcopy({name}), and do not use pop(), append() or item assignment on it"
     return LabResult((RewardFinding("mutation", f"it changes {name}", shortest.shown(context.target), fix),))

@@ -32,15 +32,15 @@ def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFin
     return shortest_examples(finding for call in calls if (finding := _fault(context, call)))
 
 
-def _fault(context: ProbeContext, scored: ScoredCall) -> RewardFinding | None:
-    outcome = scored.outcome
+def _fault(context: ProbeContext, call: ScoredCall) -> RewardFinding | None:
+    outcome = call.outcome
     if outcome.kind in ("raised", "refused"):
         name = outcome.text.removeprefix("raised ").partition(":")[0]
         problem = f"it raises {name} on what a model may write"
         fix = "score unreadable text as a wrong answer: catch that exception where it can occur"
         rare = "integer string conversion" in outcome.text  # thousands of digits
-        return RewardFinding("crash", problem, scored.shown(context.target), fix, level="note" if rare else "failure")
-    return fault(context.target, scored)
+        return RewardFinding("crash", problem, call.shown(context.target), fix, level="note" if rare else "failure")
+    return fault(context.target, call)
 
 
 def _odd(context: ProbeContext, base: CallInput) -> Iterable[CallInput]:

@@ -29,17 +29,17 @@ def shortest_examples(findings: Iterable[RewardFinding]) -> list[RewardFinding]:
     return list(shortest.values())
 
 
-def fault(target: Target, scored: ScoredCall) -> RewardFinding | None:
+def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
     """Return the fault of a score, None if it is a number within its range."""
-    outcome = scored.outcome
+    outcome = call.outcome
     if outcome.kind == "not_a_score":
         fix = "return a finite float on every path; look for a division by zero"
-        return RewardFinding("not-a-number", "it does not return a finite number", scored.shown(target), fix)
+        return RewardFinding("not-a-number", "it does not return a finite number", call.shown(target), fix)
     low, high = target.declaration.range
     if outcome.score is None:
         return None
     if (low is not None and outcome.score < low) or (high is not None and outcome.score > high):
         bounds = f"from {'-inf' if low is None else f'{low:g}'} to {'inf' if high is None else f'{high:g}'}"
         fix = "limit the score with min() and max(), or declare another range"
-        return RewardFinding("out-of-range", f"it leaves its range ({bounds})", scored.shown(target), fix)
+        return RewardFinding("out-of-range", f"it leaves its range ({bounds})", call.shown(target), fix)
     return None

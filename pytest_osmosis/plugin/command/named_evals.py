@@ -34,9 +34,9 @@ class NamedEvals(NamedTuple):
     """The evals of a session: paths of TOMLs, or None for the eval that options alone describe.
 
     `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
-    `lists_found`. `ignored` are named by addopts alone. With `stored`, the rollouts of that run are rescored; it is
-    `by_itself` if the command also names the eval. `source` is the origin of rollouts for tests marked `osmosis_eval`.
-    `untyped` are the arguments from testpaths or the current folder, if none were typed.
+    `lists_found`. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored; `names_config`
+    is True if the command names the eval too, and not only that run. `source` is the origin of rollouts for tests
+    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed.
     """
 
     explicit: tuple[Path | None, ...]
@@ -44,7 +44,7 @@ class NamedEvals(NamedTuple):
     lists_found: bool = False
     ignored: tuple[str, ...] = ()
     stored: StoredEvalRun | None = None
-    by_itself: bool = True
+    names_config: bool = True
     source: SourceName = "reference"
     untyped: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         explicit = [None]
     run = config.getoption(options.FROM.dest) if explicit else typed.osmosis_from
     stored = _stored_run(config, run, explicit) if run else None
-    by_itself = bool(explicit)
+    names_config = bool(explicit)
     if stored is not None and not explicit:
         explicit = [stored.config]
     found = _found_evals(config, explicit)
@@ -91,7 +91,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         lists_found=config.getini(options.COLLECT) == "list",
         ignored=_ignored(config, explicit, asks_models=source == "model"),
         stored=stored,
-        by_itself=by_itself,
+        names_config=names_config,
         source=source or "reference",
         untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
     )

@@ -107,10 +107,10 @@ class EvalPreparer:
         return replace(prepared, config=self._limited(prepared.config))
 
     def _prepare_rescore(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
-        """Prepare rescoring; an eval that only its run names keeps the options of that run."""
+        """Prepare rescoring. An eval that the command does not name keeps the options of its stored run."""
         prepared = prepare_rescore(
             stored,
-            path if self._named.by_itself else None,
+            path if self._named.names_config else None,
             self._overrides(path),
             environ=os.environ,
             secrets_file=self._options.secrets_file,

@@ -89,7 +89,7 @@ def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutReq
 
 
 def _may_run(item: pytest.Item) -> bool:
-    """Return False for a test that skip, skipif or xfail(run=False) keeps from running: nothing is paid for it."""
+    """Return False for a test that skip, skipif or xfail(run=False) keeps from running. It requests no rollout."""
     try:
         if evaluate_skip_marks(item) is not None:
             return False
