@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pytest_osmosis
@@ -43,9 +45,15 @@ def _lines(options: argparse.Namespace, folder: Path) -> Sequence[str]:
         from pytest_osmosis.cli.runs import list_runs
 
         return list_runs(folder)
-    from pytest_osmosis.cli.schema import schema_text
+    return [_schema(options.of)]
 
-    return [schema_text(options.of)]
+
+def _schema(of: str) -> str:
+    if of == "config":
+        from pytest_osmosis.config.schema import eval_schema
+
+        return json.dumps(eval_schema(), indent=2)
+    return files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8").rstrip("\n")
 
 
 def _demo(arguments: list[str]) -> int:

@@ -26,7 +26,7 @@ _INDENT = "  "
 def show_run(folder: Path, name: str, row_run: str) -> list[str]:
     """Return the lines of one run of the eval run that `find_run` finds by `name`.
 
-    `OsmosisError` if there is no such eval run, if its results are not valid, or if nothing happened to the run in it.
+    Raises `OsmosisError` if no eval run has that name, its results are not valid, or the run has no event.
     """
     wanted = _wanted(row_run)
     run = find_run(folder, name)

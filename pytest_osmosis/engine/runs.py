@@ -15,7 +15,7 @@ from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.host.protocol import Key, ProgressEvent
-from pytest_osmosis.record.events import RewardErrorFields, RolloutEvent, ScoreEvent
+from pytest_osmosis.record.events import RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 
 
@@ -178,7 +178,7 @@ class Runs:
         """Enter the `score` event of functions whose process cannot write it, if there are any."""
         if not names:
             return
-        errors: dict[str, RewardErrorFields] = {name: {"message": error, "details": details} for name in names}
+        errors = {name: {"message": error, "details": details} for name in names}
         key = state.key.to_json()
         event: ScoreEvent = {"ev": "score", **key, "ms": 0.0, "scores": {}, "errors": errors, "output": {}}
         self._scored(state, *self._recorder.redacted(event))

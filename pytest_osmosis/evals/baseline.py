@@ -68,7 +68,7 @@ ANOTHER = "name the results.json of a whole run, or write one with --osmosis-upd
 
 
 def read_baseline(path: Path, where: str) -> PublishedResults:
-    """Read the results that an eval is compared with. `ConfigError` at `where` if they cannot be a baseline."""
+    """Read the results that an eval is compared with. Raises `ConfigError` if they cannot be a baseline."""
 
     def refusal(text: str) -> ConfigError:
         return ConfigError([Problem(where, f"[baseline] results: {text}")])
@@ -87,7 +87,6 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
 
 
 def _unfit(stored: PublishedResults) -> str | None:
-    """Return the reason why these results cannot be a baseline."""
     if stored.partial:
         return "holds only a part of its eval"
     if stored.status != "finished":

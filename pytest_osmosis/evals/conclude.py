@@ -111,19 +111,20 @@ class Conclusion:
 
     def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if self._selected.partial:
-            return gates.partial(rule, self._selected.share_text)
+            return gates.verdict_without_value(rule, "partial", self._selected.share_text)
         if _is_regression_gate(rule):
             return self._regression_verdict(rule, compared)
         return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
 
     def _regression_verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         if updates_baseline(self._run):
-            return gates.not_decided(rule, "this command writes a new baseline")
+            return gates.verdict_without_value(rule, "not decided", "this command writes a new baseline")
         if self._selected.lacks_baseline:
             n_selected, n_planned = len(self._selected.of_baseline), self._prepared.plan.n_runs
-            return gates.partial(rule, f"{n_selected:,} of {n_planned:,} of the baseline's runs")
+            share = f"{n_selected:,} of {n_planned:,} of the baseline's runs"
+            return gates.verdict_without_value(rule, "partial", share)
         if compared is None:  # stored rollouts of an eval that had no baseline
-            return gates.not_measured(rule, "no run of the baseline's model is stored")
+            return gates.verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
 
     def _since_previous(self) -> RowComparison | None:

@@ -1,7 +1,7 @@
 """Exact curtailment: an eval may end once no missing run can change a verdict of its gates.
 
-Nothing is estimated: the bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole
-eval in whatever order its runs are done. Statistics of the runs that were done are biased, and results say so.
+The bounds are those that gates use for unmeasured runs, so the verdicts equal those of the whole eval, in whatever
+order its runs are done. Statistics of the runs that were done are biased, and results say so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GateTracker:
         self._gates = [_Gate(rule, planned) for rule in rules]
 
     def done(self, record: RunRecord, pass_rule: PassRule) -> str | None:
-        """Take a run that is done, once. Return why no further run is needed, None if one is."""
+        """Count a run that is done. Return the reason why no further run is needed, None if one is."""
         for gate in self._gates:
             gate.done(record, pass_rule)
         states = [(title_of(gate.rule), gate.state) for gate in self._gates]

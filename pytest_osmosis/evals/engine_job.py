@@ -55,9 +55,9 @@ def host_setup(
     with_baseline: bool = False,
     inline: bool = False,
 ) -> Setup:
-    """Return what a host needs to load the eval's code and to run it; `with_baseline` also to ask the baseline's model.
+    """Return the setup from which a host loads and runs the eval's code; `with_baseline` for both models.
 
-    `inline` is for code that somebody steps through: one run at a time, without deadlines.
+    `inline` is for debuggers: one run at a time, without deadlines.
     """
     config, other = prepared.config, prepared.baseline_model
     folder, entrypoint = None, None
@@ -86,7 +86,7 @@ def host_setup(
 
 
 def may_end_early(prepared: Prepared, selected: SelectedRuns, settings: RunSettings) -> bool:
-    """True if the eval ends once its gates are decided."""
+    """Return True if the eval ends once its gates are decided."""
     return settings.stop_when_decided and not selected.partial and prepared.needs_every_run is None
 
 
@@ -140,7 +140,7 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
 
 
 def _probes(prepared: Prepared, selected: SelectedRuns) -> list[ModelTag]:
-    """Return the models that selected runs ask, except the embedded one."""
+    """Return the models to probe: those of the selected runs, except the embedded one."""
     other = prepared.baseline_model
     models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
@@ -155,7 +155,7 @@ def _max_errors(limits: LimitsTable, n_runs: int) -> int:
 
 
 def _max_errors_text(limits: LimitsTable, n_runs: int) -> str:
-    """Return the bound as a user knows it: "10% of 40 runs"."""
+    """Return the bound as the user wrote it: "10% of 40 runs"."""
     if limits.max_errors_is_share:
         return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"
     return plural(int(limits.max_errors), "run")

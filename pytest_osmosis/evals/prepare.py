@@ -49,9 +49,8 @@ def prepare(
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
-    missing. An eval that is not `compared` has no baseline. `read_stdin` returns the text of the secrets file "-".
-    `named_rows` are planned in addition to the selected rows, because a node id names them. Raises `ProblemsError` with
-    every problem.
+    missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
+    `named_rows` are added to the selected rows, because node ids name them. Raises `ProblemsError` with all problems.
     """
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     config = config if compared else replace(config, baseline=Baseline())
@@ -108,7 +107,7 @@ def configured_dataset(config: EvalConfig) -> Dataset:
 
 
 def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:
-    """Return the results that an eval is compared with, None if it has none or is to write them."""
+    """Return the baseline's results, None if the eval has none or will write them."""
     path = baseline_path(config)
     if path is None or (updating and not path.exists()):
         return None
@@ -134,13 +133,13 @@ def with_digest(prepared: Prepared) -> Prepared:
 
 
 def _origin(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
-    """Return what names the model of a table: the option or variable that takes precedence, else the config."""
+    """Return the origin of a table's `model_path`: the option or variable that takes precedence, or the config."""
     named = [each for each in overrides if (each.table, each.key) == (table, "model_path") and each.level != "ini"]
     return named[-1].origin if named else shown(config.path)
 
 
 class _Data(NamedTuple):
-    """The dataset, the plan, and what checking the planned rows found."""
+    """The dataset, the plan, and the notes, digests and contents of the planned rows."""
 
     dataset: Dataset
     plan: Plan
@@ -172,13 +171,9 @@ def _check_prices(prepared: Prepared) -> None:
     names = {ModelTag.PRIMARY: config.experiment.model_path, ModelTag.BASELINE: "" if other is None else other.name}
     unknown = [names[tag] for tag, price in prepared.prices.items() if price is None]
     if config.limits.max_cost_usd is not None and unknown:
-        raise ProblemsError([_unknown_price(config, name) for name in unknown])
-
-
-def _unknown_price(config: EvalConfig, name: str) -> Problem:
-    model = toml(name)
-    text = f"the price of {model} is not known, so its cost cannot be limited"
-    return Problem(
-        shown(config.path),
-        f"[limits] max_cost_usd: {text}; add [prices] {model} = {{input = ..., output = ...}}, or limit max_tokens",
-    )
+        texts = [
+            f"[limits] max_cost_usd: the price of {name} is not known, so its cost cannot be limited; "
+            f"add [prices] {name} = {{input = ..., output = ...}}, or limit max_tokens"
+            for name in map(toml, unknown)
+        ]
+        raise ProblemsError([Problem(shown(config.path), text) for text in texts])

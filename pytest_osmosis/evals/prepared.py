@@ -1,4 +1,4 @@
-"""An eval that may start: everything that was checked and planned, and what follows from that alone."""
+"""An eval that may start: everything that `prepare` checked and planned."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ class Prepared:
     - `secrets`: the values of its secrets and of the models' keys, empty when evals are only listed
     - `notes`: warnings about the selected rows, for the header
     - `row_digests`, `contents`: digests of the rows by index, as published and as prompt and whole row
-    - `price`: the model's, None if it is unknown
+    - `price`: the price of the model, None if it is unknown
     - `last`: the last whole run with the same `plan_digest`
-    - `smoke`: the part of the plan that a smoke test takes, None if this is not one
-    - `baseline_model`, `baseline_results`: what the eval is compared with; the results are also None if their file is
-      yet to be written
+    - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
+    - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
     - `differs`: the settings that differ from the baseline's results, in words
     - `typed`: the overrides of the command line
-    - `source`: where the rollouts come from
+    - `source`: new rollouts, or stored ones
     """
 
     config: EvalConfig
@@ -79,7 +78,6 @@ class Prepared:
         return {ModelTag.PRIMARY: self.price, **({ModelTag.BASELINE: other.price} if other is not None else {})}
 
     def cost_usd(self, record: RunRecord) -> float | None:
-        """Return the cost of a run's rollout, None if it is unknown."""
         price = self.prices[record.run.model]
         return None if price is None else price.cost_usd(record.usage)
 
@@ -94,7 +92,7 @@ class Prepared:
 
 
 def identity(prepared: Prepared) -> dict[str, Any]:
-    """Return what two evals must have in common for their plan to be the same."""
+    """Return everything that two evals with the same plan have in common."""
     config, plan, target, digests = prepared.config, prepared.plan, prepared.target, prepared.row_digests
     other = prepared.baseline_model
     return {
@@ -122,7 +120,7 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
-    """Return what a run has to reach to pass. `scorers` are known once the user's code is loaded."""
+    """Return the rule by which runs pass. `scorers` are known once the user's code is loaded."""
     return PassRule(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
 
 

@@ -1,7 +1,7 @@
-"""Prepare to score and judge stored rollouts again. It is to `--osmosis-from` what `prepare` is to new rollouts.
+"""Prepare to score and judge stored rollouts again (`--osmosis-from`), as `prepare` does for new rollouts.
 
-The rollouts stay as they were: rows, runs, models, sampling. What scores and judges them is today's: functions,
-thresholds, gates, limits. A row whose prompt has changed has no rollout; a row that changed otherwise, for example in
+Rows, runs, models and sampling stay those of the rollouts. Functions, thresholds, gates and limits are those of the
+present config. A row whose prompt has changed has no rollout; a row that changed otherwise, for example in
 its ground truth, is scored by its present content. No model is asked.
 """
 
@@ -29,7 +29,7 @@ from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import IN_USE, in_use
-from pytest_osmosis.record.plan import Plan, Span, spans_of
+from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -117,7 +117,7 @@ def prepare_rescore(
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
 
 
-# -- what was rolled out --------------------------------------------------------------------------------------
+# -- the stored rollouts --------------------------------------------------------------------------------------
 
 
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
@@ -151,7 +151,6 @@ def _target(manifest: Mapping[str, Any]) -> ModelTarget:
 
 
 def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:
-    """Return the model of the baseline that was rolled out, None if there was none."""
     then = run.manifest.get("baseline")
     return None if then is None else BaselineModel(then["model"], _target(then["target"]))
 
@@ -182,7 +181,7 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
     return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
 
 
-# -- what scores and judges now -------------------------------------------------------------------------------
+# -- the present config -------------------------------------------------------------------------------
 
 
 def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
@@ -210,30 +209,23 @@ def _typed_override(typed: Mapping[str, Any]) -> Override:
 
 
 def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
-    """Return the plan of the rollouts, for the config and the dataset as they are now."""
+    """Return the plan of the rollouts, with the present names, and the present lines if the dataset has all rows."""
+    lacks_rows = any(row >= len(dataset) for row, _ in planned.rows())
+    rows = (row for span in planned.spans for row in range(span.first, span.first + span.n_rows))
     return replace(
         planned,
         name=config.name,
         path=str(config.path),
         dataset=str(dataset.path),
         granularity=config.execution.granularity,
-        spans=_spans(planned, dataset),
+        spans=planned.spans if lacks_rows else spans_of(rows, dataset.line),
     )
 
 
-def _spans(planned: Plan, dataset: Dataset) -> tuple[Span, ...]:
-    """Return the planned rows with their lines in the dataset now; unchanged if the dataset lacks one of them."""
-    if any(row >= len(dataset) for row, _ in planned.rows()):
-        return planned.spans
-    rows = (row for span in planned.spans for row in range(span.first, span.first + span.n_rows))
-    return spans_of(rows, dataset.line)
-
-
 def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> list[str]:
-    """Return notes about rows that changed since they were rolled out."""
-    known = [row for row in now if row in then]
-    prompts = [row for row in known if then[row].prompt != now[row].prompt]
-    others = [row for row in known if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]
+    both = [row for row in now if row in then]
+    prompts = [row for row in both if then[row].prompt != now[row].prompt]
+    others = [row for row in both if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]
     notes = []
     if prompts:
         notes.append(f"{_rows(prompts)}: the prompt has changed since the rollout; not scored")
@@ -243,7 +235,7 @@ def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> li
 
 
 def _secret_notes(missing: Sequence[str]) -> list[str]:
-    return [f"{', '.join(missing)}: not set, which only matters to a reward that reads it"] if missing else []
+    return [f"{', '.join(missing)}: not set, which only matters if a reward function reads it"] if missing else []
 
 
 def _rows(rows: Sequence[int]) -> str:

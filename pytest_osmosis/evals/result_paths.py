@@ -1,4 +1,4 @@
-"""The files outside of the run directory that results are written to, and what keeps them from being written."""
+"""The results files outside the run directory, and the reasons why they cannot be written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def output_problems(config: EvalConfig) -> list[Problem]:
 
 
 def baseline_problems(config: EvalConfig) -> list[Problem]:
-    """Return why the results cannot be written to `baseline_path`."""
     path = baseline_path(config)
     return [] if path is None else _write_problems(path, "baseline")
 

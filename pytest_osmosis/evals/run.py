@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
+from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
@@ -24,34 +26,28 @@ from pytest_osmosis.report.properties import Property, properties_of, properties
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score
 
 
+@dataclass(eq=False)
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
     `conversations` holds those of finished runs, if the settings ask for them. `began` is True once `go` was called.
     """
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        selected: SelectedRuns,
-        settings: RunSettings,
-        directory: RunDirectory,
-        engine: Engine,
-        conversations: dict[RunId, Sequence[Mapping[str, Any]]],
-        provenance: Mapping[str, Any],
-    ) -> None:
-        self.prepared = prepared
-        self.selected = selected
-        self.settings = settings
-        self.directory = directory
-        self.engine = engine
-        self.notices = engine.notices
-        self.conversations = conversations
-        self.provenance = provenance
-        self.began = False
-        self.duration_ms = 0.0
-        self._since = time.monotonic()
-        self._closed = False
+    prepared: Prepared
+    selected: SelectedRuns
+    settings: RunSettings
+    directory: RunDirectory
+    engine: Engine
+    conversations: dict[RunId, Sequence[Mapping[str, Any]]]
+    provenance: Mapping[str, Any]
+    began: bool = False
+    duration_ms: float = 0.0
+    _since: float = field(default_factory=time.monotonic)
+    _closed: bool = False
+
+    @property
+    def notices(self) -> Notices:
+        return self.engine.notices
 
     @classmethod
     def start(
@@ -71,7 +67,7 @@ class EvalRun:
         began_at = datetime.now(UTC)
         directory, journal = prepared.source.open_run(prepared, began_at)
         provenance = provenance_of(prepared, directory, began_at)
-        outcomes = _RunOutcomes(prepared, rerun, keep_conversations=settings.keep_conversations)
+        outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe)
         engine = Engine(job, journal, on_done)
         engine.start()
@@ -100,7 +96,7 @@ class EvalRun:
         return self.engine.pass_rule
 
     def record(self, run: RunId) -> RunRecord:
-        """Return the record of a run; it is pending if nothing has happened to the run."""
+        """Return the record of a run; a run without any event is pending."""
         return self.engine.ledger.records.get(run) or RunRecord(run)
 
     def properties(self, runs: Sequence[RunId]) -> list[Property]:
@@ -138,21 +134,21 @@ class EvalRun:
             self.notices.add(failure)
 
 
+@dataclass
 class _RunOutcomes:
     """Makes the outcome of each run from its record. `rerun` returns the command that repeats a run.
 
     With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out.
     """
 
-    def __init__(self, prepared: Prepared, rerun: Callable[[RunId], str], *, keep_conversations: bool) -> None:
-        self.conversations: dict[RunId, Sequence[Mapping[str, Any]]] = {}
-        self._prepared = prepared
-        self._rerun = rerun
-        self._keep_conversations = keep_conversations
+    prepared: Prepared
+    rerun: Callable[[RunId], str]
+    keep_conversations: bool
+    conversations: dict[RunId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def describe(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
         """Return the outcome of a run that is done. The engine calls this in its own thread."""
-        if self._keep_conversations:
+        if self.keep_conversations:
             self.conversations[record.run] = transcript.messages
         outcome = outcome_of(
             record,
@@ -160,8 +156,8 @@ class _RunOutcomes:
             messages=transcript.messages,
             details=transcript.details,
             output=transcript.output,
-            where=f"{self._prepared.dataset.display}:{transcript.line}",
-            rerun=self._rerun,
+            where=f"{self.prepared.dataset.display}:{transcript.line}",
+            rerun=self.rerun,
         )
-        outcome = self._prepared.source.outcome(outcome, record)
-        return judged_by_no_score(outcome) if self._prepared.smoke is not None else outcome
+        outcome = self.prepared.source.outcome(outcome, record)
+        return judged_by_no_score(outcome) if self.prepared.smoke is not None else outcome

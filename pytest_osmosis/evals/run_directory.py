@@ -1,4 +1,4 @@
-"""The contents of a run directory: its manifest, the log of its hosts, and the origin that results state."""
+"""The contents of a run directory: its manifest, the log of its hosts, and the provenance in its results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _ignore_in_git(folder: Path) -> None:
 
 
 def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
-    """Return what the config and the command asked for, with the names of secrets, never their values."""
+    """Return the config, the options and the plan, with the names of secrets, never their values."""
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     redaction = redaction_of(prepared)
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
@@ -100,7 +100,7 @@ def _target(target: ModelTarget) -> dict[str, Any]:
 
 
 def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetime) -> dict[str, Any]:
-    """Return what results say of their origin, except when they were finished."""
+    """Return the provenance in the results, except the time when they were finished."""
     return {
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,
@@ -118,12 +118,11 @@ def utc_text(moment: datetime) -> str:
 
 
 def redaction_of(prepared: Prepared) -> Redaction:
-    """Return what keeps the secrets of an eval out of texts."""
+    """Return the redaction of all secrets of an eval, and of secret headers."""
     return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
 
 
 def redacted_log(directory: RunDirectory, prepared: Prepared) -> str:
-    """Return the text of the hosts' log without secrets; "" if there is none."""
     log = directory.host_log
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     return redaction_of(prepared).text(text)

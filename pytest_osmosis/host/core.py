@@ -27,7 +27,7 @@ from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
-from pytest_osmosis.record.events import RemovalEvent, RewardErrorFields, RolloutEvent, ScoreEvent
+from pytest_osmosis.record.events import RemovalEvent, RolloutEvent, ScoreEvent
 from pytest_osmosis.rewards.functions import score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.text.user_frames import suspended_stack
@@ -259,7 +259,7 @@ def _rollout_event(
 
 
 def _score_event(
-    key: Key, begun: float, scores: Mapping[str, float], errors: Mapping[str, RewardErrorFields]
+    key: Key, begun: float, scores: Mapping[str, float], errors: Mapping[str, Mapping[str, str]]
 ) -> ScoreEvent:
     ms = _ms_since(begun)
     return {"ev": "score", **key.to_json(), "ms": ms, "scores": scores, "errors": errors, "output": {}}

@@ -65,20 +65,16 @@ class RolloutEvent(AttemptFields):
     output: NotRequired[Mapping[str, str]]
 
 
-class RewardErrorFields(TypedDict):
-    """The reason why a function gave no score: one line, and the user's traceback or ""."""
-
-    message: str
-    details: str
-
-
 class ScoreEvent(AttemptFields):
-    """The result of one reward function, or the error of several that will never give one."""
+    """The score of one reward function, or the error of functions that will never return one.
+
+    An error is `{"message": a line, "details": the user's traceback or ""}`.
+    """
 
     ev: Literal["score"]
     ms: float
     scores: Mapping[str, float]
-    errors: Mapping[str, RewardErrorFields]
+    errors: Mapping[str, Mapping[str, str]]
     output: Mapping[str, str]
 
 

@@ -90,7 +90,6 @@ IN_USE = "another process writes to it, so its eval run is still in progress"
 
 
 def in_use(path: Path) -> bool:
-    """Return True if a process is writing to the journal."""
     with _opened(path) as file:
         return not _locked(file)
 

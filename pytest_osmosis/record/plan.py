@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
@@ -59,7 +59,6 @@ class Plan:
 
     @property
     def n_rollouts(self) -> int:
-        """The number of planned runs of all models."""
         return self.n_runs * len(self.models)
 
     @property
@@ -76,15 +75,9 @@ class Plan:
     def units(self) -> Iterator[tuple[Unit, int]]:
         """Yield the unit of each test and its dataset line, in file order."""
         for row, line in self.rows():
-            for unit in self._units_of(row):
+            rows = (RowId(row, model) for model in self.models)
+            for unit in self._runs_of_row(row) if self.granularity == "run" else rows:
                 yield unit, line
-
-    def _units_of(self, row: int) -> Iterator[Unit]:
-        if self.granularity == "run":
-            yield from self._runs_of_row(row)
-        else:
-            for model in self.models:
-                yield RowId(row, model)
 
     def unit_of(self, run: RunId) -> Unit:
         """Return the unit whose test reports `run`."""
@@ -125,18 +118,8 @@ class Plan:
         return replace(self, named=self.named + spans_of(extra, line_of)) if extra else self
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, for a worker."""
-        return {
-            "name": self.name,
-            "path": self.path,
-            "dataset": self.dataset,
-            "spans": [list(span) for span in self.spans],
-            "named": [list(span) for span in self.named],
-            "n": self.n,
-            "selection": self.selection,
-            "granularity": self.granularity,
-            "baseline": self.baseline,
-        }
+        spans = {"spans": [list(span) for span in self.spans], "named": [list(span) for span in self.named]}
+        return {**asdict(self), **spans}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 RUNS = Path(".osmosis", "runs")
@@ -11,40 +10,22 @@ ALL_RESULTS = "*/results*.json"
 """The pattern of all results files in a folder of run directories, replaced and partial ones included."""
 
 
-@dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The directory of one eval run."""
+    """The directory of one eval run, named by eval, start time and a random suffix.
 
-    path: Path
+    - `manifest`: the config, options and plan of the eval run
+    - `journal`: the events of the runs
+    - `partial_results`: the results of a rescoring that was partial or stopped, and so does not replace `results`
+    - `host_log`: the output of user code that belongs to no run
+    - `artifacts`: the folder for files that user code writes
+    """
 
-    @property
-    def name(self) -> str:
-        """The name of the eval run: eval, start time and a random suffix."""
-        return self.path.name
-
-    @property
-    def manifest(self) -> Path:
-        return self.path / "manifest.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.path / "journal.jsonl"
-
-    @property
-    def results(self) -> Path:
-        return self.path / "results.json"
-
-    @property
-    def partial_results(self) -> Path:
-        """The results of a rescoring that does not replace `results`, because it was partial or stopped."""
-        return self.path / "results.partial.json"
-
-    @property
-    def host_log(self) -> Path:
-        """The output of user code that belongs to no run."""
-        return self.path / "host.log"
-
-    @property
-    def artifacts(self) -> Path:
-        """The folder for files that user code writes."""
-        return self.path / "artifacts"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.manifest = path / "manifest.json"
+        self.journal = path / "journal.jsonl"
+        self.results = path / "results.json"
+        self.partial_results = path / "results.partial.json"
+        self.host_log = path / "host.log"
+        self.artifacts = path / "artifacts"

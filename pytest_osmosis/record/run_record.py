@@ -45,7 +45,7 @@ class RewardError:
 class RunRecord(NamedTuple):
     """The fold of a run's events, without its transcript.
 
-    `duration_ms` is the time of the rollout, `scoring_ms` that of scoring; neither includes time in a queue. `usage`
+    `duration_ms` is the time of the rollout, `scoring_ms` the time of scoring, both without time in a queue. `usage`
     holds token counts by name, None if the server sent none. `answer` is the digest of the last assistant message, None
     without one. `error` and `boundary` say how the rollout failed.
     """

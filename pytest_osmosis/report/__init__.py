@@ -1,1 +1,1 @@
-"""What people read: records and results -> lines of text. All formatting of numbers is in `numbers`."""
+"""Records and results as lines of text. `text.numbers` formats all numbers."""

@@ -48,7 +48,7 @@ def outcome_of(
 def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule | None) -> Iterator[tuple[str, str]]:
     """Yield the name of each function that scored the run, or failed to, with a line on it.
 
-    Without a pass rule, nothing is said about thresholds.
+    Without a pass rule, the line leaves out thresholds.
     """
     for name in scorers:
         aside = "" if pass_rule is None or name in pass_rule.deciding else " (does not decide)"
@@ -65,7 +65,6 @@ def _details(details: str) -> list[str]:
 
 
 def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the last messages of a conversation."""
     if not messages:
         return []
     last = messages[-LAST_MESSAGES:]

@@ -35,7 +35,6 @@ class Pace:
         self._now = 0.0
 
     def saw(self, now: float, counts: RunCounts) -> None:
-        """Record the counts at the time `now`."""
         samples = self._samples
         self._now = now
         if not samples or counts.done != samples[-1].done:

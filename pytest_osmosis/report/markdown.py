@@ -54,7 +54,6 @@ def _not_passed(results: Results) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table. The first row is its head."""
     head, *body = rows
     return "\n".join([_row(head), "|" + "---|" * len(head), *map(_row, body)])
 

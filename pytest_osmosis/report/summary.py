@@ -10,7 +10,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import ModelResults, Rescored, Results, Throttling, tokens_of
-from pytest_osmosis.stats import POWER, Interval, Paired, Summary
+from pytest_osmosis.stats import POWER, Paired, Summary
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
 from pytest_osmosis.verdicts.gates import DROP, Verdict
@@ -186,7 +186,6 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
 
 
 def _not_scored(results: Results) -> list[str]:
-    """Return a line for each reason why runs have no score."""
     lines = [
         f"{plural(n, 'run')} failed at boundary {boundary} ({EFFECT.get(boundary, 'counted as 0')})"
         for boundary, n in sorted(results.boundaries().items())
@@ -295,15 +294,12 @@ def _changes(compared: RowComparison) -> str:
 
 
 def _difference(compared: RowComparison, paired: Paired) -> str:
-    interval = f", 95% interval {_signed(paired.interval)}" if paired.interval is not None else ""
+    ends = [] if paired.interval is None else [difference(paired.interval.low), difference(paired.interval.high)]
+    interval = f", 95% interval {' to '.join(ends)}" if ends else ""
     p = f"p {p_value(paired.p)} ({paired.test})"
     if compared.n_evals > 1:
         p += f", {p_value(compared.p).removeprefix('= ')} as one of {compared.n_evals} evals (Holm)"
     return f"{difference(paired.difference)}{interval}; +{count(paired.better)} -{count(paired.worse)} rows, {p}"
-
-
-def _signed(interval: Interval) -> str:
-    return f"{difference(interval.low)} to {difference(interval.high)}"
 
 
 def _left_out(compared: RowComparison) -> str:

@@ -1,4 +1,4 @@
-"""Files of results: what keeps one from being written, writing one, and keeping earlier ones."""
+"""Files of results: writing one, keeping earlier ones, and the reason why one cannot be written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def why_not_writable(path: Path) -> str | None:
-    """Return why a file cannot be written at `path`, None if nothing stands in the way."""
+    """Return why a file cannot be written at `path`, None if it can."""
     if path.is_dir():
         return "it is a folder"
     if path.exists() and not path.is_file():

@@ -19,7 +19,7 @@ from pytest_osmosis.results.read import PublishedHead, read_head_of_plan
 
 
 class PreviousRun(NamedTuple):
-    """The newest whole run of a plan, None if there is none, and the reason why a newer one could not be read."""
+    """The newest whole run of a plan, if any, and the reason why a newer one could not be read."""
 
     head: PublishedHead | None
     unreadable: str | None = None

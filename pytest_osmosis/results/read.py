@@ -1,8 +1,8 @@
 """Results read back from a results.json, as typed objects.
 
-`read_results` is for a file that the user named: all of it is validated against results.schema.json, and an error says
-at which place it is wrong. `read_earlier_results` and `read_head` are for files of earlier runs that nobody named: they
-check only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
+`read_results` is for a file that the user named: it validates all of it against results.schema.json, and its errors
+name the place in the file. The other functions are for files of earlier runs that the plugin searched for. They check
+only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
 Unknown keys are allowed everywhere: a later version may have added them.
 """
 
@@ -88,7 +88,6 @@ class PublishedResults(PublishedHead):
 
     @property
     def pass_rule(self) -> PassRule:
-        """The rule by which its runs passed."""
         config = self.config
         return PassRule(
             tuple(config["eval_fns"]), config["pass_threshold"], dict(config["thresholds"]), config["decide"]
@@ -115,24 +114,24 @@ def _own(row: PublishedRow) -> Iterator[PublishedRun]:
 
 
 def read_results(path: Path) -> PublishedResults:
-    """Read results that the user named. `ResultsError` with the place in the file if they are not valid."""
+    """Read results that the user named. Raises `ResultsError` with the place in the file if they are not valid."""
     data = _load(path)
     _validate(path, data)
     return _results(path, data)
 
 
 def read_earlier_results(path: Path) -> PublishedResults:
-    """Read results that nobody named. `ResultsError` if a member that is needed is missing or has the wrong type."""
+    """Read results of an earlier run. Raises `ResultsError` if a member is missing or has the wrong type."""
     return _results(path, _load(path))
 
 
 def read_head(path: Path) -> PublishedHead:
-    """Read the head of results that nobody named, without parsing their rows. `ResultsError` if it is not valid."""
+    """Read the head of results without parsing their rows. Raises `ResultsError` if it is not valid."""
     return _head(path, _head_text(path))
 
 
 def read_head_of_plan(path: Path, digest: str) -> PublishedHead | None:
-    """Read the head of results if they are of the plan with this digest. `ResultsError` if it is not valid."""
+    """Read the head of results, None if their plan has another digest. Raises `ResultsError` if it is not valid."""
     text = _head_text(path)
     head = _head(path, text) if digest in text else None
     return head if head is not None and head.plan_digest == digest else None

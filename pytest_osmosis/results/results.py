@@ -117,7 +117,6 @@ class Results:
     throttling: Throttling = field(default_factory=Throttling)
 
     def count(self, status: str) -> int:
-        """Return the number of selected runs with this status."""
         return sum(record.status == status for record in self.records)
 
     def boundaries(self) -> dict[str, int]:
@@ -157,7 +156,6 @@ class Results:
 
     @functools.cached_property
     def all_records(self) -> Sequence[RunRecord]:
-        """The records of all models."""
         return [*self.records, *(self.baseline.records if self.baseline is not None else ())]
 
     @functools.cached_property
@@ -191,7 +189,6 @@ class Results:
 
     @functools.cached_property
     def costs_usd(self) -> Mapping[RunId, float]:
-        """The cost of each rollout of all models, if it is known."""
         costs = {record.run: self._cost_usd(record) for record in self.all_records}
         return {run: cost for run, cost in costs.items() if cost is not None}
 
@@ -211,11 +208,9 @@ class Results:
 
     @functools.cached_property
     def n_cost_unknown(self) -> int:
-        """The number of rollouts whose cost is not known."""
         return sum(record.rolled and record.run not in self.costs_usd for record in self.all_records)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the published object, strict JSON."""
         from pytest_osmosis.results.publish import published
 
         return published(self)

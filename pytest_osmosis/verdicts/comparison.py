@@ -6,7 +6,7 @@ rows moved is still compared.
 
 A regression is a loss of pass rate beyond what the gate `max_regression` allows (nothing without that gate) that chance
 alone would not produce: p < 0.05 in a two-sided paired test. If a session compares several evals with baselines, p is
-corrected by Holm's method, so that one comparison in twenty is a false alarm however many evals are compared.
+corrected by Holm's method, so that the chance of any false alarm stays below 5% however many evals are compared.
 
 If treating unmeasured runs as passes or as failures changes the verdict of the gate, the verdict is "not measured".
 """
@@ -24,7 +24,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import ALPHA, Paired
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
-from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of
+from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
 
 Runs = Sequence[bool | None]
 """For each run of a row whether it passed, None if it was not measured. Runs that a grader took out are missing."""
@@ -94,7 +94,6 @@ def matched_by_run(new: Mapping[RunId, bool], old: Mapping[RunId, bool]) -> Matc
 
 
 def measured_rows(rows: Iterable[RowRuns]) -> list[RowRuns]:
-    """Return the rows with a measured run."""
     return [row for row in rows if any(passed is not None for passed in row.runs)]
 
 
@@ -183,8 +182,9 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
     """
     title, paired = title_of(rule), compared.paired
     if paired is None:
-        return Verdict(title, "not measured", nothing_text(compared), rule=rule)
-    text = verdict_text(compared, paired)
+        return verdict_without_value(rule, "not measured", nothing_text(compared))
+    change = f"{difference(paired.difference)}, p {p_value(compared.p)}: {meaning_text(compared)}"
+    text = f"{rates_text(compared)}: {change}"
     verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(compared, paired))
     if compared.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in compared.matched.pairs):
         n = sum((*pair.new, *pair.old).count(None) for pair in compared.matched.pairs)
@@ -203,16 +203,9 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
 
 
 def nothing_text(compared: RowComparison) -> str:
-    """Return the reason why no row could be compared."""
     if not compared.matched.pairs:
         return "the baseline has none of these rows"
     return f"no row was measured on both sides{f' ({compared.stopped})' if compared.stopped is not None else ''}"
-
-
-def verdict_text(compared: RowComparison, paired: Paired) -> str:
-    """Return the rates, their difference and its meaning."""
-    change = f"{difference(paired.difference)}, p {p_value(compared.p)}: {meaning_text(compared)}"
-    return f"{rates_text(compared)}: {change}"
 
 
 def rates_text(compared: RowComparison) -> str:

@@ -75,7 +75,7 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
 
     def verdict(state: State, text: str, metric: _Metric | None = None) -> Verdict:
         if metric is None:
-            return Verdict(title_of(rule), state, text, rule=rule)
+            return verdict_without_value(rule, state, text)
         return Verdict(title_of(rule), state, text, metric.value, rule, metric.compared, _power(rule, metric))
 
     measured = [value for row in runs for value in row if value is not None]
@@ -159,17 +159,8 @@ def _at_least(n: float) -> int:
     return max(1, math.ceil(n - 1e-6))
 
 
-def partial(rule: GateRule, part: str) -> Verdict:
-    """Return the verdict if only `part` of the plan was selected ("12 of 500 runs")."""
-    return Verdict(title_of(rule), "partial", part, rule=rule)
-
-
-def not_measured(rule: GateRule, why: str) -> Verdict:
-    return Verdict(title_of(rule), "not measured", why, rule=rule)
-
-
-def not_decided(rule: GateRule, why: str) -> Verdict:
-    return Verdict(title_of(rule), "not decided", why, rule=rule)
+def verdict_without_value(rule: GateRule, state: State, text: str) -> Verdict:
+    return Verdict(title_of(rule), state, text, rule=rule)
 
 
 class _Metric(NamedTuple):

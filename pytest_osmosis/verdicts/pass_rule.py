@@ -32,7 +32,6 @@ class PassRule:
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The functions whose scores decide."""
         return self.scorers if self.decide in ("all", "any") else (self.decide,)
 
     def threshold(self, name: str) -> float:
@@ -43,7 +42,6 @@ class PassRule:
         return name in record.scores and record.scores[name] >= self.threshold(name)
 
     def passed(self, record: RunRecord) -> bool:
-        """Return True if the run was scored and passes."""
         if record.status != "finished":
             return False
         met = [self.met(record, name) for name in self.deciding]

@@ -276,7 +276,7 @@ def test_rescoring_needs_neither_key_nor_server(plain_workspace: Workspace, monk
     result = workspace.run(FROM)
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters to a reward that reads it"])
+    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters if a reward function reads it"])
 
 
 GRADER = """

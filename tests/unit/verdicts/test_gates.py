@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.verdicts.gates import Runs, State, decide, partial, title_of
+from pytest_osmosis.verdicts.gates import Runs, State, decide, title_of, verdict_without_value
 
 
 def rule(minimum: float) -> GateRule:
@@ -93,7 +93,7 @@ def test_the_value_is_the_share_that_passed_for_certain() -> None:
 
 
 def test_a_part_of_the_plan_has_no_verdict() -> None:
-    verdict = partial(rule(0.7), "12 of 1,500 runs")
+    verdict = verdict_without_value(rule(0.7), "partial", "12 of 1,500 runs")
 
     assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
 
