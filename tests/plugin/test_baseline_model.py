@@ -325,5 +325,5 @@ def test_an_unknown_provider_of_the_baseline_is_reported(plain_workspace: Worksp
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(
-        ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai", did you mean "openai/gpt-6"?*']
+        ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai", did you mean *openai*']
     )
