@@ -102,14 +102,12 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Describe the test evals, which are known once tests are collected."""
         return test_eval_lines(self.evals)
 
     # -- under xdist -------------------------------------------------------------------------------------
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Send a worker the plans, and the address of the server."""
         from pytest_osmosis.plugin.xdist.server import OutcomeServer
 
         self.distributed = True
@@ -185,7 +183,6 @@ class ControllerPlugin:
         return result
 
     def pytest_enter_pdb(self) -> None:
-        """Give the prompt a line of its own."""
         self.progress.clear()
 
     @pytest.hookimpl(wrapper=True)

@@ -107,8 +107,6 @@ class EvalSession:
                 self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units[eval_id]))
 
     def _on_done(self, each: SessionEval) -> Callable[[RunId, Outcome], None]:
-        """Return the function that an engine's thread calls with each run that is done."""
-
         def on_done(run: RunId, outcome: Outcome) -> None:
             eval_run = self.runs[each.id]
             if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":

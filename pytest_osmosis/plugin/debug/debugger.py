@@ -33,8 +33,6 @@ class PromptFrame(NamedTuple):
 
 
 class DebuggerHooks:
-    """Pauses evals around prompts, and opens the prompts of `--pdb` in user code."""
-
     def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
         self._config = config
         self._evals = evals

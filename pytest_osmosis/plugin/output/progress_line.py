@@ -134,7 +134,6 @@ class ProgressLine:
             self._write_over(self._terminal, "")
 
     def end(self) -> None:
-        """Erase the line for good."""
         self.clear()
         self._over = True
 

@@ -109,8 +109,6 @@ def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: 
 
 
 class RewardItem(pytest.Item):
-    """One test of a reward function."""
-
     def __init__(self, *, target: Target, **options: Any) -> None:
         super().__init__(**options)
         self.target = target

@@ -69,7 +69,6 @@ class TestEval(SessionEval):
         return not {run for plan in self._plans for run in plan.runs()} <= self.tests.keys()
 
     def rerun(self, run: RunId) -> str:
-        """Return the command that repeats the first test that requested `run`."""
         return rerun_command(self._config, next(iter(self.tests[run])))
 
     def decides(self, run: EvalRun) -> bool:

@@ -138,7 +138,6 @@ class RolloutWait:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Wait before any other plugin sees the test."""
         request = requested_by(item)
         if request is not None:
             item.stash[RESULT] = source_of(item.config).rollout(request)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 class ModelSource:
-    """Rollouts of models, in the process that owns the engines."""
-
     def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
@@ -46,7 +44,6 @@ def _rollout(evals: EvalSession, path: Path, run: RunId) -> RolloutResult:
 
 
 def reply(evals: EvalSession, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the controller's answer to a question of a `RemoteSource`."""
     match question["ask"]:
         case "plan":
             try:
