@@ -95,7 +95,7 @@ def _members(results: Results) -> dict[str, Any]:
         "provenance": dict(results.provenance),
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
-        "redecided": None if results.rescored is None else _rescored(results.rescored),
+        "rescored": None if results.rescored is None else _rescored(results.rescored),
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
         "gates": [_gate(verdict) for verdict in results.verdicts],

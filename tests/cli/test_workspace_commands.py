@@ -24,7 +24,7 @@ Cli = Callable[..., Any]
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """What a command prints in an otherwise empty folder, having ended as it should (status 0, or `fails`)."""
+    """Run a command in an empty folder, check its exit status (0, or `fails`) and return what it prints."""
     monkeypatch.chdir(tmp_path)
 
     def typed(*arguments: str, fails: int = 0) -> str:

@@ -161,7 +161,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
         False,
         True,
     ]
-    assert [results["redecided"] is None for results in kinds] == [
+    assert [results["rescored"] is None for results in kinds] == [
         True,
         True,
         False,

@@ -53,6 +53,6 @@ def test_nothing_is_annotated_elsewhere_or_with_another_annotating_plugin(
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     elsewhere = plain_workspace.run(NAMED)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    beside = plain_workspace.run(NAMED, "-p", "pytest_github_actions_annotate_failures")
+    with_other_plugin = plain_workspace.run(NAMED, "-p", "pytest_github_actions_annotate_failures")
 
-    assert annotated(elsewhere) == annotated(beside) == []
+    assert annotated(elsewhere) == annotated(with_other_plugin) == []

@@ -239,9 +239,9 @@ def test_selecting_one_model_alone_compares_nothing(
     assert len(last_failed) == 6
     assert not any("baseline" in nodeid for nodeid in last_failed)
 
-    beside = workspace.run(CONFIG, "-k", "baseline")
-    assert beside.ret == 0
-    beside.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
+    baseline_run = workspace.run(CONFIG, "-k", "baseline")
+    assert baseline_run.ret == 0
+    baseline_run.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
 
     one = workspace.run("configs/eval/x.toml::x[row0-run0-baseline]")
     one.assert_outcomes(xfailed=1, skipped=2)

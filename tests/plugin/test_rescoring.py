@@ -95,7 +95,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     assert (run_dir / "results.1.json").read_bytes() == first
     results = workspace.results()
     assert [run["passed"] for row in results["rows"] for run in row["runs"]] == [False, True, True, True]
-    assert results["redecided"]["previous"] == "results.1.json"
+    assert results["rescored"]["previous"] == "results.1.json"
     assert results["provenance"]["started_at"] == json.loads(first)["provenance"]["started_at"]
     assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
 
@@ -370,7 +370,7 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     broken.stderr.fnmatch_lines(["*SyntaxError*"])
     gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} no longer exists; name one with *"])
     assert (run_dir / "journal.jsonl").read_bytes() == journal
-    assert workspace.results()["redecided"] is None
+    assert workspace.results()["rescored"] is None
 
 
 def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:

@@ -31,7 +31,7 @@ MARK = "OSMOSIS_TEST_MARK"
 PYTESTS_OWN = re.compile(
     r"^.*_pytest/assertion/rewrite\.py:\d+: ResourceWarning.*\n(?:(?: |ResourceWarning: Enable).*\n)*", re.M
 )
-"""What pytest says where an interrupt strikes a worker that still imports, between an `open` and its `with`."""
+"""The warning of pytest if an interrupt hits a worker that still imports, between an `open` and its `with`."""
 
 LEFT = """
 import atexit, json, os, pathlib, threading

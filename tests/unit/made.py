@@ -66,11 +66,11 @@ def results_of(
     extra: Mapping[str, Any] | None = None,
     price: Price | None = None,
     previous: RowComparison | None = None,
-    beside: Sequence[RunRecord] | None = None,
-    beside_price: Price | None = None,
+    baseline: Sequence[RunRecord] | None = None,
+    baseline_price: Price | None = None,
 ) -> Results:
     """The results of an eval whose selected runs came to `records`; `minimum` is that of a gate on the pass rate;
-    `beside` are the records of a baseline's model."""
+    `baseline` are the records of a baseline's model."""
     pass_rule = PassRule(tuple(scorers), 1.0, thresholds or {}, decide)
     by_function, overall = results.summarize(records, pass_rule, n)
     rules = [] if minimum is None else [GateRule("pass_rate", minimum)]
@@ -89,8 +89,8 @@ def results_of(
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         previous=previous,
         baseline=None
-        if beside is None
-        else ModelResults("other", beside, *results.summarize(beside, pass_rule, n), beside_price),
+        if baseline is None
+        else ModelResults("other", baseline, *results.summarize(baseline, pass_rule, n), baseline_price),
     )
 
 

@@ -73,8 +73,8 @@ def test_a_table_too_wide_for_the_terminal_is_split_in_two() -> None:
 
 
 def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() -> None:
-    beside = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
-    lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], beside=beside), columns=20)
+    baseline = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
+    lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], baseline=baseline), columns=20)
 
     heads = [line.split("  ") for line in lines if line.startswith("eval function")]
     assert [[cell.strip() for cell in head if cell] for head in heads] == [
@@ -378,7 +378,7 @@ def test_the_end_of_a_long_name_in_wide_characters_is_kept() -> None:
 
 def test_a_baseline_of_the_same_name_is_distinguished_in_the_table() -> None:
     records = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
-    made = results_of(records, beside=list(map(of_baseline, records)))
+    made = results_of(records, baseline=list(map(of_baseline, records)))
     assert made.baseline is not None
     alike = replace(made, baseline=replace(made.baseline, model=made.description.model))
 
@@ -458,9 +458,9 @@ def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
 
 
 def test_table_and_costs_include_the_baselines_model() -> None:
-    beside = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
+    baseline = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
 
-    lines = summary_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], beside=beside))
+    lines = summary_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=baseline))
 
     assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
     assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
@@ -473,9 +473,9 @@ def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> No
     own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
 
     assert any(
-        line.endswith("; tokens unknown, cost unknown") for line in summary_lines(results_of(own, beside=uncounted))
+        line.endswith("; tokens unknown, cost unknown") for line in summary_lines(results_of(own, baseline=uncounted))
     )
 
     half = [uncounted[0], of_baseline(finished({A: 1.0}, 1))]
-    lines = summary_lines(results_of(own, beside=half))
+    lines = summary_lines(results_of(own, baseline=half))
     assert any(line.endswith("; 18 tokens (unknown for 1 run), cost unknown") for line in lines)

@@ -96,9 +96,9 @@ def test_rows_have_their_runs_and_unmeasured_runs_are_none(
 
 def test_runs_of_the_baselines_model_do_not_count_as_the_evals_own(stored: Stored) -> None:
     own = [finished({A: 1.0}, row) for row in range(2)]
-    beside = [of_baseline(finished({A: 0.0}, row, usage=None)) for row in range(2)]
+    baseline = [of_baseline(finished({A: 0.0}, row, usage=None)) for row in range(2)]
 
-    found = read_results(stored(published(own, beside=beside)))
+    found = read_results(stored(published(own, baseline=baseline)))
 
     assert [row.runs for row in found.row_runs()] == [[True], [True]]
     assert found.measured_runs() == {RunId(0, 0): True, RunId(1, 0): True}

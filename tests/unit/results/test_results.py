@@ -283,9 +283,9 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
 
 def side_by_side() -> Results:
     own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
-    beside = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2, reason="401")]
+    baseline = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2, reason="401")]
     prices = Price(TokenPrices(1e6, 0.0), "[prices]"), Price(TokenPrices(0.0, 1e6), "[prices]")
-    return results_of(own, price=prices[0], beside=list(map(of_baseline, beside)), beside_price=prices[1])
+    return results_of(own, price=prices[0], baseline=list(map(of_baseline, baseline)), baseline_price=prices[1])
 
 
 def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
@@ -316,7 +316,7 @@ def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
 def test_runs_of_a_row_are_ordered_by_model() -> None:
     own = [finished({A: 1.0}, 0, run) for run in (0, 1)]
 
-    runs = published(results_of(own, n=2, beside=list(map(of_baseline, own))))["rows"][0]["runs"]
+    runs = published(results_of(own, n=2, baseline=list(map(of_baseline, own))))["rows"][0]["runs"]
 
     assert [(run["model_tag"], run["run_index"]) for run in runs] == [
         ("primary", 0),
@@ -373,7 +373,7 @@ def test_the_comparison_with_the_verdicts_before_a_rescoring_is_published() -> N
     before = compare("verdicts before", "results.1.json", COMPARED)
     rescored = Rescored("2026-11-20T14:03:59.000+00:00", 12.3456, {A: 3}, before)
 
-    found = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["redecided"]
+    found = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
 
     assert found == {
         "rolled_out_at": "2026-11-20T14:03:59.000+00:00",

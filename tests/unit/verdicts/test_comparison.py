@@ -33,7 +33,7 @@ def rows(*digests: str, first: int = 0) -> list[RowRuns]:
 
 
 def pairs(**counts: int) -> list[Pair]:
-    """So many rows of one run each: `kept`, `better`, `worse`, `lost` (not passed on either side)."""
+    """Return rows of one run each: `kept`, `better`, `worse`, `lost` (not passed on either side)."""
     kinds = {"kept": Pair(YES, YES), "better": Pair(YES, NO), "worse": Pair(NO, YES), "lost": Pair(NO, NO)}
     return [kinds[kind] for kind, n in counts.items() for _ in range(n)]
 
