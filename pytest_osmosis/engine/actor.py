@@ -126,8 +126,6 @@ class Actor:
                         self._closing_at = time.monotonic()
             self._settle()
 
-    # -- a turn ------------------------------------------------------------------------------------------
-
     def turn(self) -> None:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
@@ -198,8 +196,6 @@ class Actor:
             self.recorder.close()
         except JournalError as error:
             self.notices.add(str(error))
-
-    # -- messages ----------------------------------------------------------------------------------------
 
     def _handle(self, message: EngineMessage) -> None:
         match message:

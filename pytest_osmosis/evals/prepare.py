@@ -97,9 +97,6 @@ def prepare(
     return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
 
-# -- steps that rescoring shares ------------------------------------------------------------------------------
-
-
 def configured_dataset(config: EvalConfig) -> Dataset:
     """Open the dataset that the config names. Raises `DatasetError`."""
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
@@ -127,9 +124,6 @@ def with_prices(prepared: Prepared, at: datetime) -> Prepared:
 def with_digest(prepared: Prepared) -> Prepared:
     """Return `prepared` with the digest of its plan, and how it differs from its baseline."""
     return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
-
-
-# -- steps of new rollouts ------------------------------------------------------------------------------------
 
 
 def _origin(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:

@@ -117,9 +117,6 @@ def prepare_rescore(
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
 
 
-# -- the stored rollouts --------------------------------------------------------------------------------------
-
-
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
     where, journal = f"run {run.directory.name}", run.directory.journal
     try:
@@ -179,9 +176,6 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
     if run.row not in contents:
         return _ROW_MISSING
     return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
-
-
-# -- the present config -------------------------------------------------------------------------------
 
 
 def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:

@@ -65,9 +65,6 @@ def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, Functi
     return functions
 
 
-# -- sources ----------------------------------------------------------------------------------------------
-
-
 def _declared(target: Target, problems: list[Problem]) -> Iterator[CaseEntry]:
     where = f"{shown(target.path)}:{target.line}"
     for index, case in enumerate(target.declaration.cases):

@@ -66,8 +66,6 @@ class ControllerPlugin:
             manager.register(DryRun(self.config), "osmosis-dry-run")
         manager.register(self, "osmosis-controller")
 
-    # -- before anything runs ----------------------------------------------------------------------------
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Check every named config and its dataset; every problem at once is a usage error."""
@@ -104,8 +102,6 @@ class ControllerPlugin:
     def pytest_report_collectionfinish(self) -> list[str]:
         return test_eval_lines(self.evals)
 
-    # -- under xdist -------------------------------------------------------------------------------------
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         from pytest_osmosis.plugin.xdist.server import OutcomeServer
@@ -138,8 +134,6 @@ class ControllerPlugin:
         self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
         self.ticks = Ticks(self.config, self.progress.update)
         self.ticks.begin()
-
-    # -- the run -----------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -200,8 +194,6 @@ class ControllerPlugin:
 
     def _is_ours(self, report: pytest.TestReport) -> bool:
         return eval_id_of(report.nodeid) in self.evals.by_id
-
-    # -- the end -----------------------------------------------------------------------------------------
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:

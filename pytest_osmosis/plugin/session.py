@@ -83,8 +83,6 @@ class EvalSession:
         arguments = session_arguments(self.config, self._naming, evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
 
-    # -- selection and start -----------------------------------------------------------------------------
-
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
         self._select(item.key for item in items if isinstance(item, EvalItem))
@@ -169,8 +167,6 @@ class EvalSession:
             fix = "there is no terminal to ask on; leave the option out, or raise the amount if the cost is known"
             raise pytest.UsageError(f"--osmosis-confirm-above={usd:g}: {cost}; {fix}")
         pytest.exit(f"not begun: {cost}", returncode=pytest.ExitCode.INTERRUPTED)
-
-    # -- while it runs -----------------------------------------------------------------------------------
 
     def answer(self, key: UnitKey) -> Answer:
         """Wait for the outcome of a unit; inline, roll it out here."""

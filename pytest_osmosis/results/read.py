@@ -150,9 +150,6 @@ def _head_text(path: Path) -> str:
     return "".join(lines)
 
 
-# -- JSON -------------------------------------------------------------------------------------------------
-
-
 def _load(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -169,9 +166,6 @@ def _load(path: Path) -> dict[str, Any]:
 def _unreadable(path: Path, error: Exception) -> ResultsError:
     text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"is not JSON: {error}"
     return ResultsError(f"{shown(path)}: {text}")
-
-
-# -- the schema -------------------------------------------------------------------------------------------
 
 
 def _validate(path: Path, data: dict[str, Any]) -> None:
@@ -266,9 +260,6 @@ _KINDS = {
 
 def _written(value: object) -> str:
     return one_line(repr(value), 100)
-
-
-# -- from JSON to objects -----------------------------------------------------------------------------------
 
 
 def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:

@@ -129,9 +129,6 @@ def pythonpath(config: pytest.Config) -> list[str]:
     return [str(config.rootpath / folder) for folder in config.getini("pythonpath")]
 
 
-# -- values of single options -----------------------------------------------------------------------------
-
-
 def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) -> OptionValue:
     value = config.getoption(option.dest)
     if value:
@@ -168,9 +165,6 @@ def _exit_status(value: str) -> int:
     if not value.isdecimal() or not 0 < int(value) < 256:
         raise pytest.UsageError(f"{options.NOT_MEASURED_EXIT}: must be an exit status from 1 to 255, got {value!r}")
     return int(value)
-
-
-# -- options that exclude others --------------------------------------------------------------------------
 
 
 _SMOKE_CONFLICTS = {

@@ -25,9 +25,6 @@ TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
 
 
-# -- collection -------------------------------------------------------------------------------------------
-
-
 class RewardModule(pytest.Module):
     """A module that is not a test module, so only its reward functions are collected."""
 
@@ -103,9 +100,6 @@ def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: 
     name = f"{target.name}[{label}]"
     item: pytest.Item = kind.from_parent(module, name=name, nodeid=f"{module.nodeid}::{name}", target=target, **options)
     return item
-
-
-# -- items ------------------------------------------------------------------------------------------------
 
 
 class RewardItem(pytest.Item):

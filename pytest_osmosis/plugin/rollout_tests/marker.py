@@ -32,9 +32,6 @@ FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()
 
 
-# -- collection -------------------------------------------------------------------------------------------
-
-
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """Make a test of every row and run. A mistake in the marker is a collection error at the test's place.
 
@@ -97,9 +94,6 @@ def _may_run(item: pytest.Item) -> bool:
     except (Exception, pytest.fail.Exception):  # a broken condition, which pytest reports when the test would run
         return False
     return expected is None or bool(expected.run)
-
-
-# -- the fixture ------------------------------------------------------------------------------------------
 
 
 def rollout_of(request: pytest.FixtureRequest) -> Rollout:

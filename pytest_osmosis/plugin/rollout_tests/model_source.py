@@ -40,9 +40,6 @@ def _rollout(evals: EvalSession, path: Path, run: RunId) -> RolloutResult:
     return test_eval.result(evals.runs[test_eval.id], run, outcome)
 
 
-# -- under xdist ------------------------------------------------------------------------------------------
-
-
 def reply(evals: EvalSession, question: Mapping[str, Any]) -> dict[str, Any]:
     match question["ask"]:
         case "plan":
