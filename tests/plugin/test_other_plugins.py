@@ -58,6 +58,7 @@ def test_pytest_timeout_ignores_the_wait_for_a_rollout(workspace: Workspace) -> 
         workspace.run(CONFIG, "--osmosis-no-probe", "--timeout=0.5").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_faulthandler_ignores_the_wait_for_a_rollout(workspace: Workspace) -> None:
     with ChatServer(slow(1.0, reply("42"))) as server:
         workspace.eval(rows=2, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
@@ -86,6 +87,7 @@ def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str
 
 
 @pytest.mark.usefixtures("companions")
+@pytest.mark.slow
 def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     with ChatServer(reply("42")) as server:
@@ -99,6 +101,7 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("companions")
+@pytest.mark.slow
 def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("test_old.py", "def test_old():\n    pass\n")
@@ -110,6 +113,7 @@ def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) ->
 
 
 @pytest.mark.usefixtures("companions")
+@pytest.mark.slow
 def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
     rows = [{"score": index / 8} for index in range(8)]
     workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
@@ -121,6 +125,7 @@ def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("companions")
+@pytest.mark.slow
 def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> None:
     workspace.ini("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function")
     workspace.write("test_python.py", PYTHON)
@@ -154,6 +159,7 @@ def pytest_configure(config):
 """
 
 
+@pytest.mark.slow
 def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
@@ -185,6 +191,7 @@ def test_every_dist_mode_rolls_out_each_run_once(plain_workspace: Workspace, dis
     assert sorted(event["row"] for event in plain_workspace.events("start")) == list(range(6))
 
 
+@pytest.mark.slow
 def test_groups_of_xdist_are_not_part_of_a_tests_name(plain_workspace: Workspace) -> None:
     """Before 9.2, pytest lets xdist append groups to node ids."""
     plain_workspace.eval(rows=[{}, {"score": 0.0}])

@@ -14,6 +14,7 @@ from pytest_osmosis.results.files import write
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.publish import text_of
 from pytest_osmosis.results.read import ROWS, PublishedHead
+from pytest_osmosis.text.paths import shown
 from tests.unit.made import A, finished, published
 
 PLAN, OTHER = plan_digest({"n": 1}), plan_digest({"n": 2})
@@ -80,7 +81,7 @@ def test_a_run_of_the_plan_that_cannot_be_read_is_reported_and_passed_over(tmp_p
 
     assert head is not None
     assert head.path == wanted
-    assert unreadable == f"{lacking}: lacks 'total_rows'"
+    assert unreadable == f"{shown(lacking)}: lacks 'total_rows'"
 
 
 def test_rows_are_not_parsed(tmp_path: Path, stored: Stored) -> None:
