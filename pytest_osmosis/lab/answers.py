@@ -73,7 +73,7 @@ class Answers:
 
     @property
     def usable(self) -> list[CallInput]:
-        """An input for each ground truth: the right answers, else the inputs whose ground truth never raised."""
+        """One input for each ground truth: a right answer, or without any, one whose ground truth never raised."""
         inputs = [pair.right for pair in self.pairs]
         if not inputs:
             raised = {repr(call.input.ground_truth) for call in self.calls if call.outcome.kind in RAISED}
