@@ -95,7 +95,12 @@ _ROW_NAME = re.compile(r"row([0-9]{1,18})(-baseline)?")
 
 
 def plan_order(run: RunId) -> tuple[int, int, bool]:
-    """Return the sort key of plan order: by row and index, the baseline's run after the eval's own."""
+    """Return the sort key of plan order: by row and index, the baseline's run after the eval's own.
+
+    >>> runs = [RunId(1, 0), RunId(0, 1), RunId(0, 0, ModelTag.BASELINE), RunId(0, 0)]
+    >>> [str(run) for run in sorted(runs, key=plan_order)]
+    ['row0-run0', 'row0-run0-baseline', 'row0-run1', 'row1-run0']
+    """
     return run.row, run.index, run.is_baseline
 
 
