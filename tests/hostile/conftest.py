@@ -1,0 +1,53 @@
+"""Fixtures of the hostile corpus: a workspace under attack, searched after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.memory import PeakMemory
+from tests.hostile.sweep import control_sequences, secrets
+from tests.hostile.workspaces import HostileWorkspace
+
+HERE = Path(__file__).parent
+MEMORY_MB = 600
+"""All processes of one test together."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Leave the corpus to `make test-all`, but for tests of the search itself."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and "hostile" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(params=[pytest.param([], id="plain")])
+def plugin_args(request: pytest.FixtureRequest) -> list[str]:
+    """One process; `PLAIN_AND_XDIST` of `tests.plugin.workspaces` adds two workers of xdist."""
+    args: list[str] = request.param
+    return args
+
+
+@pytest.fixture
+def hostile(
+    pytester: pytest.Pytester,
+    plugin_args: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[HostileWorkspace]:
+    """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
+    workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
+    with PeakMemory() as memory:
+        yield workspace
+    artefacts = workspace.artefacts()
+    found = [
+        f"{artefact.name}: {problem}"
+        for artefact in artefacts
+        for problem in [
+            *secrets(artefact.content, workspace.secrets),
+            *(control_sequences(artefact.content) if artefact.printed else []),
+        ]
+    ]
+    assert not found, "\n".join(found)
+    assert memory.peak_mb < MEMORY_MB, f"the processes of this test used {memory.peak_mb:,.0f} MB together"

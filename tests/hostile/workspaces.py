@@ -1,0 +1,89 @@
+"""The workspace of hostile tests: it keeps what commands print, and finds what they write."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace
+
+API_KEY = "sk-hostile-9f3b7c2e51d84a06"
+"""The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""
+IGNORED_FOLDERS = {"__pycache__", ".git"}
+
+
+class Artefact(NamedTuple):
+    """Something that a command printed or wrote."""
+
+    name: str
+    content: bytes
+    printed: bool
+    """True for standard output and standard error, which terminals and CI runners interpret."""
+
+
+class HostileWorkspace(Workspace):
+    """A workspace with an API key in its environment. Tests add other secrets with `secret`."""
+
+    def __init__(self, pytester: pytest.Pytester, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._written: dict[Path, bytes] = {}
+        self._printed: list[Artefact] = []
+        self.secrets: dict[str, str] = {}
+        super().__init__(pytester, arguments)
+        self.secret("OPENAI_API_KEY", API_KEY)
+
+    def secret(self, variable: str, value: str) -> None:
+        """Set an environment variable whose value must not be printed or written."""
+        self.secrets[variable] = value
+        self._monkeypatch.setenv(variable, value)
+
+    def write(self, path: str, text: str) -> Path:
+        """Write an input: the search leaves it out while nobody changes it."""
+        file = super().write(path, text)
+        self._keep(file)
+        return file
+
+    def write_bytes(self, path: str, content: bytes) -> Path:
+        """Write an input that is not text."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        self._keep(file)
+        return file
+
+    def run(self, *args: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
+        """Run `pytest <args>` in the root, and keep what it prints.
+
+        `timeout` guards against hangs, in seconds. It is no measure: a loaded machine may be slow.
+        """
+        return self.command(*PYTEST, *self.plugins, *self.arguments, *args, stdin=stdin, timeout=timeout)
+
+    def command(self, *words: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
+        """Run any command in the root, and keep what it prints."""
+        given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
+        result = self.pytester.run(*words, stdin=given, timeout=timeout)
+        for stream in ("stdout", "stderr"):
+            content = (self.root / stream).read_bytes()
+            self._printed.append(Artefact(f"{stream} of command {len(self._printed) // 2 + 1}", content, printed=True))
+        return result
+
+    def artefacts(self) -> list[Artefact]:
+        """Return what commands printed, and every file in the workspace that is not an unchanged input."""
+        files = [
+            Artefact(str(path.relative_to(self.root)), path.read_bytes(), printed=False)
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and not IGNORED_FOLDERS & set(path.parts) and not self._is_input(path)
+        ]
+        return self._printed + files
+
+    def _keep(self, file: Path) -> None:
+        self._written[file] = hashlib.sha256(file.read_bytes()).digest()
+
+    def _is_input(self, path: Path) -> bool:
+        if path.parent == self.root and path.name in {"stdout", "stderr"}:
+            return True  # kept in _printed
+        kept = self._written.get(path)
+        return kept is not None and kept == hashlib.sha256(path.read_bytes()).digest()
