@@ -142,6 +142,11 @@ class GateRule:
         """The metric as a config contains it: "pass_rate", "pass_at_3"."""
         return self.metric if self.k is None else f"{self.metric}_{self.k}"
 
+    @property
+    def is_regression(self) -> bool:
+        """True if the gate compares with the baseline."""
+        return self.metric == "max_regression"
+
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:

@@ -15,6 +15,7 @@ from pytest_osmosis.evals.result_paths import baseline_path, baseline_problems, 
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.evals.undecided_gates import gates_decide
 
 __all__ = [
     "EvalRun",
@@ -29,6 +30,7 @@ __all__ = [
     "baseline_path",
     "baseline_problems",
     "finish",
+    "gates_decide",
     "host_setup",
     "output_problems",
     "prepare",

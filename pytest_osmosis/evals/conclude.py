@@ -10,6 +10,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
+from pytest_osmosis.evals.undecided_gates import undecided
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
@@ -91,7 +92,7 @@ class Conclusion:
         sample.
         """
         measured, stored, baseline = self._measured, self._prepared.baseline_results, self._measured.baseline
-        allowed = next((-rule.minimum for rule in self._prepared.config.gates if _is_regression_gate(rule)), 0.0)
+        allowed = next((-rule.minimum for rule in self._prepared.config.gates if rule.is_regression), 0.0)
         if self._selected.partial or measured.decided:
             return None
         if stored is not None:
@@ -110,19 +111,11 @@ class Conclusion:
         return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
     def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
-        if self._selected.partial:
-            return gates.verdict_without_value(rule, "partial", self._selected.share_text)
-        if _is_regression_gate(rule):
-            return self._regression_verdict(rule, compared)
-        return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
-
-    def _regression_verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
-        if updates_baseline(self._run):
-            return gates.verdict_without_value(rule, "not decided", "this command writes a new baseline")
-        if self._selected.lacks_baseline:
-            n_selected, n_planned = len(self._selected.of_baseline), self._prepared.plan.n_runs
-            share = f"{n_selected:,} of {n_planned:,} of the baseline's runs"
-            return gates.verdict_without_value(rule, "partial", share)
+        verdict = undecided(rule, self._run)
+        if verdict is not None:
+            return verdict
+        if not rule.is_regression:
+            return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
         if compared is None:  # stored rollouts of an eval that had no baseline
             return gates.verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
         return comparison.decide(rule, compared)
@@ -142,11 +135,3 @@ class Conclusion:
         if not rows.pairs:
             return None
         return comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
-
-
-def updates_baseline(run: EvalRun) -> bool:
-    return run.settings.update_baseline and run.prepared.config.baseline.results is not None
-
-
-def _is_regression_gate(rule: GateRule) -> bool:
-    return rule.metric == "max_regression"

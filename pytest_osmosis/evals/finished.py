@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_osmosis.evals.conclude import Conclusion, updates_baseline
+from pytest_osmosis.evals.conclude import Conclusion
 from pytest_osmosis.evals.result_paths import baseline_path, results_path
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.results import files
@@ -67,7 +67,7 @@ class FinishedEval:
     @property
     def not_updated(self) -> str | None:
         """The reason why the results do not become the baseline; None if they do, or no update was requested."""
-        if not updates_baseline(self.run):
+        if not self.run.updates_baseline:
             return None
         if self.results.partial:
             return f"{self.run.selected.share_text} are no baseline"
@@ -87,7 +87,7 @@ class FinishedEval:
         if output is not None:
             path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
             self._write(path)
-        if baseline is not None and updates_baseline(self.run) and self.not_updated is None:
+        if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
 
     def _write(self, path: Path, *, keep_earlier: bool = False) -> None:

@@ -95,6 +95,11 @@ class EvalRun:
     def pass_rule(self) -> PassRule:
         return self.engine.pass_rule
 
+    @property
+    def updates_baseline(self) -> bool:
+        """True if the results also become the baseline's."""
+        return self.settings.update_baseline and self.prepared.config.baseline.results is not None
+
     def record(self, run: RunId) -> RunRecord:
         """Return the record of a run; a run without any event is pending."""
         return self.engine.ledger.records.get(run) or RunRecord(run)

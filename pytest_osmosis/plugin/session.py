@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, Spawn
+from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, Spawn, gates_decide
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
@@ -173,7 +173,8 @@ class EvalSession:
         runs = self.by_id[key.eval_id].prepared.collected.runs_of(key.unit)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
         each = self.by_id[key.eval_id]
-        gated = bool(each.prepared.config.gates) and each.decides(self.runs[key.eval_id])
+        run = self.runs[key.eval_id]
+        gated = each.decides(run) and gates_decide(run)
         return Answer(self.outcomes.wait(key), gated or key.unit.is_baseline)
 
     def add_properties(self, report: pytest.TestReport, key: UnitKey | None) -> None:

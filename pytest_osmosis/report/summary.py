@@ -34,7 +34,7 @@ def _gate(verdict: Verdict) -> list[str]:
         chance, n_rows = verdict.power
         least = verdict.rule.minimum - DROP
         truth = f"{verdict.rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
-        if verdict.rule.metric == "max_regression":
+        if verdict.rule.is_regression:
             truth = f"loss were {-least:.12g}"
         lines.append(
             f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "

@@ -64,7 +64,7 @@ def title_of(rule: GateRule) -> str:
     >>> title_of(GateRule("max_regression", -0.02))
     'max_regression <= 0.02'
     """
-    if rule.metric == "max_regression":
+    if rule.is_regression:
         return f"{rule.name} <= {-rule.minimum:.12g}"
     function = f"{rule.function} " if rule.function else ""
     return f"{function}{rule.name} >= {rule.minimum:.12g}{'' if rule.rule == 'point' else f' ({rule.rule})'}"
@@ -124,7 +124,7 @@ def needs_all(rule: GateRule, *, removable: bool) -> str | None:
     `removable` says that a Grader may remove runs. Removing a run moves a share no further than a fail or a pass of it
     would, but it may remove a row from pass@k, which moves the mean of the other rows in either direction.
     """
-    if rule.metric == "max_regression":
+    if rule.is_regression:
         return "its p depends on all runs"
     if rule.metric == "mean":
         return "its scores have no known bounds"

@@ -247,6 +247,27 @@ def test_selecting_one_model_alone_compares_nothing(
     one.assert_outcomes(xfailed=1, skipped=2)
 
 
+@PLAIN_AND_XDIST
+def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
+    workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    models.wrong = {"new": range(7), "old": ()}
+    eval_of(workspace, server, gate=GATE)
+
+    own = workspace.run(CONFIG, "-k", "not baseline")
+    assert own.ret == 1
+    own.assert_outcomes(failed=7, skipped=1, deselected=0 if workspace.distributed else 7)
+
+    deselected = "configs/eval/x.toml::x[row0-run0-baseline]"
+    without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe")
+    assert without_one.ret == 1
+    without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=0 if workspace.distributed else 1)
+
+    failed_again = workspace.run(CONFIG, "--lf")
+    assert failed_again.ret == 1
+    failed_again.assert_outcomes(failed=7, skipped=1, deselected=0 if workspace.distributed else 7)
+
+
 def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     plain_workspace: Workspace, server: ChatServer
 ) -> None:
