@@ -1,4 +1,4 @@
-"""The test loop of one process: Python tests first, then tests of evals in the order in which their units are done.
+"""The test loop of one process: tests that wait for nothing first, then tests of evals as their units are done.
 
 So a slow run delays nothing: failures, `-x`, the live line and the journal see results as they arrive.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import pytest
 
@@ -53,7 +54,7 @@ class CompletionLoop:
         """Run all items as pytest's own loop does, but in another order."""
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
-        others = [item for item in session.items if not isinstance(item, EvalItem)]
+        others = [item for item in session.items if not self._waits(item)]
         after = [*others[1:], sentinel if len(others) < len(session.items) else None]
         for item, nextitem in zip(others, after, strict=False):
             self._run(session, item, nextitem)
@@ -73,12 +74,16 @@ class CompletionLoop:
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
 
+    def _waits(self, item: pytest.Item) -> TypeGuard[EvalItem]:
+        """Return True for a test that waits for its unit: one of an eval that no mark keeps from running."""
+        return isinstance(item, EvalItem) and item.key not in self._evals.kept_back
+
     def _in_order(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Yield our items as they were collected, and True with the last one.
 
         `--stepwise` assumes that all items before a failure passed; inline, an item performs its own runs.
         """
-        ours = [item for item in session.items if isinstance(item, EvalItem)]
+        ours = list(filter(self._waits, session.items))
         done: set[UnitKey] = set()
         for item in ours:
             while self._evals.inline is None and item.key not in done:
@@ -88,7 +93,7 @@ class CompletionLoop:
 
     def _as_completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
         """Yield our items as their units are done, and True with the last one."""
-        waiting = {item.key: item for item in session.items if isinstance(item, EvalItem)}
+        waiting = {item.key: item for item in filter(self._waits, session.items)}
         while waiting:
             key = self._next_completed()
             if key in waiting:  # units of test evals have no item

@@ -23,6 +23,7 @@ from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items.collect import by_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem
 from pytest_osmosis.plugin.items.last_failed import FailedTests
+from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
 from pytest_osmosis.plugin.outcomes import Outcomes
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
@@ -42,7 +43,8 @@ class EvalSession:
 
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
-    tests of ours were selected. The first host that an eval needs is `prestarted`, if there is one.
+    tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The first
+    host that an eval needs is `prestarted`, if there is one.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class EvalSession:
         self.not_listed: list[str] = []
         self.selected: dict[str, SelectedRuns] = {}
         self.n_selected = 0
+        self.kept_back: set[UnitKey] = set()
         self.test_evals = TestEvals(config, naming, options)
         self.inline = _inline_hosts(config) if options.inline else None
         self.hook_caller = HookCaller(config)
@@ -67,7 +70,7 @@ class EvalSession:
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.failed_tests = FailedTests(config)
-        self.end = SessionEnd(options, self.queue, self.by_id, self.hook_caller, self.failed_tests)
+        self.end = SessionEnd(options, self.queue, self.by_id, self.hook_caller, self.failed_tests, self.kept_back)
         self._naming = naming
         self._prestarted = prestarted
         self._replay_hosts: InlineHosts | None = None
@@ -85,18 +88,25 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
-        self._select(item.key for item in items if isinstance(item, EvalItem))
+        ours = [item for item in items if isinstance(item, EvalItem)]
+        self.keep_back(item.key for item in ours if not may_run(item))
+        self._select(item.key for item in ours)
 
     def select_ids(self, ids: Iterable[str]) -> None:
         self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
 
-    def _select(self, selected: Iterable[UnitKey]) -> None:
+    def keep_back(self, keys: Iterable[UnitKey]) -> None:
+        """Roll out nothing for these units, because marks keep their tests from running."""
+        self.kept_back.update(keys)
+
+    def _select(self, collected: Iterable[UnitKey]) -> None:
         self.test_evals.prepare()
         self.by_id.clear()
         self.by_id.update({**self.test_evals.by_id, **self.named})
         units: dict[str, dict[Unit, None]] = {}
-        for key in selected:
-            units.setdefault(key.eval_id, {})[key.unit] = None
+        for key in collected:
+            if key not in self.kept_back:
+                units.setdefault(key.eval_id, {})[key.unit] = None
         self.n_selected = sum(map(len, units.values()))
         for test_eval in self.test_evals.by_id.values():
             self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
@@ -170,6 +180,9 @@ class EvalSession:
 
     def answer(self, key: UnitKey) -> Answer:
         """Wait for the outcome of a unit; inline, roll it out here."""
+        if key in self.kept_back:
+            text = f"{key.unit} was not rolled out: a mark kept it from running when it was collected"
+            return Answer(Outcome("error", text, text), gated=False)
         runs = self.by_id[key.eval_id].prepared.collected.runs_of(key.unit)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
         each = self.by_id[key.eval_id]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -12,6 +13,7 @@ from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
 from pytest_osmosis.plugin.items import exit_status, gate_reports
 from pytest_osmosis.plugin.items.last_failed import FailedTests
+from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.output import markdown_page
 from pytest_osmosis.plugin.session_eval import SessionEval
 
@@ -26,12 +28,14 @@ class SessionEnd:
         evals: Mapping[str, SessionEval],
         hook_caller: HookCaller,
         failed_tests: FailedTests,
+        kept_back: Collection[UnitKey],
     ) -> None:
         self._options = options
         self._queue = queue
         self._evals = evals
         self._hook_caller = hook_caller
         self._failed_tests = failed_tests
+        self._kept_back = kept_back
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report gates, limits and stops as tests of their own, and write the results."""
@@ -59,8 +63,13 @@ class SessionEnd:
         for last in evals[-1:]:
             for text in failures:
                 last.run.notices.add(text)
-        if any(self._not_measured(eval_id, finished) for eval_id, finished in self._queue.finished.items()):
+        if self.skipped_whole or any(self._not_measured(*each) for each in self._queue.finished.items()):
             exit_status.set_not_measured(session, self._options.not_measured_exit)
+
+    @property
+    def skipped_whole(self) -> Mapping[str, int]:
+        """The number of selected tests of each eval of which marks keep every one from running."""
+        return Counter(key.eval_id for key in self._kept_back if key.eval_id not in self._queue.runs)
 
     def correct_cache(self) -> None:
         """Correct what pytest has written to its cache about tests of evals."""

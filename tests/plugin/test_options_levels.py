@@ -160,6 +160,38 @@ def test_a_setup_plan_requests_no_model(plain_workspace: Workspace, workers: tup
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_setup_only_requests_no_model_and_reports_no_passed_test(
+    plain_workspace: Workspace, workers: tuple[str, ...]
+) -> None:
+    workspace = plain_workspace
+    workspace.write(
+        "tests/test_python.py",
+        f"""
+import pytest
+
+@pytest.fixture
+def a():
+    print("fixture a")
+
+def test_python(a):
+    assert False
+
+@pytest.mark.osmosis_eval("{workspace.root}/configs/eval/x.toml", rows="0")
+def test_over_a_rollout(rollout):
+    assert False
+""",
+    )
+    with ChatServer(reply("42")) as server:
+        priced(workspace, server)
+        result = workspace.run(CONFIG, "tests", "--setup-only", "--osmosis-source=model", "-rs", "-s", *workers)
+
+        assert (result.ret, server.requests) == (0, [])
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*fixture a*", "osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
 def test_a_dry_run_counts_selected_and_deselected_tests(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 

@@ -219,8 +219,8 @@ def seems_to_run(config: pytest.Config) -> bool:
 
 
 def plans_setup(config: pytest.Config) -> bool:
-    """True under `--setup-plan`, which executes nothing."""
-    return bool(config.getoption("setupplan", False))
+    """True under `--setup-only` and `--setup-plan`, which run no test."""
+    return bool(config.getoption("setuponly", False) or config.getoption("setupplan", False))
 
 
 def names_a_row(arg: str) -> bool:

@@ -86,7 +86,7 @@ def amend(item: EvalItem, report: pytest.TestReport) -> None:
     if crash is not None:  # the short summary shows this, in full on CI
         path, line, _ = item.reportinfo()
         crash.path, crash.lineno, crash.message = str(path), line + 1, answer.outcome.reason
-    if report.when == phase and report.failed and answer.gated:
+    if report.when == phase and report.failed and answer.gated and answer.outcome.kind in ("error", "failed"):
         report.outcome = "skipped"
         report.wasxfail = answer.outcome.reason
 

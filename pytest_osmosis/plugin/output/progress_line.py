@@ -61,7 +61,8 @@ class ProgressLine:
         if self._config.get_verbosity() > 0 or (self._evals.inline is not None and unit_key(report.nodeid)):
             return None
         if hasattr(report, "wasxfail"):
-            return "xfailed", "", self._word("XFAIL")
+            category, word = ("xpassed", "XPASS") if report.passed else ("xfailed", "XFAIL")
+            return category, "", self._word(word)
         if report.failed or report.skipped:
             category = "error" if report.failed and report.when != "call" else report.outcome
             return category, "", category.upper()

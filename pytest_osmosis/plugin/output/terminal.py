@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.report.summary import notice_lines, summary_lines
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 
 if TYPE_CHECKING:
@@ -42,5 +43,8 @@ def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
             terminal.write_line(f"results: {shown(path)}")
         if run.directory.host_log.exists():
             terminal.write_line(f"user code also wrote to {shown(run.directory.host_log)}")
+    for eval_id, n_tests in evals.end.skipped_whole.items():
+        kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
+        terminal.write_line(f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         terminal.write_line(str(error))

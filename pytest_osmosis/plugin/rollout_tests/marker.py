@@ -14,12 +14,9 @@ from pathlib import Path
 
 import pytest
 
-# Private. If these change, rollouts are paid for tests that pytest then skips;
-# test_nothing_is_rolled_out_for_tests_that_will_not_run notices.
-from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
-
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import ungrouped
 from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
@@ -75,7 +72,7 @@ def requested_by(item: pytest.Item) -> RolloutRequest | None:
     """Return the request of a test, None if it makes none or a marker keeps it from running."""
     callspec = getattr(item, "callspec", None)
     request = callspec.params.get(FIXTURE) if callspec is not None else None
-    return request if isinstance(request, RolloutRequest) and _may_run(item) else None
+    return request if isinstance(request, RolloutRequest) and may_run(item) else None
 
 
 def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
@@ -83,17 +80,6 @@ def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutReq
         request = requested_by(item)
         if request is not None:
             yield item.nodeid, request
-
-
-def _may_run(item: pytest.Item) -> bool:
-    """Return False for a test that skip, skipif or xfail(run=False) keeps from running. It requests no rollout."""
-    try:
-        if evaluate_skip_marks(item) is not None:
-            return False
-        expected = None if item.config.option.runxfail else evaluate_xfail_marks(item)
-    except (Exception, pytest.fail.Exception):  # a broken condition, which pytest reports when the test would run
-        return False
-    return expected is None or bool(expected.run)
 
 
 def rollout_of(request: pytest.FixtureRequest) -> Rollout:

@@ -28,7 +28,9 @@ class ModelSource:
         return self._evals.test_evals.plan(request)
 
     def rollout(self, request: RolloutRequest) -> RolloutResult:
-        """Wait for the run; inline, perform it."""
+        """Wait for the run; inline, perform it. With `--setup-only` there is none."""
+        if self._evals.options.dry_run:
+            return RolloutResult(None, "skipped", "--setup-only: no model is asked")
         return _rollout(self._evals, request.eval.path, request.run)
 
 

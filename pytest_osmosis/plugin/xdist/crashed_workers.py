@@ -34,9 +34,10 @@ class UnreportedTests:
         self._keys = {nodeid: key for nodeid, key in keys if key is not None}
 
     def _key(self, nodeid: str) -> UnitKey | None:
-        """Return the unit that a test reports, None if the test is not ours."""
+        """Return the unit that a test reports, None if the test is not ours or marks keep it from running."""
         key = unit_key(nodeid)
-        return key if key is not None and key.eval_id in self._evals.runs else None
+        ours = key is not None and key.eval_id in self._evals.runs and key not in self._evals.kept_back
+        return key if ours else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -84,5 +84,8 @@ class OutcomeServer:
                 assert key is not None, "a worker requested an outcome of something other than a run or a row"
                 answer = self._evals.answer(key)
                 return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+            case "keep_back":
+                self._evals.keep_back(key for key in map(unit_key, question["tests"]) if key is not None)
+                return {}
             case _:
                 return model_source.reply(self._evals, question)

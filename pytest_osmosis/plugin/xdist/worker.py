@@ -17,6 +17,7 @@ from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
 from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
+from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
@@ -56,6 +57,13 @@ class WorkerPlugin:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Tell `--lf` and `--sw` what failed under the other granularity."""
         last_failed.recall(config, items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say which tests marks keep from running, before the controller learns that this worker has collected."""
+        kept_back = [node_id(*item.key) for item in session.items if isinstance(item, EvalItem) and not may_run(item)]
+        if kept_back:
+            self._ask({"ask": "keep_back", "tests": kept_back})
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:

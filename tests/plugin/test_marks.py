@@ -1,0 +1,97 @@
+"""Marks of pytest that a conftest.py adds to tests of evals: skip, skipif and xfail mean what they mean to pytest."""
+
+from __future__ import annotations
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace
+from tests.servers import ChatServer, reply
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+PASS: Row = {}
+FAIL: Row = {"score": 0.0}
+
+
+def marking(workspace: Workspace, **marks: str) -> None:
+    """Write a conftest.py that adds these marks to the tests of rows, like `row0="pytest.mark.skip"`."""
+    lines = ["import pytest", "def pytest_collection_modifyitems(items):", "    for item in items:"]
+    for row, mark in marks.items():
+        lines += [f"        if '[{row}-' in item.nodeid:", f"            item.add_marker({mark})"]
+    workspace.write("conftest.py", "\n".join(lines) + "\n")
+
+
+@PLAIN_AND_XDIST
+def test_a_test_that_will_not_run_is_not_rolled_out_and_no_gate_is_decided_without_it(workspace: Workspace) -> None:
+    marking(
+        workspace,
+        row0="pytest.mark.skip(reason='not now')",
+        row1="pytest.mark.skipif(True, reason='not here')",
+        row2="pytest.mark.skipif('nonsense', reason='breaks')",
+        row3="pytest.mark.xfail(run=False, reason='never')",
+    )
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=[PASS] * 6, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.1"})
+
+        result = workspace.run(CONFIG, "--osmosis-no-probe", "-rs")
+
+        assert len(server.requests) == 2
+    result.assert_outcomes(passed=2, skipped=3, xfailed=1, errors=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*gate pass_rate >= 0.1: partial: 2 of 6 runs"])
+    result.stdout.fnmatch_lines(["SKIPPED ?1?*: not now"])
+    assert workspace.results()["partial"]
+
+
+@PLAIN_AND_XDIST
+def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspace) -> None:
+    marking(workspace, row0="pytest.mark.skip", row1="pytest.mark.skip")
+    workspace.eval(rows=2)
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 9
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["osmosis: x: not measured: marks keep its 2 selected tests from running"])
+    assert workspace.run_dirs() == []
+
+
+@PLAIN_AND_XDIST
+def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
+    marking(
+        workspace,
+        row0="pytest.mark.xfail(reason='known')",
+        row1="pytest.mark.xfail(reason='known')",
+        row2="pytest.mark.xfail(raises=KeyError)",
+    )
+    workspace.ini("xfail_strict = false")
+    workspace.eval(rows=[PASS, FAIL, FAIL])
+
+    result = workspace.run(CONFIG, "-rxX")
+
+    assert result.ret == 1
+    result.assert_outcomes(xpassed=1, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["XFAIL *row1-run0? - known"])
+    result.stdout.fnmatch_lines(["XPASS *row0-run0? - known*"])
+
+
+@PLAIN_AND_XDIST
+def test_a_strict_xfail_that_passes_fails_even_if_a_gate_decides(workspace: Workspace) -> None:
+    marking(workspace, row0="pytest.mark.xfail(strict=True, reason='known')")
+    workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.1"})
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 1
+    result.assert_outcomes(failed=1, xfailed=1, passed=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)* known*"])
+
+
+def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(plain_workspace: Workspace) -> None:
+    marking(plain_workspace, row0="""pytest.mark.skipif("__import__('os').environ.pop('ONCE', None)", reason='once')""")
+    plain_workspace.write("once.py", "import os\nos.environ['ONCE'] = '1'\n")
+    plain_workspace.plugins = ["-ponce"]
+    plain_workspace.eval(rows=2)
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*row0-run0 was not rolled out: a mark kept it from running when it was collected*"])
