@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.config.key_lines import Lines
+from pytest_osmosis.config.key_lines import Lines, first_repeated
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import closest, did_you_mean
+
+MOST_BYTES = 10_000_000
+"""The largest config. A file that is larger was named by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +44,15 @@ def read_document(path: Path) -> Document:
 
 def _text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
-        suggestion = did_you_mean(shown(path.with_name(close)) if close else None)
-        raise _problem(path, f"not found{suggestion}") from None
-    except IsADirectoryError:
-        raise _problem(path, "must be a TOML file, but is a folder") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise _problem(path, f"cannot be read: {reason}") from None
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise _problem(path, f"must be UTF-8 text, got the byte 0x{raw[error.start]:02x}", line) from None
+        return read_text(path, most_bytes=MOST_BYTES)
+    except FileFault as fault:
+        suggestion = did_you_mean(_similar(path)) if fault.missing else ""
+        raise _problem(path, f"{fault}{suggestion}", fault.line) from None
+
+
+def _similar(path: Path) -> str | None:
+    close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
+    return shown(path.with_name(close)) if close else None
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
@@ -63,6 +61,10 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
+        repeated = first_repeated(text)
+        if repeated is not None and repeated.line <= error.lineno:
+            text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
+            raise _problem(path, text, repeated.line) from None
         raise _problem(path, f"not valid TOML: {error.msg} (column {error.colno})", error.lineno) from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise _problem(path, f"not valid TOML: {error}", 1) from None

@@ -11,6 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
+
+from pytest_osmosis.config.kinds import key_text
 
 Keys = tuple[str, ...]
 
@@ -46,6 +49,34 @@ class Lines:
         return 1
 
 
+class Repeated(NamedTuple):
+    """A table or a key that a text has twice: the keys that lead to it, and the lines of both."""
+
+    keys: Keys
+    is_table: bool
+    first: int
+    line: int
+
+    @property
+    def title(self) -> str:
+        """The table or the key as messages name it: `[experiment] dataset`."""
+        table, below = (self.keys, ()) if self.is_table else (self.keys[:1], self.keys[1:])
+        if not self.is_table and not below:
+            return key_text(self.keys[0])
+        return " ".join(filter(None, (f"[{'.'.join(map(key_text, table))}]", ".".join(map(key_text, below)))))
+
+
+def first_repeated(text: str) -> Repeated | None:
+    """Return the first table or key that a text has twice, None if there is none.
+
+    >>> first_repeated("[data]\\nseed = 1\\nseed = 2").title
+    '[data] seed'
+    """
+    scanner = _Scanner(text)
+    scanner.lines()
+    return scanner.repeated
+
+
 class _Unknown(Exception):
     """The scanner does not know the syntax that follows."""
 
@@ -59,6 +90,8 @@ class _Scanner:
         self.line = 1
         self.written: dict[Keys, int] = {}
         self.implied: dict[Keys, int] = {}
+        self.given: dict[Keys, int] = {}  # without those of earlier elements of an array of tables
+        self.repeated: Repeated | None = None
 
     def lines(self) -> dict[Keys, int]:
         with suppress(_Unknown, RecursionError):
@@ -77,11 +110,15 @@ class _Scanner:
             self.match(_BLANK)
 
     def header(self) -> Keys:
+        brackets = 0
         while self.peek() == "[":
             self.step()
+            brackets += 1
         line = self.line
         keys = self.key()
-        self.record((), keys, line)
+        if brackets > 1:
+            self.given = {given: at for given, at in self.given.items() if given[: len(keys)] != keys}
+        self.record((), keys, line, is_table=True)
         return keys
 
     def pair(self, table: Keys | None) -> None:
@@ -129,10 +166,13 @@ class _Scanner:
         self.match(_SPACE)
         return _unquoted(raw) if raw[0] in "\"'" else raw
 
-    def record(self, table: Keys, keys: Keys, line: int) -> None:
+    def record(self, table: Keys, keys: Keys, line: int, *, is_table: bool = False) -> None:
         for size in range(1, len(keys)):
             self.implied.setdefault(table + keys[:size], line)
         self.written.setdefault(table + keys, line)
+        if self.repeated is None and table + keys in self.given:
+            self.repeated = Repeated(table + keys, is_table, self.given[table + keys], line)
+        self.given[table + keys] = line
 
     def peek(self) -> str:
         if self.at >= len(self.text):

@@ -13,8 +13,8 @@ from pathlib import Path
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.kinds import key_text, toml
 from pytest_osmosis.config.origins import ConfigLevel
-from pytest_osmosis.config.workspace import is_file
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.text.suggest import closest
 
 ROOT = ("tool", "pytest-osmosis")
@@ -28,7 +28,7 @@ def read_project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
     Raises ConfigError if they are not a table, or if a table seems to misspell the name of this eval.
     """
     path = workspace / "pyproject.toml"
-    document = _below(read_document(path), *ROOT) if is_file(path) else None
+    document = _below(read_document(path), *ROOT) if something_at(path) else None
     if document is None:
         return {}
     shared = {key: value for key, value in document.content.items() if key != EVAL}

@@ -5,6 +5,7 @@ Each rule takes a draft and adds its problems to it. A key with an invalid value
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.tables import DATASET_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
+from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
@@ -102,13 +104,17 @@ def _dataset(draft: Draft, workspace: Path) -> None:
             text = "missing; name a dataset under datasets/ or data/, or set [data] path"
             draft.fail("experiment", "dataset", text)
         return
-    file = absolute(Path(path)) if draft.is_typed("data", "path") else inside(workspace, path)
-    if file is None:
-        draft.fail("data", "path", f"must be inside the workspace (symlinks resolved), got {toml(path)}")
+    file = absolute(Path(path)) if draft.is_typed("data", "path") else workspace / path
+    fault = fault_of(file)
+    if not draft.is_typed("data", "path") and inside(workspace, path) is None and (fault is None or fault.missing):
+        fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(file))}"
+        draft.fail("data", "path", f"{toml(path)} lies outside the workspace (symlinks resolved); {fix}")
     elif file.suffix.lower() not in DATASET_SUFFIXES:
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
-    elif not is_file(file):
+    elif fault is not None and fault.missing:
         draft.fail("data", "path", f"must be an existing file, got {toml(path)} (looked for {shown(file)})")
+    elif fault is not None:
+        draft.fail("data", "path", f"{toml(path)} {fault}")
 
 
 def _environment(draft: Draft) -> None:

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.text.paths import shown
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", re.DOTALL)
 _SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+MOST_BYTES = 1_000_000
+"""The largest secrets file."""
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
@@ -29,7 +32,8 @@ def resolve_secrets(
 ) -> dict[str, str]:
     """Return the value of each secret. An empty value counts as missing. Unless `needed`, missing secrets are left out.
 
-    `secrets_file` is a dotenv file, or "-" to call `read_stdin`. It takes precedence over `environ`.
+    `secrets_file` is a dotenv file, or "-" to call `read_stdin`, which may raise `FileFault`. It takes precedence over
+    `environ`.
     Raises ConfigError with all lines that cannot be read and all missing names.
     """
     source = _source(secrets_file, read_stdin)
@@ -110,19 +114,20 @@ class _SecretsText(NamedTuple):
     label: str
 
 
+_VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
+
+
 def _source(secrets_file: Path | Literal["-"] | None, read_stdin: Callable[[], str]) -> _SecretsText:
     if secrets_file is None:
         return _SecretsText("", "")
-    if secrets_file == "-":
-        return _SecretsText(read_stdin().removeprefix("\ufeff"), "stdin")
-    path = Path(secrets_file)
+    label = "stdin" if secrets_file == "-" else shown(secrets_file)
     try:
-        return _SecretsText(path.read_text(encoding="utf-8-sig"), shown(path))
-    except UnicodeDecodeError:
-        raise ConfigError([Problem(shown(path), "the secrets file must be UTF-8 text")]) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError([Problem(shown(path), f"the secrets file cannot be read: {reason}")]) from None
+        if secrets_file == "-":
+            return _SecretsText(read_stdin().removeprefix("\ufeff"), label)
+        return _SecretsText(read_text(secrets_file, most_bytes=MOST_BYTES, byte_order_mark=True), label)
+    except FileFault as fault:
+        where = label if fault.line is None else f"{label}:{fault.line}"
+        raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
 
 
 def _missing(name: str, secrets_file: Path | Literal["-"] | None, label: str) -> Problem:

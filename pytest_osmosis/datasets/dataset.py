@@ -21,10 +21,12 @@ from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
 from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
 from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
-from pytest_osmosis.datasets.row_readers import Indexed, RowReader, TextReader, text_at
+from pytest_osmosis.datasets.row_readers import Damaged, Indexed, RowReader, TextReader, text_at
 from pytest_osmosis.datasets.row_warnings import notes_of
 from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
 from pytest_osmosis.errors import DatasetError, Problem
+from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
+from pytest_osmosis.files.reading import FileFault, open_file
 
 _MOST_PROBLEMS = 20
 
@@ -40,7 +42,8 @@ class _Stamp(NamedTuple):
 class Dataset:
     """The rows of one file. Its methods may be called from any thread.
 
-    With `text_cells`, the messages column contains chats as JSON text.
+    With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
+    without, and why.
     """
 
     path: Path
@@ -49,6 +52,7 @@ class Dataset:
     source: RowReader
     text_cells: bool
     stamp: _Stamp
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.source)
@@ -86,6 +90,8 @@ class Dataset:
         try:
             raw = self.source.record(file, row_index)
             return make_row(row_index, line, raw, self.columns, text_cells=self.text_cells)
+        except Damaged as error:
+            raise DamagedError([Problem(self.display, str(error))]) from error
         except BadRow as error:
             where = f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
@@ -104,17 +110,31 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
     with _open(path, display) as file:
         stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
-            source, text_cells = _indexed(file, path.suffix.lower(), mapping, display)
+            _check_format(file, path.suffix.lower())
+            source, text_cells, left_out = _indexed(file, path.suffix.lower(), mapping, display)
         except Unscannable as error:
             where = display if error.line is None else f"{display}:{error.line}"
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
-    return Dataset(path, display, mapping, source, text_cells, stamp)
+    return Dataset(path, display, mapping, source, text_cells, stamp, left_out)
+
+
+def _check_format(file: BufferedReader, suffix: str) -> None:
+    """Raise Unscannable for a file whose first bytes are those of another format."""
+    head = file.read(HEAD_BYTES)
+    file.seek(0)
+    foreign = foreign_format(head)
+    if foreign is not None and not (suffix == ".parquet" and is_parquet(head)):
+        raise Unscannable(None, foreign)
+
+
+class DamagedError(DatasetError):
+    """Many rows cannot be read, all for the same reason."""
 
 
 class Checked(NamedTuple):
-    """Warnings about valid rows (`row_warnings.notes_of`), and the digests and contents of the rows by index."""
+    """The digests and contents of rows by index, and notes: columns left out, warnings (`row_warnings.notes_of`)."""
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
@@ -134,6 +154,10 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
+            except DamagedError as error:
+                n_problems += len(error.problems)
+                listed.extend(error.problems)
+                return
             except DatasetError as error:
                 n_problems += len(error.problems)
                 listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
@@ -153,7 +177,7 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
         listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
     if listed:
         raise DatasetError(listed)
-    return Checked(notes, digests, contents)
+    return Checked((*dataset.left_out, *notes), digests, contents)
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
@@ -198,9 +222,9 @@ def _header(file: BufferedReader, extent: Extent, columns: Columns, display: str
 
 def _open(path: Path, display: str) -> BufferedReader:
     try:
-        return path.open("rb")
-    except OSError as error:
-        raise DatasetError([Problem(display, f"cannot be read: {error.strerror}")]) from error
+        return open_file(path)
+    except FileFault as fault:
+        raise DatasetError([Problem(display, str(fault))]) from fault
 
 
 def _stamp(file: BufferedReader) -> _Stamp:

@@ -5,11 +5,14 @@ After resolving symlinks, the file must be inside the workspace. Only an absolut
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import DatasetError, Problem
+from pytest_osmosis.files.reading import fault_of, something_at
 from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.paths import shown
 
 FOLDERS = ("datasets", "data")
 _MOST_LISTED = 10
@@ -41,10 +44,7 @@ def _at_path(workspace: Path, path: str) -> Path:
     file = workspace / path
     if not Path(path).is_absolute():
         _check_inside(workspace, file, path)
-    if not file.is_file():
-        folder = "" if Path(path).is_absolute() else f" in {workspace}"
-        text = "is a folder, not a file" if file.is_dir() else f"no such file{folder}"
-        raise _error(path, f"{text}; {_available(workspace)}")
+    _check_file(workspace, file, path)
     check_suffix(file, path)
     return file
 
@@ -60,22 +60,36 @@ def _by_name(workspace: Path, name: str) -> Path:
         raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
     file = candidates[0]
     _check_inside(workspace, file, _short(workspace, file))
+    _check_file(workspace, file, _short(workspace, file))
     check_suffix(file, _short(workspace, file))
     return file
 
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
+    """Return the files that a name can mean, or else what is there in their places, which can be no dataset."""
     as_path = workspace / name
-    if as_path.suffix.lower() in DATASET_SUFFIXES and as_path.is_file():
+    if as_path.suffix.lower() in DATASET_SUFFIXES and something_at(as_path):
         return [as_path]
-    paths = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
-    return [path for path in paths if path.is_file()]
+    places = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
+    present = [place for place in places if something_at(place)]
+    return [place for place in present if fault_of(place) is None] or present
 
 
 def _check_inside(workspace: Path, path: Path, where: str) -> None:
-    if not path.resolve().is_relative_to(workspace.resolve()):
-        fix = "copy it into the workspace, or set [data] path to its absolute path"
-        raise _error(where, f"is outside the workspace {workspace} (symlinks resolved); {fix}")
+    try:
+        outside = not path.resolve().is_relative_to(workspace.resolve())
+    except RuntimeError:  # a loop of links, which is nowhere
+        return
+    if outside:
+        fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(path))}"
+        raise _error(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
+
+
+def _check_file(workspace: Path, path: Path, where: str) -> None:
+    fault = fault_of(path)
+    if fault is not None:
+        folder = "" if Path(where).is_absolute() or not fault.missing else f" in {workspace}"
+        raise _error(where, f"{fault}{folder}; {_available(workspace)}" if fault.missing else str(fault))
 
 
 def _available(workspace: Path) -> str:

@@ -1,8 +1,9 @@
 """Rows of a Parquet file, read by row group. At most one group is in memory: that of the last row read.
 
 Values become JSON values, as in the other formats: dates and times become ISO 8601 text, decimals text, and maps
-objects. Opening a file with a column that has no JSON equivalent (binary, durations) raises an error. Parquet has no
-lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on first use.
+objects. A column that has no JSON equivalent (binary, durations) is left out, and not even read, unless it is one that
+an eval needs. Parquet has no lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on
+first use.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from pytest_osmosis.datasets.columns import BadRow
+from pytest_osmosis.config.tables import ROW_COLUMNS
+from pytest_osmosis.datasets.columns import SOLUTION, BadRow
 from pytest_osmosis.datasets.row_offsets import Unscannable
-from pytest_osmosis.datasets.row_readers import Indexed
+from pytest_osmosis.datasets.row_readers import Damaged, Indexed
 from pytest_osmosis.text.safe import one_line
 
 Convert = Callable[[Any], Any]
@@ -36,19 +38,26 @@ class ParquetFooter:
         return list(self.schema.names)
 
     def rows(self, ours: Sequence[str]) -> Indexed:
-        """Return a reader of the rows. `ours` are our names of the columns. Raises BadRow for unsupported columns."""
-        converts, faults = {}, []
-        fix = "drop the column or store it as text"
+        """Return a reader of the rows. `ours` are our names of the columns.
+
+        Raises BadRow for a column that an eval needs and that has no JSON equivalent.
+        """
+        converts, left_out, faults = {}, [], []
         for field, name in zip(self.schema, ours, strict=True):
             try:
                 convert = _converter(field.type)
                 converts[field.name] = _chat(convert) if name == "messages" else convert
             except _NoJson as error:
-                faults.append(f'column "{field.name}": {error} has no JSON equivalent; {fix}')
+                text = f'column "{field.name}": {error} has no JSON equivalent'
+                if name in (*ROW_COLUMNS, SOLUTION):
+                    faults.append(f"{text}; store it as text")
+                else:
+                    left_out.append(f"{text}, so the rows come without it")
         if faults:
             raise BadRow(*faults)
         chats = [field.type for field, name in zip(self.schema, ours, strict=True) if name == "messages"]
-        return Indexed(ParquetReader(self.ends, converts), any(map(_is_text, chats)))
+        reader = ParquetReader(self.ends, converts, reads_all=not left_out)
+        return Indexed(reader, any(map(_is_text, chats)), tuple(left_out))
 
 
 def scan_parquet(file: BinaryIO) -> ParquetFooter:
@@ -74,8 +83,9 @@ def scan_parquet(file: BinaryIO) -> ParquetFooter:
 class ParquetReader:
     """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
-    def __init__(self, ends: array[int], converts: Mapping[str, Convert]) -> None:
+    def __init__(self, ends: array[int], converts: Mapping[str, Convert], *, reads_all: bool = True) -> None:
         self._ends = ends
+        self._columns = None if reads_all else list(converts)
         self._converts = converts
         self._lock = threading.Lock()  # protects the group in memory, and prevents two reads at once
         self._group_index: int | None = None
@@ -88,7 +98,7 @@ class ParquetReader:
         return row_index + 1
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """Return the row's values. Raises BadRow if the row group is damaged, or if a value is NaN or infinite."""
+        """Return the row's values. Raises Damaged for its row group, and BadRow if a value is NaN or infinite."""
         values = self._values(file, row_index)
         record, faults = {}, []
         for name, convert in self._converts.items():
@@ -107,17 +117,19 @@ class ParquetReader:
         first = self._ends[group - 1] if group else 0
         try:
             with self._lock:
-                rows = self._read(file, group).slice(row_index - first, 1)
-            return dict(rows.to_pylist()[0])
+                one = self._read(file, group).slice(row_index - first, 1)
+            return dict(one.to_pylist()[0])
         except (ArrowException, OSError, ValueError) as error:
-            raise BadRow(f"cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
+            last = self._ends[group] - 1
+            rows = f"row {first}" if first == last else f"rows {first} to {last}"
+            raise Damaged(f"{rows} cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
 
     def _read(self, file: BinaryIO, group: int) -> Any:
         from pyarrow.parquet import ParquetFile
 
         if self._group_index != group:
             self._group_index = self._group = None  # first, so that two groups are never in memory
-            self._group = ParquetFile(file).read_row_group(group)
+            self._group = ParquetFile(file).read_row_group(group, columns=self._columns)
             self._group_index = group
         return self._group
 

@@ -20,15 +20,23 @@ class RowReader(Protocol):
         ...
 
     def record(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
-        """Return the row's values, as JSON values under the dataset's own names. Raises BadRow."""
+        """Return the row's values, as JSON values under the dataset's own names. Raises BadRow, and Damaged."""
         ...
 
 
+class Damaged(Exception):
+    """A part of the file with many rows cannot be read, for a reason that no single row has."""
+
+
 class Indexed(NamedTuple):
-    """The reader of a file's rows. With `text_cells`, the messages column contains chats as JSON text."""
+    """The reader of a file's rows. With `text_cells`, the messages column contains chats as JSON text.
+
+    `left_out` says which columns the rows come without, and why.
+    """
 
     reader: RowReader
     text_cells: bool
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ class Feed:
                         file = file or stack.enter_context(self._job.dataset.open())
                         self._row = self._job.dataset.read(file, run.row)
                 except DatasetError as error:
-                    state = self._table.add(run, Row(run.row, [], None, {}, 0), Stage.HANDED_OUT)
+                    unread = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
+                    state = self._table.add(run, unread, Stage.HANDED_OUT)
                     self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
                     continue
                 room -= 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -73,7 +74,7 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
     def refusal(text: str) -> ConfigError:
         return ConfigError([Problem(where, f"[baseline] results: {text}")])
 
-    if not path.exists():
+    if not something_at(path):
         fix = "--osmosis-update-baseline writes it from this eval's results"
         raise refusal(f"{shown(path)} does not exist; {fix}")
     try:

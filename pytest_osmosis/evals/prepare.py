@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
@@ -18,6 +18,7 @@ from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_b
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
+from pytest_osmosis.files.reading import read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
@@ -30,7 +31,7 @@ SecretsFile = Path | Literal["-"] | None
 
 
 def _stdin() -> str:
-    return sys.stdin.read()
+    return read_stdin(MOST_BYTES)
 
 
 def prepare(
@@ -106,7 +107,7 @@ def configured_dataset(config: EvalConfig) -> Dataset:
 def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:
     """Return the baseline's results, None if the eval has none or will write them."""
     path = baseline_path(config)
-    if path is None or (updating and not path.exists()):
+    if path is None or (updating and not something_at(path)):
         return None
     return read_baseline(path, shown(config.path))
 

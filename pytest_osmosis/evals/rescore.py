@@ -26,6 +26,7 @@ from pytest_osmosis.evals.prepare import (
 )
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_source import RescoreSource
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import IN_USE, in_use
@@ -188,7 +189,7 @@ def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]
     path = path or run.config
     if path is None:
         config = typed_eval_config(run.workspace, [*typed, *overrides, *pinned])
-    elif path.is_file():
+    elif something_at(path):
         config = load_eval_config(path, [*typed, *overrides, *pinned])
     else:
         fix = "name one with --osmosis-config=PATH"

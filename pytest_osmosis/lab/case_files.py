@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.lab.cases import CaseEntry, ReferenceRows, RewardCase, cases_of, reference_rows_of
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
@@ -81,18 +82,18 @@ def _declared(target: Target, problems: list[Problem]) -> Iterator[CaseEntry]:
 def _files(path: Path, problems: list[Problem]) -> _CaseFiles:
     file = _CaseFiles()
     toml, jsonl = path.with_suffix(".cases.toml"), path.with_suffix(".cases.jsonl")
-    if toml.is_file():
+    if something_at(toml):
         try:
             _read_toml(read_document(toml), file, problems)
         except ConfigError as error:
             problems += error.problems
-    if jsonl.is_file():
+    if something_at(jsonl):
         _read_jsonl(jsonl, file, problems)
     return file
 
 
 def _read_toml(document: Document, file: _CaseFiles, problems: list[Problem]) -> None:
-    text = document.path.read_text(encoding="utf-8")
+    text = document.text
     for name, content in document.content.items():
         if name == "rows":
             for function, keys in content.items() if isinstance(content, dict) else ():
@@ -128,7 +129,13 @@ def _places(text: str, name: str, count: int) -> list[dict[str, int]]:
 
 
 def _read_jsonl(path: Path, file: _CaseFiles, problems: list[Problem]) -> None:
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    try:
+        text = read_text(path, byte_order_mark=True)
+    except FileFault as fault:
+        where = shown(path) if fault.line is None else f"{shown(path)}:{fault.line}"
+        problems.append(Problem(where, str(fault)))
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{shown(path)}:{number}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown
@@ -56,7 +57,7 @@ def find_run(folder: Path, name: str) -> StoredEvalRun:
     """
     if name != LATEST and is_run(folder / name):
         return stored(folder / name)
-    if name != LATEST and (folder / name).is_file():
+    if name != LATEST and something_at(folder / name) and not (folder / name).is_dir():
         return _run_of_results(folder / name)
     home, runs = runs_above(folder)
     matches = [run for run in runs if name == LATEST or run.name.startswith(name)]
@@ -108,11 +109,13 @@ def _run_of_results(path: Path) -> StoredEvalRun:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OsmosisError(f"{shown(path)}: cannot be read: {error}") from error
+        content = json.loads(read_text(path))
+    except FileFault as fault:
+        raise OsmosisError(f"{shown(path)}: {fault}") from None
+    except (ValueError, RecursionError) as error:
+        raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise OsmosisError(f"{shown(path)}: cannot be read: must be a JSON object")
+        raise OsmosisError(f"{shown(path)}: must be a JSON object")
     return content
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.record.run_record import Event
 
 SYNC_INTERVAL_S = 1.0
@@ -148,9 +149,9 @@ def event_at(path: Path, position: int) -> Event:
 
 def _opened(path: Path) -> IO[bytes]:
     try:
-        return path.open("rb")
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+        return open_file(path)
+    except FileFault as fault:
+        raise JournalError(f"{path}: {fault}") from fault
 
 
 def _event(line: bytes, where: str) -> Event:

@@ -13,11 +13,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from io import TextIOWrapper
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
@@ -140,20 +142,20 @@ def read_head_of_plan(path: Path, digest: str) -> PublishedHead | None:
 def _head_text(path: Path) -> str:
     lines: list[str] = []
     try:
-        with path.open(encoding="utf-8") as file:
+        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
             for line in file:
                 if line.startswith(ROWS):
                     return "".join(lines).rstrip().rstrip(",") + "}"
                 lines.append(line)
-    except (OSError, ValueError) as error:
+    except (FileFault, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     return "".join(lines)
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_text(path))
+    except (FileFault, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
@@ -165,6 +167,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:
     text = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"is not JSON: {error}"
+    text = str(error) if isinstance(error, FileFault) else text
     return ResultsError(f"{shown(path)}: {text}")
 
 

@@ -54,7 +54,7 @@ def ask(config: pytest.Config, reason: str) -> bool | None:
     with capture.global_and_fixture_disabled():  # restores the state, which between tests is suspended
         capture.suspend_global_capture(in_=True)
         try:
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 return None
             sys.stdout.write(f"\nosmosis: {reason}. Start? [y/N] ")
             sys.stdout.flush()

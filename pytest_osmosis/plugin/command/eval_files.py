@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 
 
@@ -23,8 +24,9 @@ def option_tomls(config: pytest.Config, value: str) -> list[Path]:
         if not tomls:
             raise pytest.UsageError(f"--osmosis-config={value}: the folder holds no *.toml")
         return tomls
-    if not path.is_file():
-        raise pytest.UsageError(f"--osmosis-config={value}: no such file{_suggestion(path)}")
+    fault = fault_of(path)
+    if fault is not None:
+        raise pytest.UsageError(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
     return [path]
 
 

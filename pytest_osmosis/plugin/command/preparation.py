@@ -43,7 +43,7 @@ class EvalPreparer:
         self._config = config
         self._named = named
         self._options = options
-        self._read_stdin = functools.cache(lambda: session_options.read_stdin(config))  # once for all evals
+        self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,7 +11,9 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, number, toml
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
 from pytest_osmosis.plugin.command.overrides import read_overrides
@@ -109,11 +110,12 @@ def typed(config: pytest.Config) -> list[str]:
     return words
 
 
-def read_stdin(config: pytest.Config) -> str:
+def read_secrets(config: pytest.Config) -> str:
+    """Return the secrets on standard input. Raises `FileFault`."""
     capture = config.pluginmanager.getplugin("capturemanager")
     capture.suspend_global_capture(in_=True)
     try:
-        return sys.stdin.read()
+        return read_stdin(MOST_BYTES)
     finally:
         capture.resume_global_capture()
 

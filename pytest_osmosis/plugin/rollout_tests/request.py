@@ -17,6 +17,7 @@ from pytest_osmosis.config import Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
@@ -96,4 +97,4 @@ def _locate(path: Path, file: Path, root: Path) -> Path | None:
     file, root = absolute(file), absolute(root)
     above = [folder for folder in file.parents if folder == root or root in folder.parents]
     places = [absolute(folder / path) for folder in above or [file.parent, root]]
-    return next((place for place in places if place.is_file()), None)
+    return next((place for place in places if something_at(place)), None)

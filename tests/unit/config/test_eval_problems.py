@@ -303,13 +303,15 @@ BROKEN: dict[str, list[Case]] = {
         *got("agent", "max_turns", "must be an integer of at least 1", "0", "true"),
     ],
     "data": [
-        *got(
-            "data",
-            "path",
-            "must be inside the workspace (symlinks resolved)",
-            '"../outside.jsonl"',
-            '"/etc/x.jsonl"',
-            '"data/link.jsonl"',
+        *(
+            (
+                f'path = "{path}"',
+                [
+                    f'2: [data] path: "{path}" lies outside the workspace (symlinks resolved); copy it in, '
+                    f"or use --osmosis-dataset={path}"
+                ],
+            )
+            for path in ("../outside.jsonl", "/etc/x.jsonl", "data/link.jsonl")
         ),
         (
             'path = "data/none.jsonl"',
@@ -317,7 +319,7 @@ BROKEN: dict[str, list[Case]] = {
         ),
         (
             'path = "data/folder.jsonl"',
-            ['2: [data] path: must be an existing file, got "data/folder.jsonl" (looked for data/folder.jsonl)'],
+            ['2: [data] path: "data/folder.jsonl" is a folder, not a file'],
         ),
         *got("data", "path", "must end in .jsonl, .json, .csv, .parquet", '"data/multiply.txt"'),
         *got("data", "path", "must be a string that is not blank", '""'),
@@ -646,21 +648,64 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
 def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path) -> None:
     (workspace / "configs/eval/multiply.toml").write_text("")
     assert problem_of(Path("configs/eval/multipy.toml")) == (
-        "configs/eval/multipy.toml: not found, did you mean configs/eval/multiply.toml?"
+        "configs/eval/multipy.toml: no such file, did you mean configs/eval/multiply.toml?"
     )
 
 
 def test_a_missing_file_in_a_missing_folder_is_reported(workspace: Path) -> None:
-    assert problem_of(Path("nowhere/x.toml")) == "nowhere/x.toml: not found"
+    assert problem_of(Path("nowhere/x.toml")) == "nowhere/x.toml: no such file"
 
 
 def test_a_folder_is_rejected_as_a_config(workspace: Path) -> None:
-    assert problem_of(Path("configs/eval")) == "configs/eval: must be a TOML file, but is a folder"
+    assert problem_of(Path("configs/eval")) == "configs/eval: is a folder, not a file"
 
 
 def test_a_path_through_a_file_cannot_be_read(workspace: Path) -> None:
-    assert (
-        problem_of(Path("data/multiply.jsonl/x.toml")) == "data/multiply.jsonl/x.toml: cannot be read: Not a directory"
+    assert problem_of(Path("data/multiply.jsonl/x.toml")) == "data/multiply.jsonl/x.toml: no such file"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[data]\nseed = 1\nseed = 2\n", "3: [data] seed: given twice, first on line 2; keep one of them"),
+        (
+            '[experiment]\ndataset = """a\n"""\nn = 1\ndataset = "b"\n',
+            "5: [experiment] dataset: given twice, first on line 2; keep one of them",
+        ),
+        (
+            "[model]\nheaders = {A = 'x', A = 'y'}\n",
+            "2: [model] headers.A: given twice, first on line 2; keep one of them",
+        ),
+        ("[data]\nseed = 1\n[secrets]\n[data]\n", "4: [data]: given twice, first on line 1; keep one of them"),
+        ("[[eval]]\na = 1\n[[eval]]\na = 2\na = 3\n", "5: [eval] a: given twice, first on line 4; keep one of them"),
+        ("n = 1\nn = 2\n", "2: n: given twice, first on line 1; keep one of them"),
+    ],
+)
+def test_a_key_or_table_given_twice_is_named_with_both_lines(workspace: Path, text: str, problem: str) -> None:
+    Path("configs/eval/x.toml").write_text(text)
+    assert problem_of(Path("configs/eval/x.toml")) == f"configs/eval/x.toml:{problem}"
+
+
+def test_a_byte_order_mark_is_named(workspace: Path) -> None:
+    Path("configs/eval/x.toml").write_bytes(b"\xef\xbb\xbf[experiment]\n")
+    assert problem_of(Path("configs/eval/x.toml")) == (
+        "configs/eval/x.toml:1: begins with a byte order mark; save it as UTF-8 without BOM"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_config_in_another_unicode_encoding_is_named(workspace: Path, encoding: str) -> None:
+    Path("configs/eval/x.toml").write_text("[experiment]\nmodel_path = 'm'\n", encoding=encoding)
+    assert problem_of(Path("configs/eval/x.toml")) == (
+        f"configs/eval/x.toml: is {encoding.upper()[:6]} text; save it as UTF-8"
+    )
+
+
+def test_an_endless_config_is_refused(workspace: Path) -> None:
+    with Path("configs/eval/x.toml").open("wb") as file:
+        file.truncate(1 << 40)
+    assert problem_of(Path("configs/eval/x.toml")) == (
+        "configs/eval/x.toml: holds more than 10,000,000 bytes, the most that is read of such a file"
     )
 
 

@@ -146,14 +146,17 @@ def test_no_names_and_no_file_result_in_no_secrets() -> None:
     assert resolve_secrets([], None, {}, no_stdin) == {}
 
 
+VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
+
+
 def test_a_missing_secrets_file_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert problems_of(["A", "B"], tmp_path / "none.env") == [
-        "none.env: the secrets file cannot be read: No such file or directory"
-    ]
+    assert problems_of(["A", "B"], tmp_path / "none.env") == [f"none.env: no such file; {VALID_SOURCE}"]
 
 
 def test_a_secrets_file_that_is_not_utf8_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secrets.env").write_bytes(b"A=\xff")
-    assert problems_of(["A"], tmp_path / "secrets.env") == ["secrets.env: the secrets file must be UTF-8 text"]
+    assert problems_of(["A"], tmp_path / "secrets.env") == [
+        f"secrets.env:1: must be UTF-8 text, got the byte 0xff; {VALID_SOURCE}"
+    ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.datasets import locate
 from pytest_osmosis.errors import DatasetError
+from pytest_osmosis.text.paths import shown
 
 
 @pytest.fixture
@@ -108,7 +111,7 @@ def test_missing_absolute_path_is_reported(workspace: Path) -> None:
 
 def test_folder_is_rejected_as_a_dataset(workspace: Path) -> None:
     put(workspace / "data" / "sums.csv")
-    assert problem(workspace, path="data") == "data: is a folder, not a file; available: data/sums.csv"
+    assert problem(workspace, path="data") == "data: is a folder, not a file"
 
 
 def test_without_name_and_path_the_error_says_what_to_set(workspace: Path) -> None:
@@ -135,10 +138,35 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, kind: str, valu
     if value == "../../sums":
         (workspace / "data").rename(workspace / "elsewhere")  # otherwise the name matches the file twice
     expected = (
-        f"{where}: is outside the workspace {workspace} (symlinks resolved); "
-        "copy it into the workspace, or set [data] path to its absolute path"
+        f"{where}: lies outside the workspace {workspace} (symlinks resolved); "
+        f"copy it in, or use --osmosis-dataset={shown(workspace / where)}"
     )
     assert problem(workspace, **{kind: value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (os.mkfifo, "is a pipe, not a file"),
+        (Path.mkdir, "is a folder, not a file"),
+        (lambda path: path.symlink_to(path), "is a link to itself"),
+        (lambda path: path.symlink_to("gone.jsonl"), "is a link to gone.jsonl, which does not exist"),
+    ],
+)
+def test_what_is_no_file_is_named_in_its_place(workspace: Path, make: Callable[[Path], object], fault: str) -> None:
+    (workspace / "data").mkdir()
+    make(workspace / "data" / "sums.jsonl")
+    for given in ({"name": "sums"}, {"path": "data/sums.jsonl"}):
+        text = problem(workspace, **given)
+        assert (
+            text.startswith("data/sums.jsonl: lies outside") if fault is None else text == f"data/sums.jsonl: {fault}"
+        )
+
+
+def test_a_file_is_preferred_to_what_is_none(workspace: Path) -> None:
+    file = put(workspace / "data" / "sums.csv")
+    (workspace / "data" / "sums.jsonl").mkdir()
+    assert locate(workspace, "sums", None) == file
 
 
 def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:

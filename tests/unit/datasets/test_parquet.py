@@ -185,13 +185,21 @@ def test_duplicate_column_is_rejected(opened: Opened) -> None:
     )
 
 
-def test_all_columns_without_a_json_equivalent_are_rejected_at_once(opened: Opened) -> None:
-    table = pa.table({"user_prompt": ["a"], "image": [b"x"], "took": [[{"s": timedelta(seconds=1)}]]})
-    assert problem(lambda: opened(table)) == (
-        'data/x.parquet: schema: column "image": binary has no JSON equivalent; '
-        "drop the column or store it as text\n"
-        'data/x.parquet: schema: column "took": duration[us] has no JSON equivalent; '
-        "drop the column or store it as text"
+def test_all_needed_columns_without_a_json_equivalent_are_rejected_at_once(opened: Opened) -> None:
+    table = pa.table({"q": [b"a"], "ground_truth": [[{"s": timedelta(seconds=1)}]]})
+    assert problem(lambda: opened(table, columns={"user_prompt": "q"})) == (
+        'data/x.parquet: schema: column "q": binary has no JSON equivalent; store it as text\n'
+        'data/x.parquet: schema: column "ground_truth": duration[us] has no JSON equivalent; store it as text'
+    )
+
+
+def test_other_columns_without_a_json_equivalent_are_left_out_and_noted(opened: Opened) -> None:
+    table = pa.table({"user_prompt": ["a"], "image": [b"x"], "tag.s": [1], "took": [timedelta(seconds=1)]})
+    dataset = opened(table)
+    assert dataset.row(0).record == {"user_prompt": "a", "tag.s": 1}
+    assert check_rows(dataset, [0]).notes == (
+        'column "image": binary has no JSON equivalent, so the rows come without it',
+        'column "took": duration[us] has no JSON equivalent, so the rows come without it',
     )
 
 
@@ -216,9 +224,19 @@ def test_damaged_row_group_is_reported_for_its_rows(opened: Opened) -> None:
     dataset.path.write_bytes(data)
     damaged = open_dataset(dataset.path, display="data/x.parquet")
     message = problem(lambda: damaged)
-    assert message.startswith("data/x.parquet:2: row 1: cannot be read: ")
+    assert message.startswith("data/x.parquet: row 1 cannot be read: ")
     assert "\n" not in message
     assert [damaged.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
+
+
+def test_the_cause_of_damage_to_many_rows_is_reported_once(opened: Opened) -> None:
+    dataset = opened({"user_prompt": [f"{row:50}" for row in range(60)]}, row_group_size=30)
+    data = bytearray(dataset.path.read_bytes())
+    data[10:60] = b"\xff" * 50
+    dataset.path.write_bytes(data)
+    message = problem(lambda: open_dataset(dataset.path, display="data/x.parquet"))
+    assert message.startswith("data/x.parquet: rows 0 to 29 cannot be read: ")
+    assert "\n" not in message
 
 
 def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
@@ -383,7 +389,7 @@ def test_other_formats_are_rejected(problem: Problems, name: str, expected: str)
 
 
 def test_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"^data/x\.jsonl: cannot be read: No such file or directory$"):
+    with pytest.raises(DatasetError, match=r"^data/x\.jsonl: no such file$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
 
 
@@ -427,3 +433,28 @@ def test_no_more_than_20_problems_are_listed(opened: Callable[..., Dataset]) -> 
         check_rows(dataset, range(29))
     assert len(caught.value.problems) == 21
     assert str(caught.value).splitlines()[-1] == "data/x.jsonl: ... and 37 more"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (gzip.compress(b'{"user_prompt": "2+2?"}'), "is compressed with gzip; unpack it with gunzip"),
+        (bz2.compress(b'{"user_prompt": "2+2?"}'), "is compressed with bzip2; unpack it with bunzip2"),
+        (lzma.compress(b'{"user_prompt": "2+2?"}'), "is compressed with xz; unpack it with unxz"),
+        (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
+        (b"PK\x03\x04\x14\0xl/workbook.xml", "is an Excel workbook; save it as CSV, with the suffix .csv"),
+        ('{"user_prompt": "2+2?"}'.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
+    ],
+)
+def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str, raw: bytes, expected: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(raw)
+    with pytest.raises(DatasetError, match=f"^data/x: {re.escape(expected)}$"):
+        open_dataset(path, display="data/x")
+
+
+def test_parquet_under_another_suffix_is_named(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"user_prompt": ["2+2?"]}), tmp_path / "x.jsonl")
+    with pytest.raises(DatasetError, match=r"^data/x: is a Parquet file; rename it to \.parquet$"):
+        open_dataset(tmp_path / "x.jsonl", display="data/x")

@@ -157,8 +157,8 @@ def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content
 def test_a_file_that_cannot_be_read_is_refused(stored: Stored) -> None:
     path = stored("")
 
-    assert refusal(path.with_name("none.json")) == "none.json: cannot be read: No such file or directory"
-    assert "cannot be read: Is a directory" in refusal(path.parent)
+    assert refusal(path.with_name("none.json")) == "none.json: no such file"
+    assert "is a folder, not a file" in refusal(path.parent)
 
 
 VALUES: tuple[Any, ...] = (..., None, True, "", "no", "finished", "0" * 16, -1, 0, 1, 2, 0.5, [], {}, {"x": "y"})

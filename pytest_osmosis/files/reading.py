@@ -1,0 +1,156 @@
+"""Regular files, opened to be read.
+
+Nothing else is opened: a pipe makes its reader wait, a device may never end, and a file of /proc has no content of its
+own. A file is looked at before it is opened, and again afterwards, and opening it never waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_osmosis.files.formats import foreign_format
+
+NO_FILES = ("/proc", "/sys")
+"""Folders of the kernel. What is in them looks like files, but has neither a size nor an end to rely on."""
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class FileFault(Exception):
+    """The reason why a file cannot be read; it follows the path in a sentence: "is a folder, not a file".
+
+    `missing` is True if there is nothing at the path. `line` is the line of the fault, None if it has none.
+    """
+
+    def __init__(self, text: str, *, missing: bool = False, line: int | None = None) -> None:
+        super().__init__(text)
+        self.missing = missing
+        self.line = line
+
+
+def fault_of(path: Path) -> FileFault | None:
+    """Return why `path` is no file that could be opened, None if it is a regular file."""
+    try:
+        _check(os.stat(path))  # noqa: PTH116 (Path.stat does the same)
+    except FileFault as fault:
+        return fault
+    except (OSError, ValueError) as error:
+        return _fault(path, error)
+    return None
+
+
+def something_at(path: Path) -> bool:
+    """Return True if there is anything at `path`, even a link to nothing."""
+    return os.path.lexists(path)
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file to read its bytes. Raises `FileFault`."""
+    fault = fault_of(path)
+    if fault is not None:
+        raise fault
+    try:
+        file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 (Path.open takes no opener)
+    except OSError as error:
+        raise _fault(path, error) from error
+    try:
+        _check(os.fstat(file.fileno()))
+    except FileFault:
+        file.close()
+        raise
+    return file
+
+
+def read_text(path: Path, *, most_bytes: int | None = None, byte_order_mark: bool = False) -> str:
+    """Return the text of a regular file in UTF-8. Raises `FileFault`, with the line of a byte that is not UTF-8.
+
+    More than `most_bytes` are a fault. So is a byte order mark, unless `byte_order_mark` allows it; it is not part of
+    the text.
+    """
+    with open_file(path) as file:
+        try:
+            raw = _read(file, most_bytes)
+        except OSError as error:
+            raise _fault(path, error) from error
+    return _decoded(raw, byte_order_mark=byte_order_mark)
+
+
+def read_stdin(most_bytes: int) -> str:
+    """Return the text on standard input, in UTF-8. Raises `FileFault`."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise FileFault("is closed")
+    try:
+        raw = _read(sys.stdin.buffer, most_bytes)
+    except (OSError, ValueError) as error:
+        raise FileFault(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return _decoded(raw, byte_order_mark=True)
+
+
+def _read(file: BinaryIO, most_bytes: int | None) -> bytes:
+    raw = file.read(-1 if most_bytes is None else most_bytes + 1)
+    if most_bytes is not None and len(raw) > most_bytes:
+        raise FileFault(f"holds more than {most_bytes:,} bytes, the most that is read of such a file")
+    return raw
+
+
+def _decoded(raw: bytes, *, byte_order_mark: bool) -> str:
+    foreign = foreign_format(raw)
+    if foreign is not None:
+        raise FileFault(foreign)
+    if raw.startswith(b"\xef\xbb\xbf"):
+        if not byte_order_mark:
+            raise FileFault("begins with a byte order mark; save it as UTF-8 without BOM", line=1)
+        raw = raw[3:]
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise FileFault(f"must be UTF-8 text, got the byte 0x{raw[error.start]:02x}", line=line) from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+def _check(status: os.stat_result) -> None:
+    """Raise `FileFault` unless a status is that of a regular file on a disk."""
+    kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), None)
+    if kind is None and status.st_dev in _kernels_devices():
+        kind = "a view of the kernel"
+    if kind is not None:
+        raise FileFault(f"is {kind}, not a file")
+
+
+def _kernels_devices() -> set[int]:
+    return {os.stat(folder).st_dev for folder in NO_FILES if os.path.ismount(folder)}  # noqa: PTH116
+
+
+def _fault(path: Path, error: OSError | ValueError) -> FileFault:
+    """Return an error of the operating system as a fault."""
+    number = getattr(error, "errno", None)
+    if number == errno.ELOOP:
+        return FileFault("is a link to itself")
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        target = _target(path)
+        missing = "no such file" if target is None else f"is a link to {target}, which does not exist"
+        return FileFault(missing, missing=target is None)
+    return FileFault(f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _target(path: Path) -> str | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115
+    except OSError:
+        return None

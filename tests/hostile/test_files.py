@@ -1,0 +1,155 @@
+"""Files that are none, or none that can be read: each is named at once, and no session waits for one."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shlex
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.workspaces import HostileWorkspace
+from tests.plugin.workspaces import PYTEST
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+VALID_SECRETS = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
+
+
+def put_socket(path: Path) -> None:
+    folder = Path.cwd()
+    os.chdir(path.parent)  # the path of a socket must be short
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
+    finally:
+        os.chdir(folder)
+
+
+NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "folder": (Path.mkdir, "is a folder, not a file"),
+    "pipe": (os.mkfifo, "is a pipe, not a file"),
+    "socket": (put_socket, "is a socket, not a file"),
+    "loop": (lambda path: path.symlink_to(path), "is a link to itself"),
+    "broken": (lambda path: path.symlink_to("gone"), "is a link to gone, which does not exist"),
+}
+ELSEWHERE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "device": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
+    "kernel": (lambda path: path.symlink_to("/proc/self/environ"), "is a view of the kernel, not a file"),
+}
+KINDS = {**NO_FILES, **ELSEWHERE}
+
+
+def test_what_is_no_file_is_named_as_dataset(hostile: HostileWorkspace) -> None:
+    for name in NO_FILES:
+        hostile.eval(name)
+        (hostile.root / f"data/{name}.jsonl").unlink()
+        NO_FILES[name][0](hostile.root / f"data/{name}.jsonl")
+
+    result = hostile.run("--osmosis-config=configs/eval")
+
+    assert result.ret == 4
+    for name, (_, fault) in NO_FILES.items():
+        assert f"data/{name}.jsonl: {fault}" in result.stderr.str()
+
+
+def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1)
+    for name, (make, _) in KINDS.items():
+        make(hostile.root / f"{name}.toml")
+    for name in ("pipe", "loop", "device"):
+        result = hostile.run(f"--osmosis-config={name}.toml")
+        assert result.ret == 4
+        assert f"--osmosis-config={name}.toml: {KINDS[name][1]}" in result.stderr.str()
+
+    result = hostile.run(*(f"{name}.toml" for name in ("pipe", "socket", "device", "kernel")), CONFIG)
+
+    assert result.ret == 4
+    for name in ("pipe", "socket", "device", "kernel"):
+        assert f"{name}.toml: {KINDS[name][1]}" in result.stderr.str()
+
+
+@pytest.mark.parametrize("name", ["pipe", "socket", "loop", "device"])
+def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(hostile: HostileWorkspace, name: str) -> None:
+    make, fault = KINDS[name]
+    hostile.eval(rows=1, secrets={"required": ["TOKEN"]})
+    for path in ("base", "secrets"):
+        make(hostile.root / path)
+
+    result = hostile.run(CONFIG, "--osmosis-secrets-file=secrets", "--osmosis-set=baseline.results=base")
+    assert result.ret == 4
+    assert f"secrets: {fault}; {VALID_SECRETS}" in result.stderr.str()
+    assert f"[baseline] results: base: {fault}" in result.stderr.str()
+
+    result = hostile.run("--osmosis-from=base")
+    assert result.ret == 4
+    assert f"--osmosis-from: base: {fault}" in result.stderr.str()
+
+
+def test_a_stored_run_with_pipes_in_place_of_its_files_is_refused(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1)
+    assert hostile.run(CONFIG).ret == 0
+    run = hostile.run_dirs()[0]
+    for name in ("results.json", "journal.jsonl"):
+        kept = (run / name).read_bytes()
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        result = hostile.run("--osmosis-from=latest")
+        assert result.ret == 4
+        assert f"{name}: is a pipe, not a file" in result.stderr.str()
+        assert hostile.run(CONFIG).ret == 0, "an earlier run that cannot be read does not matter"
+        shutil.rmtree(hostile.run_dirs()[-1])
+        (run / name).unlink()
+        (run / name).write_bytes(kept)
+
+
+def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1, secrets={"required": ["TOKEN"]})
+    command = f"{shlex.join(PYTEST)} {CONFIG} --osmosis-secrets-file=- "
+    for redirected, fault in (("<&-", "is closed"), ("</dev/zero", "holds more than 1,000,000 bytes")):
+        result = hostile.command("sh", "-c", f"exec {command}{redirected}")
+        assert result.ret == 4
+        assert f"stdin: {fault}" in result.stderr.str()
+    result = hostile.run(CONFIG, "--osmosis-secrets-file=-", stdin=b"TOKEN=\xff\xfe")
+    assert result.ret == 4
+    assert "stdin:1: must be UTF-8 text, got the byte 0xff" in result.stderr.str()
+
+
+def test_text_in_another_format_is_named(hostile: HostileWorkspace) -> None:
+    for name in ("gzip", "utf16"):
+        hostile.eval(name)
+    text = (hostile.root / "data/gzip.jsonl").read_text(encoding="utf-8")
+    hostile.write_bytes("data/gzip.jsonl", gzip.compress(text.encode()))
+    hostile.write_bytes("data/utf16.jsonl", text.encode("utf-16"))
+    toml = (hostile.root / "configs/eval/gzip.toml").read_text(encoding="utf-8")
+    hostile.write_bytes("configs/eval/bom.toml", b"\xef\xbb\xbf" + toml.encode())
+    hostile.write_bytes("configs/eval/wide.toml", toml.encode("utf-16"))
+    hostile.write("configs/eval/twice.toml", toml.replace('dataset = "gzip"', 'dataset = "a"\ndataset = "b"'))
+
+    result = hostile.run("--osmosis-config=configs/eval")
+
+    assert result.ret == 4
+    for problem in (
+        "data/gzip.jsonl: is compressed with gzip; unpack it with gunzip",
+        "data/utf16.jsonl: is UTF-16 text; save it as UTF-8",
+        "configs/eval/bom.toml:1: begins with a byte order mark; save it as UTF-8 without BOM",
+        "configs/eval/wide.toml: is UTF-16 text; save it as UTF-8",
+        "configs/eval/twice.toml:4: [experiment] dataset: given twice, first on line 3; keep one of them",
+    ):
+        assert problem in result.stderr.str()
+
+
+def test_the_advice_for_a_dataset_outside_the_workspace_works(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1, folder="inner", data={"path": "../outside.jsonl"})
+    hostile.write("outside.jsonl", '{"user_prompt": "What is 2 * 2?", "ground_truth": "4"}\n')
+    config = "--osmosis-config=inner/configs/eval/x.toml"
+
+    result = hostile.run(config)
+
+    assert result.ret == 4
+    advice = "--osmosis-dataset=outside.jsonl"
+    assert f"lies outside the workspace (symlinks resolved); copy it in, or use {advice}" in result.stderr.str()
+    assert hostile.run(config, advice).ret == 0
