@@ -17,6 +17,7 @@ from pytest_osmosis.models.messages import read_reply, write_request
 from pytest_osmosis.models.providers import service_at
 from pytest_osmosis.models.targets import ModelTarget
 
+PATH = "/v1/messages"
 SAMPLED = ("temperature", "top_p", "top_k")
 SAMPLED_VERSION = "2023-06-01"
 """The API version that accepts `SAMPLED`. The client's own version, 2026-10-21, refuses any of them."""
@@ -28,7 +29,7 @@ class AnthropicModel:
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, api_key)
+        self._failures = Failures(target.base_url, _root(target.base_url) + PATH, api_key)
         self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it
@@ -45,7 +46,7 @@ class AnthropicModel:
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, "/v1/messages", body, headers)
+        answer = await self._transport.post(self._client, PATH, body, headers)
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:

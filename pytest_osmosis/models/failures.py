@@ -6,27 +6,28 @@ This module alone decides whose failure it is (`boundary`), and whether a later 
 
 from __future__ import annotations
 
-import json
 import math
+import re
+import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+from aiohttp.http_exceptions import BadStatusLine, ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
 
-EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
@@ -35,31 +36,33 @@ UNREACHABLE = (
     aiohttp.NonHttpUrlClientError,
     aiohttp.InvalidUrlClientError,
 )
+VERSION = re.compile(r"/v\d+[a-z]*\d*(/|$)")
+"""The part of an address that names a version of the API, as nearly every server's has: /v1, /v1beta."""
+TLS_ALERT = "\\x15\\x03"
+"""The first bytes of an answer over TLS to a request without it, as aiohttp quotes them."""
+TLS_ONLY = ("plain http request was sent to https port", "http request to an https server", "plain http to an ssl")
+"""The answers of nginx, Go and Apache to a request without TLS where they expect it, all with status 400."""
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+"""OpenSSL's names for an answer without TLS to a request over it."""
 HTTP_UNREACHABLE = ("ConnectError", "ProxyError", "UnsupportedProtocol")  # the same in httpx, which may be missing
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Makes the errors of requests to the server at `base_url`. No message contains the key, `secret`."""
+    """Makes the errors of requests to `url` of the server at `base_url`. No message contains the key, `secret`."""
 
     base_url: str
+    url: str
     secret: str | None = None
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
         """Return the error for a status other than 2xx. The names in `headers` are in lower case."""
-        error = _parsed(body)
-        message = f"the server answered {_status_text(status)}"
-        detail = f": {self._shown(error.message, MAX_MESSAGE)}" if error.message else ""
+        answered = f"the server answered {_status_text(status)}"
         if 300 <= status < 400:
-            return self._redirect(status, message, headers.get("location", ""))
-        if status in (401, 402) or (status in (400, 403, 429) and error.quota_exhausted):
-            return ModelError(message + detail, status=status, systemic="always")
-        if status in (403, 404):
-            return ModelError(f"{message} at {self.base_url}{detail}", status=status, systemic="until_success")
-        if status in RETRIED or status >= 500:
-            wait_s = retry_after_s(headers, now)
-            return ModelError(message + detail, status=status, retryable=True, retry_after_s=wait_s)
-        return ModelError(message + detail, status=status, boundary="model")
+            return self._redirect(status, answered, headers.get("location", ""))
+        if status == 400 and any(text in body.lower() for text in TLS_ONLY):
+            return self._tls(status)
+        return self._error(answered, status, read_error(body), retry_after_s(headers, now))
 
     def of_exception(self, error: BaseException) -> ModelError:
         """Return the error for an exception of the client: an unreachable server, a broken connection, or another."""
@@ -67,6 +70,12 @@ class Failures:
         cause = causes[-1]
         text = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # str() would add a status 400
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
+        if isinstance(cause, ssl.SSLError) and any(name in text for name in NO_TLS):
+            plain = self.base_url.replace("https:", "http:", 1)
+            text = f'{self.base_url} answers without TLS: set [model] base_url to "{plain}"'
+            return ModelError(text, systemic="until_success")
+        if isinstance(cause, BadStatusLine) and TLS_ALERT in text:
+            return self._tls(None)
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
@@ -80,20 +89,64 @@ class Failures:
     def unreadable(self, status: int, body: str, fault: str) -> ModelError:
         """Return the error for a 2xx status with an unreadable body. `fault` completes "... with a body that"."""
         quoted = f": '{self._shown(body, MAX_BODY)}'" if body.strip() else ""
-        text = f"the server answered {status} with a body that {fault}{quoted}"
+        text = f"the server answered {status} with a body that {fault}{quoted} (POST {self._shown_url()})"
         return ModelError(text, status=status, retryable=True)
 
-    def no_answer(self, status: int, content: str, body: Mapping[str, Any]) -> ModelError:
-        """Return the error for a body with `content` instead of an answer of the model, and the body's `error`."""
-        error = body.get("error")
-        detail = f": {self._shown(_text_of_error(error), MAX_MESSAGE)}" if error else ""
-        return ModelError(f"the server answered {status} with {content}{detail}", status=status, boundary="model")
+    def no_answer(self, status: int, content: str, *objects: Mapping[str, Any]) -> ModelError:
+        """Return the error for a 2xx body with `content` in place of an answer of the model.
 
-    def _redirect(self, status: int, message: str, location: str) -> ModelError:
+        An error in one of its `objects` decides whose failure it is: the one that its code names, or else the server's.
+        Without one it is the model's.
+        """
+        error = error_in(*objects)
+        if error is None:
+            return ModelError(f"the server answered {status} with {content}", status=status, boundary="model")
+        if error.status is None and not error.quota_exhausted:
+            text = f"the server answered {status} with {content}{self._detail(error)}"
+            return ModelError(text, status=status, retryable=True)
+        code = error.status or status
+        return self._error(f"the server answered {status} with error {_status_text(code)}", code, error, None)
+
+    def broken_off(self, status: int) -> ModelError:
+        """Return the error for an answer that the server did not finish, and does not say why."""
+        return ModelError(f'the server answered {status} with finish_reason "error"', status=status, retryable=True)
+
+    def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
+        """Return the error for a status. `wait_s` is the wait that the server asks for."""
+        detail = self._detail(error)
+        if status in (401, 402) or error.quota_exhausted or (status == 400 and error.key_refused):
+            return ModelError(f"{answered} at {self._shown_url()}{detail}", status=status, systemic="always")
+        if status in (403, 404):
+            hint = self._address_hint() if status == 404 else ""
+            text = f"{answered} at {self._shown_url()}{detail}{hint}"
+            return ModelError(text, status=status, systemic="until_success")
+        if status in RETRIED or status >= 500:
+            return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
+        return ModelError(answered + detail, status=status, boundary="model")
+
+    def _redirect(self, status: int, answered: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
-        reason = f"{message} at {self.base_url}, a redirect{target}, which is not followed"
+        reason = f"{answered} at {self._shown_url()}, a redirect{target}, which is not followed"
         text = f"{reason}: set [model] base_url to the model's own address"
         return ModelError(text, status=status, systemic="until_success")
+
+    def _tls(self, status: int | None) -> ModelError:
+        """Return the error for a server that expects TLS and got a request without it."""
+        secure = self.base_url.replace("http:", "https:", 1)
+        text = f'{self.base_url} answers with TLS: set [model] base_url to "{secure}"'
+        return ModelError(text, status=status, systemic="until_success")
+
+    def _address_hint(self) -> str:
+        """Return a hint for a 404 where the address lacks the version that nearly all servers have in theirs."""
+        if VERSION.search(self.url):
+            return ""
+        return f'; most servers have /v1 in their address: [model] base_url = "{self.base_url.rstrip("/")}/v1"'
+
+    def _detail(self, error: ErrorBody) -> str:
+        return f": {self._shown(error.message, MAX_MESSAGE)}" if error.message else ""
+
+    def _shown_url(self) -> str:
+        return self._shown(self.url, MAX_BODY)
 
     def _shown(self, text: str, limit: int) -> str:
         return one_line(Redaction({"redacted": self.secret or ""}).text(text), limit)
@@ -131,33 +184,6 @@ def _until(date: str, now: datetime) -> float | None:
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)
     return max(0.0, (then - now).total_seconds())
-
-
-class _ErrorBody(NamedTuple):
-    message: str
-    quota_exhausted: bool
-
-
-def _parsed(body: str) -> _ErrorBody:
-    """Read an error body in any usual shape: {"error": {...} | str}, {"detail"}, {"message"}, text."""
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        data = body
-    if isinstance(data, list) and data:  # one well-known server wraps its error object in a list
-        data = data[0]
-    error = data.get("error") or data.get("detail") or data if isinstance(data, dict) else data
-    message = _text_of_error(error)
-    codes = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
-    exhausted = "insufficient_quota" in codes or any(text in message.lower() for text in EXHAUSTED)
-    return _ErrorBody(message, exhausted)
-
-
-def _text_of_error(error: object) -> str:
-    if isinstance(error, str):
-        return error
-    message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False)
 
 
 def _status_text(status: int) -> str:

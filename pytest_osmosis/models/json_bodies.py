@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 
 
@@ -26,10 +28,23 @@ def json_object(status: int, content: bytes, failures: Failures) -> dict[str, An
     try:
         body = _read(text)
     except (ValueError, RecursionError):
-        raise failures.unreadable(status, text, "is not JSON") from None
+        body = _error_event(text)
+        if body is None:
+            raise failures.unreadable(status, text, "is not JSON") from None
     if not isinstance(body, dict):
         raise failures.unreadable(status, text, "is not a JSON object")
     return body
+
+
+def _error_event(text: str) -> dict[str, Any] | None:
+    """Return the first error in a stream of server-sent events, which some servers answer unasked, or None."""
+    for line in text.splitlines():
+        if line.startswith("data:"):
+            with suppress(ValueError, RecursionError):
+                data = _read(line.removeprefix("data:"))
+                if isinstance(data, dict) and error_in(data) is not None:
+                    return data
+    return None
 
 
 def _not_a_number(_constant: str) -> None:

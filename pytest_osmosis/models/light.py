@@ -28,8 +28,8 @@ class LightModel:
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, api_key)
         self._url = f"{target.base_url.rstrip('/')}/chat/completions"
+        self._failures = Failures(target.base_url, self._url, api_key)
         self._proxy = proxy_of(target.base_url)
         self._max_in_flight = max_in_flight
         self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True

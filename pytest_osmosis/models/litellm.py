@@ -27,7 +27,7 @@ class LiteLLMModel:
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
         self._target = target
-        self._failures = Failures(target.describe, api_key)
+        self._failures = Failures(target.describe, target.base_url or target.describe, api_key)
         self._takes_seed = _takes_seed(self._litellm, target.model)
         options = {"api_key": api_key, "api_base": target.base_url, "extra_headers": dict(target.headers) or None}
         self._options = {name: value for name, value in options.items() if value is not None}

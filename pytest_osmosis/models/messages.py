@@ -204,7 +204,8 @@ def _image_source(image: object) -> Block:
 def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message, and
+    that of the error if the body reports one.
     """
     body = json_object(status, content, failures)
     blocks = body.get("content")

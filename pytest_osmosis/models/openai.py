@@ -14,6 +14,8 @@ from pytest_osmosis.models.completions import read_reply, write_request
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
 
+PATH = "/chat/completions"
+
 
 class OpenAIModel:
     """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
@@ -21,7 +23,7 @@ class OpenAIModel:
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._target = target
-        self._failures = Failures(target.base_url, api_key)
+        self._failures = Failures(target.base_url, f"{target.base_url.rstrip('/')}{PATH}", api_key)
         self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it
@@ -38,7 +40,7 @@ class OpenAIModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, "/chat/completions", body, self._headers)
+        answer = await self._transport.post(self._client, PATH, body, self._headers)
         return read_reply(*answer, self._failures)
 
     async def close(self) -> None:

@@ -74,13 +74,12 @@ async def chat(
         except ModelError as failed:
             error = failed
         on_result(error)
-        error.retries = retries
         if not error.retryable or retries >= policy.max_retries:
-            raise error
+            raise _counted(error, retries)
         delay_s = policy.delay_s(error, retries, rng)
         left_s = remaining_s()
         if left_s is not None and delay_s >= left_s:
-            raise _too_late(error, delay_s, left_s)
+            raise _counted(_too_late(error, delay_s, left_s), retries)
         async with waiting(delay_s):
             await asyncio.sleep(delay_s)
         retries += 1
@@ -113,8 +112,14 @@ def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:
         reason = f"asked to wait {error.retry_after_s:.10g} s, {left_s:.3g} s are left"
     else:
         reason = f"the next retry would be in {delay_s:.3g} s, {left_s:.3g} s are left"
-    late = ModelError(
+    return ModelError(
         f"{error}; {reason}", retry_after_s=error.retry_after_s, status=error.status, systemic=error.systemic
     )
-    late.retries = error.retries
-    return late
+
+
+def _counted(error: ModelError, retries: int) -> ModelError:
+    """Return the error of the last of several tries, which says how many there were."""
+    if retries:
+        error.args = (f"{error} ({retries + 1} tries)",)
+    error.retries = retries
+    return error

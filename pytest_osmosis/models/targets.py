@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
 
 DEMO = "demo/arithmetic"
+REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 
 
@@ -181,6 +182,11 @@ def _check_url(url: str, name: str, where: str) -> None:
             text = "must not contain a user name or password; name a key's variable in [model] api_key_env"
         elif parts.scheme not in ("http", "https") or not host:
             text = f'must be an http:// or https:// address, got "{url}"'
+        elif parts.query or parts.fragment:  # it may contain a key too
+            text = "must not contain a ? or #; name a key's variable in [model] api_key_env"
+        else:
+            added = next((path for path in REQUEST_PATHS if parts.path.rstrip("/").endswith(path)), None)
+            text = added and f'must end before "{added}", which is added to it, got "{url}"'
     except ValueError as error:
         text = f"not an address ({error})"
     if text is not None:

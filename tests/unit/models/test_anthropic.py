@@ -388,10 +388,6 @@ async def test_citations_are_sent_back_unchanged() -> None:
         ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input"),
         ({"content": [{"type": "tool_use", "name": "f", "input": {}}]}, "a tool_use without id, name or input"),
         ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input"),
-        (
-            {"type": "error", "error": {"type": "api_error", "message": "no\x07 luck"}},
-            "no content: no\\x07 luck",
-        ),
         (servers.completion({"role": "assistant", "content": "42"}), "no content"),
     ],
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.models.base import ChatReply, Usage
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, failure_of, kind, reply_of
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, failure_of, kind, model_at, reply_of
 
 
 @pytest.fixture(autouse=True, params=CHAT_CLIENTS)
@@ -92,6 +94,25 @@ async def test_cached_tokens_are_counted_under_each_providers_name(given: dict[s
     assert reply.usage == Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
 
 
+@pytest.mark.parametrize(
+    ("usage", "output", "reasoning"),
+    [
+        ({"completion_tokens": 5, "total_tokens": 40}, 30, None),
+        ({"completion_tokens": 5, "total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 25}}, 30, 25),
+        ({"completion_tokens": 30, "total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 25}}, 30, 25),
+        ({"completion_tokens": 0, "total_tokens": 40}, 30, None),
+        ({"completion_tokens": 5, "total_tokens": 12}, 5, None),
+        ({"completion_tokens": 5, "total_tokens": None}, 5, None),
+        ({"completion_tokens": 5, "total_tokens": "40"}, 5, None),
+    ],
+)
+async def test_reasoning_tokens_outside_completion_tokens_are_output(
+    usage: Mapping[str, object], output: int, reasoning: int | None
+) -> None:
+    reply = await reply_of(servers.reply("42", usage={"prompt_tokens": 10, **usage}))
+    assert reply.usage == Usage(10, output, reasoning_tokens=reasoning)
+
+
 @pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
 async def test_invalid_token_details_are_unknown(details: object) -> None:
     reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))
@@ -166,7 +187,54 @@ async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str,
     assert str(error) == f"the server answered 200 with {what}"
 
 
-@pytest.mark.parametrize("error", ["no\x07 luck", {"message": "no\x07 luck", "code": 502}])
-async def test_an_error_next_to_missing_choices_is_shown(error: object) -> None:
-    failure = await failure_of(servers.data({"choices": None, "error": error}))
+async def test_an_error_next_to_missing_choices_is_shown() -> None:
+    failure = await failure_of(servers.data({"choices": None, "error": "no\x07 luck"}))
     assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"error": {"code": 502, "message": "said"}, "finish_reason": "error"},
+        {"error": {"code": 502, "message": "said"}, "message": {"content": "half an ans"}, "finish_reason": "error"},
+        {"error": {"code": 502, "message": "said"}, "message": {"content": "half an ans"}},
+    ],
+)
+async def test_an_error_of_a_choice_is_that_of_its_code(choice: Mapping[str, object]) -> None:
+    failure = await failure_of(servers.data({"choices": [choice]}))
+    assert kind(failure) == ("provider", True, "no", 502)
+    assert str(failure) == "the server answered 200 with error 502 Bad Gateway: said"
+
+
+async def test_an_answer_that_ends_in_an_error_is_the_servers_failure() -> None:
+    choice = {"message": {"content": "half an ans"}, "finish_reason": "error"}
+    failure = await failure_of(servers.data({"choices": [choice]}))
+    assert kind(failure) == ("provider", True, "no", 200)
+    assert str(failure) == 'the server answered 200 with finish_reason "error"'
+
+
+@pytest.mark.parametrize("content", ["", None])
+async def test_an_error_next_to_an_empty_answer_is_the_failure(content: str | None) -> None:
+    failure = await failure_of(servers.reply(content, error={"code": 503, "message": "said"}))
+    assert kind(failure) == ("provider", True, "no", 503)
+
+
+async def test_an_error_next_to_an_answer_is_ignored() -> None:
+    assert (await reply_of(servers.reply("42", error={"code": 503}))).content == "42"
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("", '; most servers have /v1 in their address: [model] base_url = "{url}/v1"'),
+        ("/v1", ""),
+        ("/v1beta/openai", ""),
+    ],
+)
+async def test_a_404_hints_at_a_missing_version_in_the_address(path: str, hint: str) -> None:
+    with ChatServer(servers.status(404)) as server:
+        async with model_at(server.url + path) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.chat(ChatRequest(messages=PROMPT))
+    asked = f"the server answered 404 Not Found at {server.url}{path}/chat/completions: scripted 404"
+    assert str(caught.value) == asked + hint.format(url=server.url)

@@ -6,7 +6,9 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -247,8 +249,9 @@ async def test_a_refusal_is_data() -> None:
 async def test_a_web_page_with_status_200_is_the_servers_failure() -> None:
     error = await failure_of(servers.html())
     assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == (
-        "the server answered 200 with a body that is not JSON: '<!DOCTYPE html> <html><title>Sign in</title></html>'"
+    assert str(error).startswith(
+        "the server answered 200 with a body that is not JSON: '<!DOCTYPE html> <html><title>Sign in</title></html>' "
+        "(POST http://127.0.0.1:"
     )
 
 
@@ -262,14 +265,14 @@ async def test_half_a_json_body_is_the_servers_failure() -> None:
 async def test_an_empty_body_is_the_servers_failure(text: str) -> None:
     error = await failure_of(servers.body(text))
     assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == "the server answered 200 with a body that is empty"
+    assert str(error).startswith("the server answered 200 with a body that is empty (POST http://127.0.0.1:")
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"ok"', "1"])
 async def test_json_that_is_not_an_object_is_the_servers_failure(text: str) -> None:
     error = await failure_of(servers.body(text))
     assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == f"the server answered 200 with a body that is not a JSON object: '{text}'"
+    assert f"the server answered 200 with a body that is not a JSON object: '{text}' (POST http" in str(error)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000])
@@ -286,7 +289,7 @@ async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
 async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
     error = await failure_of(servers.body("\x1b[31m\u202e" + "x" * 5000))
     assert "'\\x1b[31m\\u202exxx" in str(error)
-    assert len(str(error)) < 300
+    assert len(str(error)) < 400
 
 
 # -- statuses ------------------------------------------------------------------------------------------------
@@ -344,11 +347,13 @@ async def test_an_exhausted_quota_is_systemic_and_not_retried(code: int, value: 
     assert kind(error) == ("provider", False, "always", code)
 
 
-async def test_a_missing_model_names_the_address() -> None:
-    with ChatServer(servers.status(404)) as server:
+@pytest.mark.parametrize("code", [401, 402, 403, 404])
+async def test_an_error_that_the_address_may_cause_names_it(code: int) -> None:
+    with ChatServer(servers.status(code)) as server:
         with pytest.raises(ModelError) as caught:
             await ask(server)
-    assert str(caught.value) == f"the server answered 404 Not Found at {server.base_url}: scripted 404"
+    asked = f"{server.url}{server.requests[0].path}"
+    assert str(caught.value) == f"the server answered {code} {HTTPStatus(code).phrase} at {asked}: scripted {code}"
 
 
 @pytest.mark.parametrize(
@@ -426,6 +431,71 @@ async def test_a_short_key_is_not_redacted() -> None:
     assert str(error).endswith(": a bad cat")
 
 
+# -- errors in answers with status 200 -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "boundary", "retryable", "systemic", "status"),
+    [
+        ({"code": 503, "message": "said"}, "provider", True, "no", 503),
+        ({"code": "429", "message": "said"}, "provider", True, "no", 429),
+        ({"type": "overloaded_error", "message": "said"}, "provider", True, "no", 529),
+        ({"type": "server_error", "code": None, "message": "said"}, "provider", True, "no", 500),
+        ({"status": "UNAVAILABLE", "message": "said"}, "provider", True, "no", 503),
+        ({"code": 400, "message": "said"}, "model", False, "no", 400),
+        ({"code": "context_length_exceeded", "type": "x", "message": "said"}, "model", False, "no", 400),
+        ({"code": 401, "message": "said"}, "provider", False, "always", 401),
+        ({"code": "invalid_api_key", "type": "bad_request", "message": "said"}, "provider", False, "always", 401),
+        ({"code": 404, "message": "said"}, "provider", False, "until_success", 404),
+        ({"type": "insufficient_quota", "message": "said"}, "provider", False, "always", 402),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("others", [{}, {"choices": None, "content": None}, {"type": "error"}])
+async def test_an_error_with_status_200_is_that_of_its_code(
+    others: Mapping[str, object],
+    error: Mapping[str, object],
+    boundary: str,
+    retryable: bool,
+    systemic: str,
+    status: int,
+) -> None:
+    failure = await failure_of(servers.data({**others, "error": error}))
+    assert kind(failure) == (boundary, retryable, systemic, status)
+    assert str(failure).startswith(f"the server answered 200 with error {status}")
+    assert ": said" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "error", ["said", {"message": "said"}, {"code": 3, "message": "said"}, {"type": "x", "message": "said"}]
+)
+async def test_an_error_with_status_200_that_blames_nobody_is_the_servers(error: object) -> None:
+    failure = await failure_of(servers.data({"error": error}))
+    assert kind(failure) == ("provider", True, "no", 200)
+    assert str(failure).endswith(": said")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'data: {"error": {"code": 503, "message": "said"}}\n\ndata: [DONE]\n\n',
+        ': PROCESSING\n\nevent: error\ndata: {"type": "error", "error": {"code": 503, "message": "said"}}\n\n',
+        'data: {"choices": [{"delta": {"content": "4"}}]}\n\ndata: {"error": {"code": 503, "message": "said"}}\n\n',
+        'event: error\r\ndata:{"error":{"code":503,"message":"said"}}\r\n\r\n',
+    ],
+)
+async def test_an_error_in_a_stream_of_events_is_that_of_its_code(text: str) -> None:
+    failure = await failure_of(servers.body(text, content_type="text/event-stream"))
+    assert kind(failure) == ("provider", True, "no", 503)
+    assert str(failure) == "the server answered 200 with error 503 Service Unavailable: said"
+
+
+async def test_a_stream_of_events_without_an_error_cannot_be_read() -> None:
+    text = 'data: {"choices": [{"delta": {"content": "4"}}]}\n\ndata: [DONE]\n\n'
+    failure = await failure_of(servers.body(text, content_type="text/event-stream"))
+    assert kind(failure) == ("provider", True, "no", 200)
+    assert "a body that is not JSON" in str(failure)
+
+
 # -- connections ---------------------------------------------------------------------------------------------
 
 
@@ -452,12 +522,55 @@ async def test_a_host_that_does_not_exist_is_unreachable() -> None:
     assert kind(caught.value) == ("provider", True, "until_success", None)
 
 
-async def test_a_server_without_tls_is_unreachable() -> None:
+async def test_a_server_without_tls_is_named_with_its_right_address() -> None:
     with ChatServer() as server:
-        async with model_at(server.base_url.replace("http:", "https:")) as model:
-            with pytest.raises(ModelError, match=r"cannot reach https://.*SSL") as caught:
+        secure = server.base_url.replace("http:", "https:")
+        async with model_at(secure) as model:
+            with pytest.raises(ModelError) as caught:
                 await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", True, "until_success", None)
+    assert kind(caught.value) == ("provider", False, "until_success", None)
+    assert str(caught.value) == f'{secure} answers without TLS: set [model] base_url to "{server.base_url}"'
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[str]:
+    """The address of a server that answers everything with these bytes."""
+
+    async def answers(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(answers, "127.0.0.1", 0)
+    async with listener:
+        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+
+
+async def test_a_server_with_tls_is_named_with_its_right_address() -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
+    async with answering(alert) as base_url, model_at(base_url) as model:
+        with pytest.raises(ModelError) as caught:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", False, "until_success", None)
+    secure = base_url.replace("http:", "https:")
+    assert str(caught.value) == f'{base_url} answers with TLS: set [model] base_url to "{secure}"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head></html>",
+        "Client sent an HTTP request to an HTTPS server.\n",
+        "Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />",
+    ],
+)
+async def test_servers_that_explain_that_they_want_tls_are_understood(text: str) -> None:
+    with ChatServer(servers.body(text, status=400, content_type="text/html")) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server)
+    assert kind(caught.value) == ("provider", False, "until_success", 400)
+    secure = server.base_url.replace("http:", "https:")
+    assert str(caught.value) == f'{server.base_url} answers with TLS: set [model] base_url to "{secure}"'
 
 
 @pytest.mark.parametrize("behaviour", [servers.cut_connection(), servers.cut_body()], ids=["connection", "body"])
@@ -471,13 +584,7 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
 
 
 async def test_a_server_that_does_not_speak_http_is_a_retryable_failure() -> None:
-    async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 smtp ready\r\n\r\n")
-        writer.close()
-
-    listener = await asyncio.start_server(babble, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    async with listener, model_at(f"http://127.0.0.1:{port}/v1") as model:
+    async with answering(b"220 smtp ready\r\n\r\n") as base_url, model_at(base_url) as model:
         with pytest.raises(ModelError, match="broke: ") as caught:
             await model.chat(ChatRequest(messages=PROMPT))
     assert kind(caught.value) == ("provider", True, "no", None)

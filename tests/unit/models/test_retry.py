@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -107,6 +108,16 @@ async def test_a_good_answer_is_one_request() -> None:
     with ChatServer(GOOD) as server:
         found = await answered(server, waits)
     assert (found.reply.content, found.retries, len(server.requests), waits.delays) == ("42", 0, 1, [])
+
+
+async def test_a_failure_says_how_many_tries_were_made() -> None:
+    with ChatServer(servers.status(503)) as server:
+        assert str(await failure(server)).endswith(": scripted 503 (5 tries)")
+        assert len(server.requests) == 5
+    with ChatServer(servers.status(400)) as server:
+        assert str(await failure(server)).endswith(": scripted 400")
+    with ChatServer(servers.status(503), servers.status(429, retry_after="90")) as server:
+        assert re.search(r"asked to wait 90 s, .* s are left \(2 tries\)$", str(await failure(server, left_s=9.0)))
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,19 @@ def test_an_invalid_openai_base_url_is_refused_by_name() -> None:
     assert "environment variable OPENAI_BASE_URL: must be" in refusal("openai/x", None, {"OPENAI_BASE_URL": "h"})
 
 
+@pytest.mark.parametrize("added", ["?api-version=1&key=hunter2", "#hunter2"])
+def test_a_query_in_a_base_url_is_refused_and_not_quoted(added: str) -> None:
+    text = refusal("m", ModelTable(base_url=f"http://host/v1{added}"))
+    assert "[model] base_url: must not contain a ? or #" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/messages", "/messages/"])
+def test_a_base_url_with_the_path_of_a_request_is_refused(path: str) -> None:
+    text = refusal("m", ModelTable(base_url=f"http://host/v1{path}"))
+    assert f'must end before "{path.rstrip("/")}", which is added to it, got "http://host/v1{path}"' in text
+
+
 def test_a_password_in_a_base_url_is_refused_and_not_quoted() -> None:
     text = refusal("m", ModelTable(base_url="http://me:hunter2@host/v1"))
     assert "must not contain a user name or password" in text
