@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -49,25 +49,36 @@ _ANY_SCORE = _Bound(number(), "a finite number")
 
 
 def condition(metric: str) -> ValueKind:
-    """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), kept as a `GateRule`."""
+    """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), or an array of them, kept as `GateRule`s."""
     bound = _ANY_SCORE if metric == "mean" else _SHARE
 
     table = record_of(bound.expects, {"min": bound.kind, "rule": choice(*RULES)}, required=("min",))
 
-    def read(value: Any) -> GateRule:
+    def read_one(value: Any) -> GateRule:
         if isinstance(value, str):
             return _rule(metric, _minimum(bound, value))
         fields = table.read(value)
         return _rule(metric, fields["min"], fields.get("rule", "point"))
 
-    return ValueKind(bound.expects, read, typed_condition, {"anyOf": [{"type": "string"}, table.schema]})
+    one = ValueKind(bound.expects, read_one)
+
+    def read(value: Any) -> tuple[GateRule, ...]:
+        entries = value if isinstance(value, list) and value else [value]
+        faults = [fault for entry in entries for fault in faults_of(one, entry)]
+        if faults:
+            raise Unfit(faults)
+        return tuple(dict.fromkeys(map(read_one, entries)))
+
+    either = {"anyOf": [{"type": "string"}, table.schema]}
+    schema = {"anyOf": [*either["anyOf"], {"type": "array", "items": either, "minItems": 1}]}
+    return ValueKind(bound.expects, read, typed_condition, schema)
 
 
 def conditions_of_function() -> ValueKind:
-    """The conditions on the scores of one function, kept as a mapping of metrics to `GateRule`s."""
+    """The conditions on the scores of one function, kept as a mapping of metrics to their `GateRule`s."""
     expects = f"a table of conditions, each a key like {METRICS}"
 
-    def read(value: Any) -> Mapping[str, GateRule]:
+    def read(value: Any) -> Mapping[str, tuple[GateRule, ...]]:
         if not isinstance(value, dict) or not value:
             raise refuse(f"must be {expects}")
         faults = []
@@ -108,9 +119,33 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
     return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
 
 
+def gate_settings(texts: Iterable[str], origin: str) -> Iterator[GateSetting | Problem]:
+    """Parse the gates of one level. Several conditions on one metric are one setting; all of them are decided."""
+    together: dict[tuple[str, ...], list[Setting]] = {}
+    for text in dict.fromkeys(texts):
+        parsed = gate_setting(text, origin)
+        if isinstance(parsed, Problem):
+            yield parsed
+        else:
+            together.setdefault((parsed.key, *parsed.below), []).append(parsed)
+    for settings in together.values():
+        first, values = settings[0], [setting.value for setting in settings]
+        if first.key == LOSS and len(values) > 1:
+            yield Problem(origin, f"{LOSS} is given {len(values)} times ({', '.join(values)}); keep one")
+        else:
+            yield GateSetting(first, values[0] if len(values) == 1 else list(map(typed_condition, values)))
+
+
+class GateSetting(NamedTuple):
+    """A typed gate. `value` is a text, or a list if several conditions are on its metric."""
+
+    setting: Setting
+    value: str | list[object]
+
+
 def typed_condition(text: str) -> object:
-    """Return a typed TOML table, or any other text unchanged."""
-    return typed_toml(text) if text.lstrip().startswith("{") else text
+    """Return a typed TOML table or array, or any other text unchanged."""
+    return typed_toml(text) if text.lstrip().startswith(("{", "[")) else text
 
 
 def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
@@ -136,11 +171,11 @@ def _minimum(bound: _Bound, text: str) -> float:
 
 
 def loss() -> ValueKind:
-    """The largest acceptable loss, kept as a `GateRule`. On the command line it follows "=" or "<="."""
+    """The largest acceptable loss, kept as `GateRule`s like a condition. On the command line it follows "=" or "<="."""
 
-    def read(value: Any) -> GateRule:
+    def read(value: Any) -> tuple[GateRule, ...]:
         share: float = _RATIO.read(value)
-        return GateRule(LOSS, -share)
+        return (GateRule(LOSS, -share),)
 
     def typed(text: str) -> object:
         return _RATIO.typed(text.strip().removeprefix("<").removeprefix("=").strip())

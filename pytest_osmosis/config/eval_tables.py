@@ -252,7 +252,8 @@ EXECUTION = Table(
 GATE = Table(
     "gate",
     "Conditions on the whole eval. They decide the exit code. `rule` selects the value that is compared: the measured "
-    'value ("point", the default), or the "lower" or "upper" end of its confidence interval (one-sided, 95%).',
+    'value ("point", the default), or the "lower" or "upper" end of its confidence interval (one-sided, 95%). '
+    "Several conditions on one metric are an array; all of them are decided.",
     (
         Field("pass_rate", condition("pass_rate"), "Share of runs that pass."),
         Field("mean", condition("mean"), "Mean score of the deciding function."),

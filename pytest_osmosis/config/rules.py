@@ -6,7 +6,7 @@ Each rule takes a draft and adds its problems to it. A key with an invalid value
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,11 +44,13 @@ def has_entrypoint(draft: Draft) -> bool:
 
 def gates_of(draft: Draft) -> tuple[GateRule, ...]:
     """Return all conditions of [gate], on the runs and on single functions."""
-    return tuple(
-        rule
-        for key, value in draft.table("gate").items()
-        for rule in ([value] if isinstance(value, GateRule) else [replace(r, function=key) for r in value.values()])
-    )
+    found: list[GateRule] = []
+    for key, value in draft.table("gate").items():
+        if isinstance(value, Mapping):
+            found += [replace(rule, function=key) for rules in value.values() for rule in rules]
+        else:
+            found += value
+    return tuple(found)
 
 
 def _code(draft: Draft, workspace: Path) -> None:

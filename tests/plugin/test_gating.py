@@ -72,6 +72,26 @@ def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
 
 
+def test_two_conditions_on_one_metric_are_both_decided(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[PASS, PASS, FAIL], gate={"pass_rate": [">= 0.5", {"min": 0.6, "rule": "lower"}]})
+
+    in_file = workspace.run(CONFIG)
+    typed = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.9", "--osmosis-gate=pass_rate >= 0.1")
+
+    assert in_file.ret == 1
+    in_file.stdout.fnmatch_lines(["gate pass_rate >= 0.5: HOLDS: *", "gate pass_rate >= 0.6 (lower): FAILS: *"])
+    assert typed.ret == 1
+    typed.stdout.fnmatch_lines(
+        [
+            '  overridden: pass_rate = [[]">= 0.9", ">= 0.1"[]] (--osmosis-gate gate.pass_rate)',
+            "gate pass_rate >= 0.9: FAILS: *",
+            "gate pass_rate >= 0.1: HOLDS: *",
+        ]
+    )
+    assert len(workspace.results()["gates"]) == 2
+
+
 def test_a_mistyped_gate_on_the_command_line_is_a_usage_error(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
 

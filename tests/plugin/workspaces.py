@@ -237,6 +237,8 @@ def _key(key: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     return json.dumps(value)
 
 

@@ -7,13 +7,13 @@ config whose names are bare and lower case ([env] variables keep their case). `P
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.conditions import gate_setting
+from pytest_osmosis.config.conditions import gate_settings
 from pytest_osmosis.config.named_keys import OPTIONS, Setting, setting
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
@@ -43,8 +43,7 @@ def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     for text in config.getoption(options.SET.dest):
         yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
-    for text in config.getoption(options.GATE.dest):
-        yield from _set(gate_setting(text, options.GATE.flag), options.GATE.flag, "command", problems)
+    yield from _gates(config.getoption(options.GATE.dest), options.GATE.flag, "command", problems)
     for option in (options.NAMING[1], *options.OF_CONFIG):
         value = config.getoption(option.dest)
         if value not in (None, []):
@@ -59,8 +58,7 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             for line in filter(str.strip, value.splitlines()):
                 yield from _set(setting(line, name), name, "environment", problems)
         elif name == options.GATE.variable:
-            for line in filter(str.strip, value.splitlines()):
-                yield from _set(gate_setting(line, name), name, "environment", problems)
+            yield from _gates(filter(str.strip, value.splitlines()), name, "environment", problems)
         elif name.startswith(f"{_SET}__"):
             yield from _set(_key_variable(name, value), "", "environment", problems)
         elif name in VARIABLES:
@@ -87,6 +85,18 @@ def _key_variable(name: str, value: str) -> Setting | Problem:
     table, key, *below = keys
     in_env = table.lower() == "env"
     return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
+
+
+def _gates(
+    texts: Iterable[str], origin: str, level: Literal["command", "environment"], problems: list[Problem]
+) -> Iterator[Override]:
+    for parsed in gate_settings(texts, origin):
+        if isinstance(parsed, Problem):
+            problems.append(parsed)
+        else:
+            gate, value = parsed
+            where = f"{origin} {gate.path}"
+            yield Override(gate.table, gate.key, value, where, gate.below, as_toml=True, level=level)
 
 
 def _set(

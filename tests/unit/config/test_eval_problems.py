@@ -425,6 +425,14 @@ BROKEN: dict[str, list[Case]] = {
         ),
         *got("gate", "pass_rate", f'{SHARE}; the operator ">=" is missing', '"0.7"'),
         *got("gate", "pass_rate", f"{SHARE}; write a share as 0.7, not 70%", '">= 70%"'),
+        *got("gate", "pass_rate", SHARE, "[]"),
+        (
+            'pass_rate = [">= 0.5", ">= 2", {min = 3}]',
+            [
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
+                "2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 3",
+            ],
+        ),
         ('pass_rate = {rule = "point"}', ["2: [gate] pass_rate.min: missing; must be a finite number between 0 and 1"]),
         ("pass_rate = {min = 2}", ["2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 2"]),
         (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.conditions import gate_setting
+from pytest_osmosis.config.conditions import GateSetting, gate_setting, gate_settings
 from pytest_osmosis.config.tables import GateRule, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
@@ -81,6 +81,29 @@ def test_typed_gates_replace_single_gates_of_the_file(load_table: Load) -> None:
         GateRule("pass_rate", 0.1, "lower", function="rewards:close"),
         GateRule("mean", 0.0, function="rewards:exact"),
     }
+
+
+def test_several_typed_conditions_on_one_metric_are_one_setting_with_all_of_them() -> None:
+    texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
+
+    gates = [(gate.setting.path, gate.value) for gate in gate_settings(texts, "--x") if isinstance(gate, GateSetting)]
+
+    assert gates == [
+        ("gate.pass_rate", [">= 0.9", {"min": 0.8, "rule": "lower"}]),
+        ('gate."rewards:f".mean', ">= 1"),
+    ]
+
+
+def test_two_typed_losses_are_rejected() -> None:
+    (problem,) = gate_settings(["max_regression = 0.02", "max_regression <= 0.1"], "--x")
+
+    assert str(problem) == "--x: max_regression is given 2 times (= 0.02, <= 0.1); keep one"
+
+
+def test_several_conditions_on_one_metric_are_all_kept(load_table: Load) -> None:
+    config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
+
+    assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
 
 
 @pytest.mark.parametrize("text", ["", "pass_rate", "0.7", "median >= 1", "pass_at_0 >= 1", "rewards:f >= 1"])

@@ -75,6 +75,8 @@ INVALID = [
     ("data", 'columns = {prompt = "q"}'),
     ("execution", 'granularity = "rows"'),
     ("gate", "pass_rate = 0.7"),
+    ("gate", "pass_rate = []"),
+    ("gate", 'pass_rate = [">= 0.5", 1]'),
     ("gate", 'pass_rate = {rule = "point"}'),
     ("gate", "pass_at_0 = 1"),
     ('gate."rewards:exact"', "median = 1"),
