@@ -18,7 +18,7 @@ from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, PassRule
 
 _INDENT = "  "
 
@@ -85,6 +85,8 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
     yield _INDENT + _circumstances(record, cost)
     yield from (_INDENT + line for line in _scores(story, pass_rule))
     yield from _error(story)
+    if record.status == "finished" and record.answer_fault is not None:
+        yield f"{_INDENT}{ANSWER_FAULTS[record.answer_fault]}"
     for message in story.messages:
         yield ""
         yield from _message(message)

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, text_of
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.text.chat_messages import text_of
 
 STOP_REASONS: Mapping[str | None, str] = {"length": "max_tokens", "tool_calls": "tool_use"}
 ERROR_TYPES: Mapping[int, str] = {

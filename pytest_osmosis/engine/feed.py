@@ -151,7 +151,8 @@ class Feed:
     def _recall_run(self, rescore: RescoreJob, run: RunId, row: Row) -> None:
         rollout = rescore.rollouts.rollout(run)
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
-        state.messages, state.details = rollout["messages"], rollout.get("details", "")
+        state.messages, state.n_prompt = rollout["messages"], rollout["n_prompt"]
+        state.details = rollout.get("details", "")
         state.add_output(rollout.get("output", {}))
         codes = {} if rescore.calls_all else self._recorder.codes
         kept = rescore.rollouts.scores(run, codes, self._job.score_inputs.rows[run.row].whole)
@@ -210,6 +211,7 @@ class Feed:
             **state.key.to_json(),
             "names": list(names),
             "messages": state.messages,
+            "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
         }

@@ -41,7 +41,7 @@ class RunState:
 
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
-    the last event, on the monotonic clock.
+    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's.
     """
 
     run: RunId
@@ -56,6 +56,7 @@ class RunState:
     held: int = 0
     since: float = field(default_factory=time.monotonic)
     messages: list[dict[str, Any]] = field(default_factory=list)
+    n_prompt: int = 0
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
 

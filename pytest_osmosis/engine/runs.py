@@ -128,7 +128,7 @@ class Runs:
     def _rolled_out(self, state: RunState, event: RolloutEvent, raw: bytes) -> None:
         record = self._recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
-        state.messages = event["messages"]
+        state.messages, state.n_prompt = event["messages"], event["n_prompt"]
         state.details = event.get("details", "")
         state.add_output(event.get("output", {}))
         self._recorder.count(tokens=record.tokens or 0)
@@ -168,6 +168,7 @@ class Runs:
             **state.key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             "ms": 0.0,
             "messages": list(state.row.messages),
+            "n_prompt": len(state.row.messages),
             "boundary": boundary,
             "error": error,
             "details": details,

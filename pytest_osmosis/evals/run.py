@@ -124,6 +124,7 @@ class EvalRun:
         return {
             **Key(run, last["attempt"]).to_json(),
             "messages": last["messages"],
+            "n_prompt": last["n_prompt"],
             "ground_truth": row.ground_truth,
             "record": row.record,
         }

@@ -27,9 +27,11 @@ from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
+from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.record.events import RemovalEvent, RolloutEvent, ScoreEvent
 from pytest_osmosis.rewards.functions import score_of
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.user_frames import suspended_stack
 
 OnError = Callable[[Key, BaseException], None]
@@ -93,6 +95,7 @@ class HostCore:
                     **key.to_json(),
                     "names": names,
                     "messages": rollout["messages"],
+                    "n_prompt": rollout["n_prompt"],
                     "ground_truth": request["ground_truth"],
                     "record": request["record"],
                 }
@@ -130,13 +133,16 @@ class HostCore:
         begun = time.perf_counter()
         try:
             messages = await self._conversation(context, running)
+            n_prompt = prompt_length(request["prompt"], messages)
+            _refuse_refusal(messages[n_prompt:])
         except BaseException as error:
             if self.closing:
                 raise
             self._on_error(chat.key, error)
             failure = rollout_failure(error, running, chat.totals)
             messages = plain_messages_or_none(context.last_conversation) or request["prompt"]
-        return _rollout_event(chat.key, begun, messages, chat.totals, failure)
+            n_prompt = prompt_length(request["prompt"], messages)
+        return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
 
     async def _conversation(self, context: ChatContext, running: MonitoredCode) -> list[Message]:
         agent = self._code.agent
@@ -193,7 +199,7 @@ class HostCore:
         function = self._code.eval_function(name)
         if function is None:
             return await self._grade(request, self._artifacts(running.key))
-        arguments = function.arguments(messages, ground_truth, record)
+        arguments = function.arguments(messages, request["n_prompt"], ground_truth, record)
         if function.is_async:
             return score_of(await function.function(**arguments))
         with self._monitor.blocking(running):
@@ -238,8 +244,20 @@ class HostCore:
         return f"{self._setup.artifacts}{os.sep}{key.run}"
 
 
+def _refuse_refusal(messages: Sequence[Message]) -> None:
+    """Raise `ModelError` if the last message of a rollout is a refusal, of a model that an agent asked by itself."""
+    text = refusal_of(messages[-1]) if messages else None
+    if text is not None:
+        raise refused(text)
+
+
 def _rollout_event(
-    key: Key, begun: float, messages: list[Message], totals: RequestTotals, failure: Failure | None
+    key: Key,
+    begun: float,
+    messages: list[Message],
+    n_prompt: int,
+    totals: RequestTotals,
+    failure: Failure | None,
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",
@@ -247,6 +265,7 @@ def _rollout_event(
         "at": _now(),
         "ms": _ms_since(begun),
         "messages": messages,
+        "n_prompt": n_prompt,
         "finish_reason": totals.finish_reason,
         "usage": totals.usage.to_json() if totals.usage is not None else None,
         "model": totals.model,

@@ -114,9 +114,10 @@ class RunRequest(AttemptFields):
 
 
 class ScoringFields(AttemptFields):
-    """A conversation and its row, for reward functions."""
+    """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's."""
 
     messages: list[dict[str, Any]]
+    n_prompt: int
     ground_truth: Any
     record: dict[str, Any]
 

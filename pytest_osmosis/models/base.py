@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
+from pytest_osmosis.text.chat_messages import text_of
+
 LARGE_INT = 2**63  # larger ones are refused, because Python neither writes nor reads integers of thousands of digits
 
 Message = dict[str, Any]
@@ -104,20 +106,6 @@ def copied(value: Any) -> Any:
     if (kind is int and -LARGE_INT < value < LARGE_INT) or (kind is float and math.isfinite(value)):
         return value
     raise TypeError(f"{kind.__name__} is not JSON, or the number is out of bounds")
-
-
-def text_of(content: object) -> str:
-    """Return the text in a message's content: a string, or the joined text parts of a list, or else "".
-
-    >>> text_of([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}])
-    '42'
-    """
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, dict) else part for part in content)
-        return "".join(part for part in parts if isinstance(part, str))
-    return ""
 
 
 class Model(Protocol):

@@ -19,7 +19,8 @@ from operator import add, mul, sub, truediv
 from typing import Any, NamedTuple, NoReturn
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, text_of
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.text.chat_messages import text_of
 
 NAME = "demo/arithmetic"
 

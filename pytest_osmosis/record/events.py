@@ -44,8 +44,10 @@ class StartEvent(AttemptFields):
 
 
 class RolloutEvent(AttemptFields):
-    """The end of a rollout. `boundary`, `error` and `details` are there if it failed; the engine writes no more than
-    these about a rollout that took its host down.
+    """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
+
+    `boundary`, `error` and `details` are there if it failed; the engine writes no more than these about a rollout that
+    took its host down.
 
     `systemic` ("always" or "until_success") means that further runs will meet the same failure.
     """
@@ -53,6 +55,7 @@ class RolloutEvent(AttemptFields):
     ev: Literal["rollout"]
     ms: float
     messages: list[dict[str, Any]]
+    n_prompt: int
     at: NotRequired[str]
     finish_reason: NotRequired[str | None]
     usage: NotRequired[Mapping[str, int] | None]

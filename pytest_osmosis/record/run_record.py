@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ class RunRecord(NamedTuple):
     """The fold of a run's events, without its transcript.
 
     `duration_ms` is the time of the rollout, `scoring_ms` the time of scoring, both without time in a queue. `usage`
-    holds token counts by name, None if the server sent none. `answer` is the digest of the last assistant message, None
-    without one. `error` and `boundary` say how the rollout failed.
+    holds token counts by name, None if the server sent none. `answer` is the digest of the rollout's last assistant
+    message, None without one; `answer_fault` says what there is instead of an answer with text. `error` and `boundary`
+    say how the rollout failed.
     """
 
     run: RunId
@@ -66,6 +68,7 @@ class RunRecord(NamedTuple):
     retries: int = 0
     finish_reason: str | None = None
     answer: str | None = None
+    answer_fault: AnswerFault | None = None
     model: str | None = None
     skip_reason: str | None = None
 
@@ -157,6 +160,7 @@ def _start(record: RunRecord, event: Event) -> RunRecord:
 
 
 def _rollout(record: RunRecord, event: Event) -> RunRecord:
+    own = [message for message in event.get("messages", ())[event.get("n_prompt", 0) :] if isinstance(message, Mapping)]
     return RunRecord(
         record.run,
         attempt=event["attempt"],
@@ -168,15 +172,16 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         usage=_shared(tuple(usage.items())) if (usage := event.get("usage")) is not None else None,
         retries=event.get("retries", 0),
         finish_reason=_interned(event.get("finish_reason")),
-        answer=_answer(event.get("messages", ())),
+        answer=_answer(own),
+        answer_fault=answer_fault(own),
         model=_interned(event.get("model")),
     )
 
 
-def _answer(messages: Sequence[object]) -> str | None:
+def _answer(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the digest of the last assistant message: its content and its tool calls, without their ids."""
     for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "assistant":
+        if message.get("role") == "assistant":
             calls = message.get("tool_calls")
             called = [call.get("function") for call in calls if isinstance(call, Mapping)] if calls else []
             text = SORTED.encode([message.get("content"), called])

@@ -112,7 +112,7 @@ class StoredRollouts:
         self._scores.pop(run, None)
         self._positions.pop(run, None)
         if record.rolled:
-            if "messages" not in event:
+            if not {"messages", "n_prompt"} <= event.keys():
                 raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its conversation")
             self._positions[run] = position
 

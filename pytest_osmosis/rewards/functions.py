@@ -1,6 +1,6 @@
 """Eval functions: user code that scores a rollout. The name of the first parameter determines the mode.
 
-- simple mode, `solution_str`: receives the last assistant text, `ground_truth` and `extra_info`
+- simple mode, `solution_str`: receives the rollout's last assistant text, `ground_truth` and `extra_info`
 - full mode, `messages`: receives the whole conversation, `ground_truth` and `metadata`
 
 Arguments are passed by keyword, and only those that the function takes. `extra_info` and `metadata` hold the whole row.
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.models.base import Message, text_of
+from pytest_osmosis.models.base import Message
+from pytest_osmosis.text.chat_messages import answer_of
 
 Mode = Literal["simple", "full"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
@@ -47,10 +48,12 @@ class EvalFunction:
     is_async: bool
     parameters: frozenset[str] | None
 
-    def arguments(self, messages: Sequence[Message], ground_truth: object, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments of one call."""
-        conversation = solution_of(messages) if self.mode == "simple" else list(messages)
-        offered = dict(zip(OFFERED[self.mode], (conversation, ground_truth, dict(row)), strict=True))
+    def arguments(
+        self, messages: Sequence[Message], n_prompt: int, ground_truth: object, row: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the keyword arguments of one call. The first `n_prompt` messages hold no answer."""
+        first = (answer_of(messages[n_prompt:]) or "") if self.mode == "simple" else list(messages)
+        offered = dict(zip(OFFERED[self.mode], (first, ground_truth, dict(row)), strict=True))
         if self.parameters is None:
             return offered
         return {name: value for name, value in offered.items() if name in self.parameters}
@@ -91,20 +94,6 @@ def _refuse_unoffered(name: str, function: Callable[..., Any], mode: Mode) -> No
                 f'{name}: requires "{parameter.name}", but only {first}, {" and ".join(others)} (the whole row) are '
                 "passed; read it from the row, or give it a default"
             )
-
-
-def solution_of(messages: Sequence[Message]) -> str:
-    """Return the text of the last assistant message whose content is not None, or "".
-
-    The text of a list of parts is that of its text parts, joined.
-
-    >>> solution_of([{"role": "assistant", "content": "42"}, {"role": "assistant", "content": None}])
-    '42'
-    """
-    for message in reversed(messages):
-        if message.get("role") == "assistant" and message.get("content") is not None:
-            return text_of(message["content"])
-    return ""
 
 
 def score_of(value: object) -> float:

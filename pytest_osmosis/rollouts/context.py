@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Message, copied
+from pytest_osmosis.models.refusal import refusal_error
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
 
@@ -41,6 +43,7 @@ class ChatContext:
         self.max_turns = max_turns
         self.config: Any = None
         self.last_conversation: list[Message] | None = None
+        self.last_refusal: ModelError | None = None
         self._artifacts = artifacts
         self._chat = chat
 
@@ -60,11 +63,14 @@ class ChatContext:
         """Send one request to the configured model, with retries, and return its reply. Calls may be concurrent.
 
         `messages` and `tools` have the shape of OpenAI's chat completions. `sampling` (temperature, max_tokens, ...)
-        overrides the config's. Raises `pytest_osmosis.errors.ModelError` if there is no answer.
+        overrides the config's. Raises `pytest_osmosis.errors.ModelError` if there is no answer, or a refusal.
         """
         sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)
         self.last_conversation = [*sent, reply.message]
+        self.last_refusal = refusal_error(reply)
+        if self.last_refusal is not None:
+            raise self.last_refusal
         return reply
 
 

@@ -35,6 +35,8 @@ def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Messa
     if returned is None:
         if ctx.last_conversation is None:
             raise NotAConversation(f"{who} returned None and never called ctx.chat, so there is no conversation")
+        if ctx.last_refusal is not None:
+            raise ctx.last_refusal
         return ctx.last_conversation
     if not isinstance(returned, list):
         raise NotAConversation(f"{who} must return a list of messages or None, got {type(returned).__name__}")

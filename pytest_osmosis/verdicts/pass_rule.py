@@ -10,12 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.text.chat_messages import AnswerFault
 from pytest_osmosis.text.numbers import distinguishable
 
 Kind = Literal["passed", "failed", "error", "skipped"]
 
 UNMEASURED = INFRASTRUCTURE | {"reward"}
 """The boundaries of runs that do not count as an answer."""
+
+ANSWER_FAULTS: Mapping[AnswerFault, str] = {
+    "no message": "the rollout has no assistant message",
+    "only calls": "the rollout's assistant messages only call tools",
+    "no text": "the answer is empty",
+}
+"""The faults in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +129,12 @@ def reason_of(record: RunRecord, pass_rule: PassRule) -> str:
         return f"{record.boundary}: {record.error}"
     if pass_rule.passed(record):
         return ""
-    return ", ".join(
+    scores = ", ".join(
         score_line(record.scores[name], pass_rule.threshold(name), name if len(pass_rule.deciding) > 1 else "")
         for name in pass_rule.deciding
         if not pass_rule.met(record, name)
     )
+    return scores if record.answer_fault is None else f"{scores} ({ANSWER_FAULTS[record.answer_fault]})"
 
 
 def score_line(score: float, threshold: float, name: str = "") -> str:

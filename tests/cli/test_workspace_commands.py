@@ -190,6 +190,17 @@ def test_show_prints_the_stored_conversation(typed: Cli, stored: Callable[..., P
     assert typed("show", *([name] if name else []), "row3-run1") == WHOLE
 
 
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [(MESSAGES[:1], "the rollout has no assistant message"), (MESSAGES[:2], "assistant messages only call tools")],
+)
+def test_show_says_that_there_is_no_answer(
+    typed: Cli, stored: Callable[..., Path], messages: list[Any], fault: str
+) -> None:
+    stored("x-1", {**ROLLOUT, "messages": messages, "n_prompt": 1}, SCORE)
+    assert f"{fault}\n\nuser:" in typed("show", "latest", "row3-run1")
+
+
 def test_show_takes_a_node_id_and_looks_above(
     typed: Cli, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

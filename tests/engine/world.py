@@ -491,7 +491,7 @@ class FakeHost:
         self._end(rollout)
         key = rollout.key
         event: dict[str, Any] = {"ev": "rollout", **key.to_json(), "ms": 1.0, "usage": USAGE, "output": {}}
-        event["messages"] = [{"role": "assistant", "content": "42"}]
+        event["messages"], event["n_prompt"] = [{"role": "assistant", "content": "42"}], 0
         if boundary is not None:
             event |= {"boundary": boundary, "error": f"what happened to {key.run}", "details": ""}
         self._emit(event)

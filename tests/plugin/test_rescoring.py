@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Shell, Workspace, read_json, wait_until
-from tests.servers import Behaviour, ChatServer, Exchange, reply, status
+from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
 
 PACKAGE = (sys.executable, "-m", "pytest_osmosis")
 NAMED = "--osmosis-config=configs/eval/x.toml"
@@ -396,3 +396,19 @@ def test_the_session_does_not_wait_for_a_run_without_a_rollout(plain_workspace: 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["1 run pending: never ran"])
     assert workspace.results()["status"] == "finished"
+
+
+def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace) -> None:
+    chat = [{"role": "user", "content": "2 * 2?"}, {"role": "assistant", "content": "4"}]
+    row = {"messages": [*chat, {"role": "user", "content": "Sure?"}], "ground_truth": "4"}
+    workspace.write("rewards.py", "def score(solution_str, **kwargs):\n    return 0.0\n")
+    with ChatServer(message(content=None)) as server:
+        workspace.eval(model={"base_url": server.base_url})
+        workspace.write("data/x.jsonl", json.dumps(row) + "\n")
+        workspace.run(NAMED).assert_outcomes(failed=1)
+    workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
+    )
+    result = workspace.run(NAMED, FROM)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*score 0 < 1 (the answer is empty)*"])

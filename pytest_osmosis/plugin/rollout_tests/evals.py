@@ -30,6 +30,7 @@ from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.chat_messages import prompt_length
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 SUFFIX = "-tests"
@@ -88,17 +89,19 @@ class TestEval(SessionEval):
             row = self.prepared.dataset.row(run.row)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
+        messages = [dict(message) for message in self.conversation(eval_run, run)]
         rollout = Rollout(
             run.row,
             run.index,
             source="model",
-            messages=[dict(message) for message in self.conversation(eval_run, run)],
+            messages=messages,
             ground_truth=row.ground_truth,
             row=row.record,
             scores=RecordedScores(eval_run.pass_rule.scorers, record.scores, record.scorer_errors),
             usage=None if record.usage is None else dict(record.usage),
             duration_s=record.duration_ms / 1000,
             finish_reason=record.finish_reason,
+            n_prompt=prompt_length(row.messages, messages),
         )
         return RolloutResult(
             rollout,

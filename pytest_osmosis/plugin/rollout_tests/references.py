@@ -90,7 +90,9 @@ class ReferenceSolutions:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
-        return Rollout(run.row, run.index, "reference", messages, row.ground_truth, row.record, scores)
+        return Rollout(
+            run.row, run.index, "reference", messages, row.ground_truth, row.record, scores, n_prompt=len(row.messages)
+        )
 
     def where(self, run: RunId) -> str:
         return f"{self.prepared.dataset.display}:{self.prepared.dataset.line(run.row)}"
@@ -126,6 +128,7 @@ class ReferenceSolutions:
         recorded: ScoringFields = {
             **Key(run, attempt=1).to_json(),
             "messages": [dict(message) for message in messages],
+            "n_prompt": len(row.messages),
             "ground_truth": row.ground_truth,
             "record": row.record,
         }

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NOTHING, RewardError
-from pytest_osmosis.rewards.functions import solution_of
+from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.safe import shortened
 
 Origin = Literal["reference", "model"]
@@ -79,9 +79,10 @@ class RecordedScores(Scores):
 class Rollout:
     """One rollout.
 
-    `messages` is the whole conversation, `row` the whole row, as a reward function gets it in `extra_info`. `usage`
-    holds token counts by name, None if the server sent none. A reference solution (see `source`) has no usage, takes
-    no time and has no `finish_reason`; its scores are computed when they are looked up.
+    `messages` is the whole conversation, whose first `n_prompt` messages are the prompt's; `row` is the whole row, as a
+    reward function gets it in `extra_info`. `usage` holds token counts by name, None if the server sent none. A
+    reference solution (see `source`) has no usage, takes no time and has no `finish_reason`; its scores are computed
+    when they are looked up.
     """
 
     row_index: int
@@ -94,6 +95,7 @@ class Rollout:
     usage: Mapping[str, int] | None = None
     duration_s: float = 0.0
     finish_reason: str | None = None
+    n_prompt: int = 0
 
     def to_json(self) -> dict[str, Any]:
         assert isinstance(self.scores, RecordedScores), "workers get rollouts of models alone"
@@ -106,8 +108,8 @@ class Rollout:
 
     @property
     def solution_str(self) -> str:
-        """The text of the last answer, "" if there is none."""
-        return solution_of(self.messages)
+        """The text of the model's last answer, "" if there is none."""
+        return answer_of(self.messages[self.n_prompt :]) or ""
 
     def __repr__(self) -> str:
         answer = shortened(self.solution_str, 200)

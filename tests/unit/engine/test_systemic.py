@@ -7,7 +7,7 @@ import pytest
 from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.record.events import RolloutEvent
 
-SUCCESS: RolloutEvent = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": []}
+SUCCESS: RolloutEvent = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": [], "n_prompt": 0}
 
 
 def failed(error: str, boundary: str = "provider", systemic: str = "no") -> RolloutEvent:

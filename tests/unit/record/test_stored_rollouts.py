@@ -30,7 +30,8 @@ def rows(*contents: str) -> dict[str, Any]:
 
 def rollout(row: int = 0, attempt: int = 1, said: str = "hi", **more: Any) -> dict[str, Any]:
     messages = [{"role": "assistant", "content": said}]
-    return {"ev": "rollout", "row": row, "run": 0, "attempt": attempt, "ms": 5.0, "messages": messages, **more}
+    fields = {"attempt": attempt, "ms": 5.0, "messages": messages, "n_prompt": 0}
+    return {"ev": "rollout", "row": row, "run": 0, **fields, **more}
 
 
 def score(name: str, value: float, row: int = 0, attempt: int = 1) -> dict[str, Any]:
