@@ -23,10 +23,9 @@ from pytest_osmosis.plugin.items.collect import EvalFile, eval_file
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
-from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.output.terminal import say, summary
+from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
 from pytest_osmosis.plugin.rollout_tests.source import SOURCE
@@ -65,6 +64,7 @@ class ControllerPlugin:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
             manager.register(DryRun(self.config), "osmosis-dry-run")
         manager.register(self, "osmosis-controller")
+        manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -203,11 +203,10 @@ class ControllerPlugin:
         self.evals.end.correct_cache()
         return result
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        summary(terminalreporter, self.evals)
-        reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
-        for line in github_annotations.lines(self.config, reports, self.evals):
-            terminalreporter.write_line(line)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Keep the exit status that `pytest.exit` was given."""
+        if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode is not None:
+            self.evals.end.status_is_given = True
 
     def pytest_unconfigure(self) -> None:
         atexit.register(gc.freeze)  # or Python looks for garbage at its exit among the many objects that our tests left

@@ -19,7 +19,10 @@ from pytest_osmosis.plugin.session_eval import SessionEval
 
 
 class SessionEnd:
-    """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point."""
+    """Concludes the evals of `queue`. Each step may be skipped or repeated: pytest may end at any point.
+
+    `status_is_given` is True if `pytest.exit` set the exit status.
+    """
 
     def __init__(
         self,
@@ -36,6 +39,8 @@ class SessionEnd:
         self._hook_caller = hook_caller
         self._failed_tests = failed_tests
         self._kept_back = kept_back
+        self._markdown_is_written = False
+        self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
         """Report gates, limits and stops as tests of their own, and write the results."""
@@ -48,6 +53,9 @@ class SessionEnd:
         for eval_id, finished in self._queue.finished.items():
             gate_reports.report(session, eval_id, finished, gated=self._evals[eval_id].decides(finished.run))
         gate_reports.report_hook_errors(session, self._hook_caller.take_errors())
+        unwritten = self._write_markdown()
+        if unwritten is not None:
+            gate_reports.report_unwritten(session, list(self._queue.finished)[-1], "markdown", unwritten)
 
     def finish(self, session: pytest.Session) -> None:
         """Write the results that are not written yet, and set the exit status. Keep nothing if no eval started."""
@@ -58,11 +66,9 @@ class SessionEnd:
             self._failed_tests.remember()
         self._hook_caller.call_finished(self._queue.runs)
         self._write_results()
-        evals = list(self._queue.finished.values())
-        failures = markdown_page.write([finished.results for finished in evals], self._options.markdown)
-        for last in evals[-1:]:
-            for text in failures:
-                last.run.notices.add(text)
+        self._write_markdown()
+        if self.status_is_given:
+            return
         if self.skipped_whole or any(self._not_measured(*each) for each in self._queue.finished.items()):
             exit_status.set_not_measured(session, self._options.not_measured_exit)
 
@@ -84,6 +90,19 @@ class SessionEnd:
                 finished.write()
                 for path in finished.written[:1]:
                     self._hook_caller.call_results(eval_id, finished.results, path)
+
+    def _write_markdown(self) -> str | None:
+        """Write the summaries in Markdown, once; return why the requested file could not be written."""
+        evals = list(self._queue.finished.values())
+        if self._markdown_is_written or not evals:
+            return None
+        self._markdown_is_written = True
+        results = [finished.results for finished in evals]
+        unwritten = markdown_page.write(results, self._options.markdown)
+        for failure in (unwritten, markdown_page.append_to_job_page(results)):
+            if failure is not None:
+                evals[-1].run.notices.add(failure)
+        return unwritten
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         each = self._evals[eval_id]

@@ -79,6 +79,42 @@ def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) 
         assert {key: value for each in listed for key, value in each.items()} == properties
 
 
+def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_runs(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval()
+    workspace.write("a-file", "")
+
+    result = workspace.run(CONFIG, "--osmosis-markdown=a-file/summary.md")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --osmosis-markdown=a-file/summary.md: cannot be written: * is not a folder"])
+    assert workspace.run_dirs() == []
+
+
+@PLAIN_AND_XDIST
+def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "page"))
+    rewards = (
+        "from pathlib import Path\n\ndef score(solution_str, **kwargs):\n    for name in ('summary.md', 'page'):\n"
+    )
+    workspace.write("rewards.py", rewards + "        Path(name).mkdir(exist_ok=True)\n    return 1.0\n")
+    workspace.eval()
+
+    result = workspace.run(CONFIG, "--osmosis-markdown=summary.md")
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "summary.md could not be written: Is a directory",
+            "page could not be written: Is a directory",
+            "ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written: Is a directory",
+        ]
+    )
+
+
 def test_a_markdown_summary_is_written_and_added_to_the_job_page(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,47 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.parametrize("status", [7, 0])
+def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(plain_workspace: Workspace, status: int) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"})
+    workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
+
+    result = workspace.run(CONFIG, "test_python.py")
+
+    assert result.ret == status
+    summaries = [line for line in result.outlines if line.startswith("results: .osmosis/runs/x-")]
+    assert len(summaries) == 1
+    assert workspace.results()["status"] == "stopped"
+
+
+@pytest.mark.slow
+def test_a_test_that_exits_under_xdist_is_not_green(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    workspace.eval(rows=4)
+    workspace.write("test_python.py", "import pytest\ndef test_python(): pytest.exit('bye', 7)\n")
+
+    result = workspace.run(CONFIG, "test_python.py", "-n2")
+
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "xdist itself does not survive it"
+    result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
+
+
+def test_an_internal_error_of_another_plugin_keeps_its_status_and_prints_what_ran(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    workspace.eval(rows=4)
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    workspace.write("conftest.py", "def pytest_runtest_logfinish(): raise KeyError('another plugin')\n")
+
+    result = workspace.run(CONFIG, "test_python.py")
+
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
+
+
 @pytest.mark.parametrize(("options", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
 def test_hosts_report_at_once_if_a_failure_may_end_the_session(
     workspace: Workspace, options: list[str], low_latency: bool

@@ -17,6 +17,7 @@ from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
 from pytest_osmosis.plugin.command.overrides import read_overrides
+from pytest_osmosis.results.files import why_not_writable
 
 SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -75,6 +76,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
+    markdown = _markdown(config, values["markdown"], problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
     secrets_file = values["secrets-file"].text
@@ -82,7 +84,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         overrides=tuple(overrides),
         secrets_file="-" if secrets_file == "-" else _path(config, secrets_file),
         output=values["output"].text,
-        markdown=_path(config, values["markdown"].text),
+        markdown=markdown,
         probe=not no_probe,
         max_in_flight=None if max_in_flight is None else InFlightLimit(max_in_flight, values["max-in-flight"].origin),
         confirm_above=usd,
@@ -161,6 +163,15 @@ def _number(value: OptionValue, kind: ValueKind, problems: list[Problem]) -> Any
 
 def _path(config: pytest.Config, text: str | None) -> Path | None:
     return None if text is None else config.invocation_params.dir / text
+
+
+def _markdown(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> Path | None:
+    """Return the path of the summary in Markdown. It must be writable before anything is paid for."""
+    path = _path(config, value.text)
+    reason = None if path is None else why_not_writable(path)
+    if reason is not None:
+        problems.append(Problem(f"{value.origin}={value.text}", f"cannot be written: {reason}"))
+    return path
 
 
 def _exit_status(value: str) -> int:

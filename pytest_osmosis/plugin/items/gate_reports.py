@@ -49,6 +49,11 @@ def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> 
         _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
 
 
+def report_unwritten(session: pytest.Session, eval_id: str, title: str, text: str) -> None:
+    """Report a file of the session that could not be written."""
+    _send(session, node_id(eval_id, title), eval_id.partition("::")[0], "error", text)
+
+
 def _kind(state: State, gated: bool) -> Kind:
     if not gated or state in ("partial", "not decided"):
         return "skipped"

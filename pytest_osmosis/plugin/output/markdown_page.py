@@ -11,15 +11,19 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
 
 
-def write(results: Sequence[Results], path: Path | None) -> list[str]:
-    """Write a section for each eval to `path` and append the same to the job's page; return what went wrong."""
+def write(results: Sequence[Results], path: Path | None) -> str | None:
+    """Write a section for each eval to `path`. Return why that failed, None if it did not."""
+    return None if path is None else _write(path, "w", results)
+
+
+def append_to_job_page(results: Sequence[Results]) -> str | None:
+    """Append the same to the page of the job, if there is one. Return why that failed, None if it did not."""
     page = os.environ.get("GITHUB_STEP_SUMMARY")
-    places = [(place, mode) for place, mode in ((path, "w"), (Path(page) if page else None, "a")) if place]
-    text = "\n".join(map(markdown, results)) if places else ""
-    return [failure for place, mode in places if text and (failure := _write(place, mode, text))]
+    return _write(Path(page), "a", results) if page else None
 
 
-def _write(path: Path, mode: str, text: str) -> str | None:
+def _write(path: Path, mode: str, results: Sequence[Results]) -> str | None:
+    text = "\n".join(map(markdown, results))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding="utf-8") as file:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -25,7 +26,35 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
         terminal.write_line(line)
 
 
-def summary(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
+class TerminalSummary:
+    """Prints the summary of the session's evals, once.
+
+    pytest asks for summaries at its own exit statuses only, but after an internal error or `pytest.exit` too people
+    want to know what ran.
+    """
+
+    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
+        self._config = config
+        self._evals = evals
+        self._printed = False
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        self._printed = True
+        _print_evals(terminalreporter, self._evals)
+        reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+        for line in github_annotations.lines(self._config, reports, self._evals):
+            terminalreporter.write_line(line)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        result = yield
+        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and not self._printed and not self._config.getoption("no_summary"):
+            self.pytest_terminal_summary(terminal)
+        return result
+
+
+def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
     verbose = terminal.config.get_verbosity() > 0
     columns = terminal._tw.fullwidth if terminal.isatty else None
     for finished in evals.queue.finished.values():
