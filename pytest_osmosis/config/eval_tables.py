@@ -142,6 +142,13 @@ MODEL = Table(
             default="auto",
         ),
         Field("headers", headers(), "HTTP headers sent with every request.", private=True),
+        Field(
+            "max_response_mb",
+            integer(1),
+            "Largest body of one answer, unpacked, in MB of 1,048,576 bytes. A larger one is an error at boundary "
+            "`provider` and is not retried.",
+            default=64,
+        ),
         Field("max_retries", integer(0), "How often one request is retried.", default=4),
         Field("timeout_s", above_0(), "Time limit for one request, in seconds.", default=120.0),
     ),

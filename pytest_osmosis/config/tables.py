@@ -59,6 +59,7 @@ class ModelTable:
     client: Literal["auto", "openai", "anthropic", "light", "litellm"] = "auto"
     headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     max_retries: int = 4
+    max_response_mb: int = 64
     timeout_s: float = 120.0
 
 

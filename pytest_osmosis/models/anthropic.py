@@ -1,6 +1,6 @@
 """Anthropic's Messages through the official anthropic client, for Anthropic and for compatible servers.
 
-The client contributes connections, proxies, headers and authentication; see `official_clients`. The headers that it
+The client contributes headers and authentication; see `official_clients`. The headers that it
 takes from ANTHROPIC_* variables go to provider "anthropic" alone, and it looks for no other way to log in.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anthropic import APIStatusError, AsyncAnthropic, DefaultAioHttpClient, Omit, omit
+from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Omit, omit
 
 from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -30,12 +30,12 @@ class AnthropicModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, _root(target.base_url) + PATH, api_key)
-        self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
+        self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it
             base_url=_root(target.base_url),
             max_retries=0,
-            http_client=self._transport.connections(max_in_flight),
+            http_client=self._transport.http_client(),
         )
         key_headers = _key_headers(target.base_url, api_key, self._client.auth_headers)
         self._headers = official_clients.added_headers(target, "anthropic", key_headers, omit)
@@ -46,8 +46,8 @@ class AnthropicModel:
         sampled = any(name in request.sampling for name in SAMPLED)
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, PATH, body, headers)
-        return read_reply(*answer, self._failures)
+        status, text = await self._transport.post(self._client, PATH, body, headers)
+        return read_reply(status, text, self._failures)
 
     async def close(self) -> None:
         await self._client.close()

@@ -32,13 +32,13 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     return encoded({**body, **sampling})
 
 
-def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
+def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
     Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message, and
     that of the error if the body reports one.
     """
-    body = json_object(status, content, failures)
+    body = json_object(status, text, failures)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices:
         fault = "no choices" if "choices" not in body or choices == [] else f"choices = {shape(choices)}"

@@ -18,9 +18,10 @@ from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from aiohttp.http_exceptions import BadStatusLine, ContentEncodingError, HttpProcessingError
+from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.answer_bodies import TooLarge, UnfitAnswer
 from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line
@@ -56,8 +57,11 @@ class Failures:
     secret: str | None = None
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
-        """Return the error for a status other than 2xx. The names in `headers` are in lower case."""
+        """Return the error for a status other than 2xx. `headers` find their names in any case."""
         answered = f"the server answered {_status_text(status)}"
+        if status < 300:  # LiteLLM's errors have the status of an answer that it could not read
+            text = f"{answered}, but not with a reply{self._detail(read_error(body))}"
+            return ModelError(text, status=status, retryable=True)
         if 300 <= status < 400:
             return self._redirect(status, answered, headers.get("location", ""))
         if status == 400 and any(text in body.lower() for text in TLS_ONLY):
@@ -67,8 +71,13 @@ class Failures:
     def of_exception(self, error: BaseException) -> ModelError:
         """Return the error for an exception of the client: an unreachable server, a broken connection, or another."""
         causes = _causes(error)
+        for each in causes:
+            if isinstance(each, ModelError):
+                return each
+            if isinstance(each, UnfitAnswer):
+                return self._unfit(each)
         cause = causes[-1]
-        text = cause.message if isinstance(cause, HttpProcessingError) else str(cause)  # str() would add a status 400
+        text = _text_of(cause)
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
         if isinstance(cause, ssl.SSLError) and any(name in text for name in NO_TLS):
             plain = self.base_url.replace("https:", "http:", 1)
@@ -80,11 +89,25 @@ class Failures:
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
-        if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
+        if any(isinstance(each, _http("DecodingError")) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
         if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
             return ModelError(f"the connection to {self.base_url} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
+
+    def _unfit(self, answer: UnfitAnswer) -> ModelError:
+        """Return the error for an answer that was not read. One that is too large is not asked for again: it costs."""
+        text = f"the server answered {_status_text(answer.status)} with {self._shown(answer.text, MAX_MESSAGE)}"
+        if not 300 <= answer.status < 600:
+            return ModelError(text, status=answer.status, retryable=not isinstance(answer, TooLarge))
+        error = self.of_status(answer.status, answer.headers, "", now=datetime.now(UTC))
+        return ModelError(
+            text,
+            status=answer.status,
+            retryable=error.retryable,
+            retry_after_s=error.retry_after_s,
+            systemic=error.systemic,
+        )
 
     def unreadable(self, status: int, body: str, fault: str) -> ModelError:
         """Return the error for a 2xx status with an unreadable body. `fault` completes "... with a body that"."""
@@ -197,6 +220,14 @@ def _http(*names: str) -> tuple[type[BaseException], ...]:
     """Return the exceptions with these names in httpx2 and httpx, if those are imported."""
     modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
     return tuple(getattr(module, name) for module in modules for name in names)
+
+
+def _text_of(cause: BaseException) -> str:
+    if isinstance(cause, HttpProcessingError):
+        return cause.message  # str() would add a status 400
+    if isinstance(cause, aiohttp.ServerDisconnectedError):
+        return "Server disconnected"  # str() can be the repr of half a response
+    return str(cause)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

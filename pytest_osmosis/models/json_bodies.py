@@ -20,9 +20,26 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 _written = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-def json_object(status: int, content: bytes, failures: Failures) -> dict[str, Any]:
+def decoded(status: int, content: bytes, failures: Failures) -> str:
+    """Return the text of a body. Raises a retryable `ModelError` if it is not UTF-8, the one encoding of JSON."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8 (byte 0x{content[error.start]:02x} at position {error.start:,})"
+        raise failures.unreadable(status, shown(content), fault) from None
+
+
+def shown(content: bytes) -> str:
+    r"""Return a body for a message. Bytes that are not UTF-8 become escapes.
+
+    >>> print(shown(b"caf\xe9"))
+    caf\xe9
+    """
+    return content.decode("utf-8-sig", errors="backslashreplace")
+
+
+def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     """Return the object in the body of an answer. Raises a retryable `ModelError` if the body is not an object."""
-    text = content.decode("utf-8-sig", errors="replace")
     if not text.strip():
         raise failures.unreadable(status, text, "is empty")
     try:

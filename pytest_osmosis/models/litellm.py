@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.answer_bodies import MB
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply
+from pytest_osmosis.models.connections import BROKEN, SilentConnector, bounded_session
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
 
@@ -26,6 +28,7 @@ class LiteLLMModel:
 
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
+        _bound_answers(target.max_response_mb * MB)
         self._target = target
         self._failures = Failures(target.describe, target.base_url or target.describe, api_key)
         self._takes_seed = _takes_seed(self._litellm, target.model)
@@ -33,6 +36,8 @@ class LiteLLMModel:
         self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
+        broken: list[Exception] = []
+        BROKEN.set(broken)
         try:
             response = await self._litellm.acompletion(
                 model=self._target.model,
@@ -43,10 +48,10 @@ class LiteLLMModel:
                 **_optional(request, self._takes_seed),
                 **self._options,
             )
-            content = response.model_dump_json().encode()
+            text = response.model_dump_json()
         except Exception as error:
-            raise self._failure(error) from None
-        return read_reply(200, content, self._failures)
+            raise self._failure(broken[-1] if broken else error) from None
+        return read_reply(200, text, self._failures)
 
     async def close(self) -> None:
         """Close the connections that LiteLLM keeps."""
@@ -69,6 +74,16 @@ def _imported() -> Any:
     litellm = importlib.import_module("litellm")
     litellm.__dict__["suppress_debug_info"] = True
     return litellm
+
+
+def _bound_answers(max_bytes: int) -> None:
+    """Let LiteLLM open its sessions with our bounds.
+
+    It has no option for that: it takes a session or a client for some providers, and opens its own for others. If it no
+    longer opens them by these names, answers are not bounded: tests/unit/models/test_litellm.py notices.
+    """
+    opening = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    opening.__dict__.update(ClientSession=bounded_session(max_bytes), TCPConnector=SilentConnector)
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:

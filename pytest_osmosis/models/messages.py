@@ -201,13 +201,13 @@ def _image_source(image: object) -> Block:
 # -- replies ----------------------------------------------------------------------------------------------
 
 
-def read_reply(status: int, content: bytes, failures: Failures) -> ChatReply:
+def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
     Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message, and
     that of the error if the body reports one.
     """
-    body = json_object(status, content, failures)
+    body = json_object(status, text, failures)
     blocks = body.get("content")
     if not isinstance(blocks, list):
         fault = "no content" if "content" not in body else f"content = {shape(blocks)}"

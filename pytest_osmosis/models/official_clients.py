@@ -1,8 +1,8 @@
 """The official openai and anthropic clients, which are generated from one template and used here in one way.
 
-A client contributes connections, proxies, headers and authentication. Its retries are off (`retry` has them), and so
-are redirects (requests go to the configured address only). Its parsing is not used, because it takes an HTML page for
-an answer and raises bare JSON errors.
+A client contributes headers and authentication. Its requests go through `Connections`, so that its answers have the
+same bounds and errors as those of every client. Its retries are off (`retry` has them). Its parsing is not used,
+because it takes an HTML page for an answer, raises bare JSON errors, and unpacks error pages by their charset.
 """
 
 from __future__ import annotations
@@ -10,55 +10,51 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from pytest_osmosis.models.connections import Connections, check_ascii
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import ModelTarget
 
-CONNECT_TIMEOUT_S = 10.0
+ANSWER = "pytest_osmosis.answer"
 
 Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
 class Transport:
-    """A client's aiohttp transport, of class `kind`. It is built on httpx or httpx2, depending on the client's version.
+    """The transport below an official client, and the requests that go through it.
 
-    LiteLLM does not work with openai clients that use httpx2.
+    `kind` is the client's class of HTTP clients. It comes from httpx or httpx2, depending on the client's version.
     """
 
-    def __init__(self, kind: type, status_error: type[Exception], failures: Failures) -> None:
-        self._kind = kind
+    def __init__(self, kind: type, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
         module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
         self._http: Any = importlib.import_module(module)
-        self._status_error = status_error
         self._failures = failures
+        self._connections = Connections(target, failures, max_in_flight)
 
-    def connections(self, max_in_flight: int) -> Any:
-        """Return the client's `http_client`, with `max_in_flight` connections and without redirects."""
-        limits = self._http.Limits(max_connections=max_in_flight, max_keepalive_connections=max_in_flight)
-        return self._kind(follow_redirects=False, limits=limits)
+    def http_client(self) -> Any:
+        """Return the client's `http_client`. It neither follows redirects nor looks for proxies."""
+        return self._http.AsyncClient(transport=self, follow_redirects=False, trust_env=False, timeout=None)
 
-    async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, bytes]:
+    async def post(self, client: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else."""
-        options = {"headers": headers, "timeout": self._http.Timeout(None, connect=CONNECT_TIMEOUT_S)}
         try:
             check_ascii(headers)
-            response = await client.post(path, cast_to=self._http.Response, content=body, options=options)
-        except self._status_error as error:
-            bad: Any = error.response  # type: ignore[attr-defined]
-            raise self._failures.of_status(bad.status_code, bad.headers, bad.text, now=datetime.now(UTC)) from None
+            response = await client.post(path, cast_to=self._http.Response, content=body, options={"headers": headers})
         except Exception as error:
             raise self._failures.of_exception(error) from None
-        return response.status_code, response.content
+        answer: tuple[int, str] = response.extensions.pop(ANSWER)
+        return answer
 
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
+        answer = await self._connections.post(str(request.url), request.headers, request.content)
+        return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
 
-def check_ascii(headers: Mapping[str, Any]) -> None:
-    """Raise `UnicodeError` for a header that is not ASCII; some clients would send other bytes for it."""
-    for value in headers.values():
-        if isinstance(value, str):
-            value.encode("ascii")
+    async def aclose(self) -> None:
+        await self._connections.close()
 
 
 def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:

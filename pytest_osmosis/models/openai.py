@@ -1,12 +1,12 @@
 """Chat completions through the official openai client, for OpenAI and for every compatible server.
 
-The client contributes connections, proxies, headers and authentication; see `official_clients`. The key, organization
+The client contributes headers and authentication; see `official_clients`. The key, organization
 and headers that it takes from OPENAI_* variables go to provider "openai" alone.
 """
 
 from __future__ import annotations
 
-from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, omit
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, omit
 
 from pytest_osmosis.models import official_clients
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -24,12 +24,12 @@ class OpenAIModel:
         assert target.base_url is not None
         self._target = target
         self._failures = Failures(target.base_url, f"{target.base_url.rstrip('/')}{PATH}", api_key)
-        self._transport = official_clients.Transport(DefaultAioHttpClient, APIStatusError, self._failures)
+        self._transport = official_clients.Transport(DefaultAsyncHttpxClient, target, self._failures, max_in_flight)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it
             base_url=target.base_url,
             max_retries=0,
-            http_client=self._transport.connections(max_in_flight),
+            http_client=self._transport.http_client(),
         )
         if target.provider != "openai":
             self._client.organization = None
@@ -40,8 +40,8 @@ class OpenAIModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = write_request(request, self._target)
-        answer = await self._transport.post(self._client, PATH, body, self._headers)
-        return read_reply(*answer, self._failures)
+        status, text = await self._transport.post(self._client, PATH, body, self._headers)
+        return read_reply(status, text, self._failures)
 
     async def close(self) -> None:
         await self._client.close()

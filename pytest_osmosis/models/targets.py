@@ -40,6 +40,7 @@ class ModelTarget:
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 120.0
     max_retries: int = 4
+    max_response_mb: int = 64
     client: Client = "light"
     max_tokens_key: MaxTokensKey = "max_tokens"
     seed_key: str | None = "seed"
@@ -161,8 +162,8 @@ def _target(
 ) -> ModelTarget:
     service = service_at(base_url or "") or Service("")
     return ModelTarget(
-        provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries, client,
-        service.max_tokens_key, service.seed_key,
+        provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
+        table.max_response_mb, client, service.max_tokens_key, service.seed_key,
     )  # fmt: skip
 
 

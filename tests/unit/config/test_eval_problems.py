@@ -220,6 +220,7 @@ BROKEN: dict[str, list[Case]] = {
                 "2: [model] headers.C: must be a string without line breaks, got one with a line break or a NUL",
             ],
         ),
+        *got("model", "max_response_mb", "must be an integer of at least 1", "0", "true", "0.5"),
         *got("model", "max_retries", "must be an integer of at least 0", "-1", "true", "1.5"),
         *got("model", "timeout_s", "must be a finite number above 0", "0", "inf", "true"),
     ],

@@ -48,10 +48,15 @@ async def model_at(
     path: str = "Qwen/Qwen3-8B",
     headers: Mapping[str, str] | None = None,
     max_in_flight: int = 4,
+    max_response_mb: int = 64,
 ) -> AsyncIterator[Model]:
     """A model at this address, closed in the end."""
     table = ModelTable(
-        base_url=base_url, api_key_env="MY_KEY" if key else None, headers=headers or {}, client=CLIENT.name
+        base_url=base_url,
+        api_key_env="MY_KEY" if key else None,
+        headers=headers or {},
+        client=CLIENT.name,
+        max_response_mb=max_response_mb,
     )
     environ = {"MY_KEY": key} if key else {}
     model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)

@@ -162,11 +162,6 @@ async def test_nan_and_infinity_become_null() -> None:
     assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5]}
 
 
-async def test_an_invalid_utf8_byte_costs_one_character() -> None:
-    reply = await reply_of(servers.body(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4\xff2"}}]}'))
-    assert reply.content == "4\ufffd2"
-
-
 @pytest.mark.parametrize(
     ("fields", "what"),
     [

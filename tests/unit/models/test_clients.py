@@ -282,7 +282,7 @@ async def test_json_that_python_cannot_read_is_the_servers_failure(text: str) ->
 
 async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
     error = await failure_of(servers.body(b"not gzip", content_encoding="gzip"))
-    assert kind(error) == ("provider", True, "no", None)
+    assert kind(error) == ("provider", True, "no", 200)
     assert "a body that cannot be unpacked" in str(error)
 
 
@@ -579,7 +579,7 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
         with pytest.raises(ModelError, match=f"the connection to {server.base_url} broke: ") as caught:
             await ask(server)
     assert kind(caught.value) == ("provider", True, "no", None)
-    assert "400" not in str(caught.value), "a status that no server sent"
+    assert "400" not in str(caught.value).replace(server.base_url, ""), "a status that no server sent"
     assert len(server.requests) == 1
 
 

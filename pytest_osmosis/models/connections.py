@@ -1,0 +1,176 @@
+"""The connections of a client to its server: aiohttp, with the environment's certificates and proxies.
+
+Certificates and proxies come from SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY.
+aiohttp's own `trust_env` is off, because it would send passwords from ~/.netrc. Redirects are not followed, and cookies
+are not kept. Answers are bounded; see `answer_bodies`.
+"""
+
+from __future__ import annotations
+
+import select
+import warnings
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from ssl import SSLContext
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakSet
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+
+from pytest_osmosis.models.answer_bodies import MB, asking_for_known_codings, bounded
+from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import decoded, shown
+from pytest_osmosis.models.targets import ModelTarget
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+class Connections:
+    """At most `max_in_flight` connections to the server of `target`, for one event loop."""
+
+    def __init__(self, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
+        assert target.base_url is not None
+        self._failures = failures
+        self._proxy = proxy_of(target.base_url)
+        self._max_in_flight = max_in_flight
+        self._max_bytes = target.max_response_mb * MB
+        self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
+        try:
+            check_ascii(headers)
+            async with self._opened().post(
+                url,
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
+                proxy=self._proxy,
+                allow_redirects=False,
+            ) as response:
+                status, content = response.status, await response.read()
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        if status // 100 != 2:
+            raise self._failures.of_status(status, response.headers, shown(content), now=datetime.now(UTC))
+        return status, decoded(status, content, self._failures)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Return the session. The first request opens it, because that needs a running event loop."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                **_bounds(self._max_bytes),
+            )
+        return self._session
+
+
+BROKEN: ContextVar[list[Exception] | None] = ContextVar("BROKEN", default=None)
+"""The errors of requests through `bounded_session`, where the caller set a list."""
+
+
+def bounded_session(max_bytes: int) -> type[aiohttp.ClientSession]:
+    """Return a class of sessions whose answers are bounded, for a library that opens sessions itself.
+
+    The errors of requests are also put in `BROKEN`, because the library makes others of them.
+    """
+
+    async def keeping_errors(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        try:
+            return await asking_for_known_codings(request, send)
+        except Exception as error:
+            kept = BROKEN.get()
+            if kept is not None:
+                kept.append(error)
+            raise
+
+    def __init__(self: aiohttp.ClientSession, **options: Any) -> None:
+        bounds = {**_bounds(max_bytes), "middlewares": (keeping_errors,)}
+        aiohttp.ClientSession.__init__(self, **{**options, **bounds})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp prefers options, which the library would pass
+        return type("BoundedSession", (aiohttp.ClientSession,), {"__init__": __init__})
+
+
+def _bounds(max_bytes: int) -> dict[str, Any]:
+    """Return the options of a session that bound its answers."""
+    return {
+        "response_class": bounded(max_bytes),
+        "middlewares": (asking_for_known_codings,),
+        "auto_decompress": False,
+    }
+
+
+class SilentConnector(aiohttp.TCPConnector):
+    """A pool that gives out no connection on which the server has said something since its last answer.
+
+    A server that answers a request twice would otherwise answer the next one, of another run, with that.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp's own signature
+    ) -> Connection:
+        """Return a connection to send `req` on."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            if protocol is None or protocol not in self._used:
+                if protocol is not None:
+                    self._used.add(protocol)
+                return connection
+            if not _has_spoken(protocol):
+                return connection
+            connection.close()
+
+
+def _has_spoken(protocol: ResponseHandler) -> bool:
+    """Return True if the server sent something that was not asked for, or closed the connection."""
+    if protocol.should_close or protocol.transport is None:
+        return True
+    arrived = select.poll()  # what the event loop has not read yet, because user code held it
+    arrived.register(protocol.transport.get_extra_info("socket"), select.POLLIN)
+    return bool(arrived.poll(0))
+
+
+def check_ascii(headers: Mapping[str, Any]) -> None:
+    """Raise `UnicodeError` for a header that is not ASCII; some clients would send other bytes for it."""
+    for value in headers.values():
+        if isinstance(value, str):
+            value.encode("ascii")
+
+
+def certificates() -> SSLContext:
+    """Return the certificates that the openai client trusts. Loading takes time, so only TLS connections do it."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment sets for this address, or None."""
+    parts = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,0 +1,301 @@
+"""Answers that no server should send, as every client reads them: bounded bodies, codings, status lines, framing."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from tests import servers
+from tests.unit.models.talking import CLIENT, CLIENTS, PROMPT, kind, model_at
+from tests.wire import Answer, WireServer, answer, endless, wire
+
+OK = b"HTTP/1.1 200 OK"
+BAD = b"HTTP/1.1 400 Bad Request"
+GZIP = b"content-encoding: gzip"
+CHUNKED = b"transfer-encoding: chunked"
+
+
+@pytest.fixture(autouse=True, params=CLIENTS)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test here holds for every client."""
+    monkeypatch.setattr(CLIENT, "name", request.param)
+    return str(request.param)
+
+
+def body(text: str = "42") -> bytes:
+    """A good body of the client's API."""
+    if CLIENT.name == "anthropic":
+        return json.dumps(servers.messages_reply({"type": "text", "text": text})).encode()
+    return json.dumps(servers.completion({"role": "assistant", "content": text})).encode()
+
+
+async def reply(script: Answer) -> ChatReply:
+    with WireServer(script) as server:
+        async with model_at(server.base_url, max_response_mb=1) as model:
+            return await model.chat(ChatRequest(messages=PROMPT))
+
+
+async def failure(script: Answer) -> ModelError:
+    with WireServer(script) as server:
+        async with model_at(server.base_url, max_response_mb=1) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.chat(ChatRequest(messages=PROMPT))
+    assert server.n_requests == 1
+    return caught.value
+
+
+# -- too large -----------------------------------------------------------------------------------------------
+
+BOMB = b" " * 2**26
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        endless(OK + b"\r\n\r\n"),
+        endless(OK + b"\r\n" + CHUNKED + b"\r\n\r\n", b"10000\r\n" + bytes(2**16) + b"\r\n"),
+        endless(OK + b"\r\ncontent-length: 9223372036854775807\r\n\r\n"),
+        answer(body=BOMB[: 2**20 + 1]),
+        answer(GZIP, body=gzip.compress(BOMB)),
+        answer(b"content-encoding: deflate", body=zlib.compress(BOMB)),
+        answer(b"content-encoding: deflate", body=zlib.compress(BOMB)[2:-4]),
+        endless(OK + b"\r\n" + GZIP + b"\r\n\r\n" + gzip.compress(b"")[:10], b"\x00\x00\x00\xff\xff" * 10_000),
+        endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\n", b'data: {"choices": []}\n\n' * 1000),
+        endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\ndata: "),
+    ],
+    ids=["endless", "chunks", "length", "body", "gzip", "zlib", "deflate", "gzip of nothing", "events", "one event"],
+)
+async def test_a_body_beyond_the_bound_is_the_servers_failure_and_not_retried(script: Answer) -> None:
+    error = await failure(script)
+    assert kind(error) == ("provider", False, "no", 200)
+    assert str(error) == "the server answered 200 OK with a body of more than 1 MB"
+
+
+async def test_a_body_of_exactly_the_bound_is_read() -> None:
+    content = body()
+    assert (await reply(answer(body=content + b" " * (2**20 - len(content))))).content == "42"
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable", "systemic"),
+    [(b"400 Bad Request", False, "no"), (b"401 Unauthorized", False, "always"), (b"502 Bad Gateway", True, "no")],
+)
+async def test_an_error_page_beyond_the_bound_keeps_its_status_and_is_never_the_models(
+    status: bytes, retryable: bool, systemic: str
+) -> None:
+    error = await failure(endless(b"HTTP/1.1 " + status + b"\r\ncontent-type: text/html\r\n\r\n", b"<p>" * 9999))
+    assert kind(error) == ("provider", retryable, systemic, int(status[:3]))
+    assert str(error) == f"the server answered {status.decode()} with a body of more than 1 MB"
+
+
+async def test_a_charset_that_unpacks_is_not_used() -> None:
+    packed = zlib.compress(bytes(2**22))
+    error = await failure(answer(b"content-type: text/html; charset=zlib", status=BAD, body=packed))
+    assert "the server answered 400 Bad Request: x\\x9c" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("head", "repeated"),
+    [
+        (OK + b"\r\n", b"x: y\r\n" * 5000),
+        (OK + b"\r\nx: ", bytes(b"y" * 2**16)),
+        (OK[:-2], b"y" * 2**16),
+        (OK + b"\r\n" + CHUNKED + b"\r\n\r\n0\r\n", b"x: y\r\n" * 5000),
+    ],
+    ids=["headers", "a header", "reason", "trailers"],
+)
+async def test_endless_headers_are_the_servers_failure(head: bytes, repeated: bytes) -> None:
+    error = await failure(endless(head, repeated))
+    assert kind(error) == ("provider", True, "no", None)
+    assert len(str(error)) < 500
+
+
+# -- codings -------------------------------------------------------------------------------------------------
+
+
+def gzip_members(content: bytes) -> bytes:
+    return gzip.compress(content[:9]) + gzip.compress(b"") + gzip.compress(content[9:])
+
+
+def deflate(content: bytes) -> bytes:
+    return zlib.compress(content)[2:-4]
+
+
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("GZIP", gzip.compress),
+        ("x-gzip", gzip.compress),
+        ("gzip", gzip_members),
+        ("deflate", zlib.compress),
+        ("deflate", deflate),
+        ("identity", bytes),
+    ],
+)
+async def test_a_packed_body_is_unpacked_however_it_arrives(coding: str, pack: object) -> None:
+    packed = pack(body("4" * 1000))  # type: ignore[operator]
+    head = OK + b"\r\ncontent-encoding: " + coding.encode() + b"\r\n\r\n"
+    assert (await reply(wire(head + packed))).content == "4" * 1000
+    assert (await reply(lambda: dripping(head, packed))).content == "4" * 1000
+
+
+def dripping(head: bytes, content: bytes) -> Iterator[bytes]:
+    """The first bytes one by one, so that the client reads them one by one."""
+    yield head
+    for position in range(12):
+        time.sleep(0.005)
+        yield content[position : position + 1]
+    yield content[12:]
+
+
+@pytest.mark.parametrize(
+    ("headers", "pack", "fault"),
+    [
+        ([GZIP], lambda content: gzip.compress(content)[:-9], "it ends early"),
+        ([GZIP], lambda content: gzip.compress(content)[:1], "it ends early"),
+        ([GZIP], lambda content: gzip.compress(content) + b"rest", "incorrect header check"),
+        ([GZIP], lambda content: gzip.compress(b"") * 101 + gzip.compress(content), "more than 100 members"),
+        ([GZIP, GZIP], lambda content: gzip.compress(gzip.compress(content)), '"gzip, gzip" was not asked for'),
+        ([b"content-encoding: br"], bytes, 'Content-Encoding "br" was not asked for'),
+        ([b"content-encoding: wat"], bytes, 'Content-Encoding "wat" was not asked for'),
+        ([b"transfer-encoding: wat"], bytes, 'Transfer-Encoding "wat" was not asked for'),
+    ],
+)
+async def test_a_body_that_does_not_follow_its_coding_is_the_servers_failure(
+    headers: list[bytes], pack: object, fault: str
+) -> None:
+    packed = pack(body())  # type: ignore[operator]
+    error = await failure(wire(b"\r\n".join([OK, *headers]) + b"\r\n\r\n" + packed))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error).startswith("the server answered 200 OK with a body that cannot be unpacked: ")
+    assert str(error).endswith(fault)
+
+
+async def test_only_codings_that_are_unpacked_are_asked_for() -> None:
+    with servers.ChatServer() as server:
+        async with model_at(server.base_url) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+        async with model_at(server.base_url, headers={"Accept-Encoding": "br;q=1, Identity, gzip;q=0.5"}) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+    asked = [seen.headers["accept-encoding"] for seen in server.requests]
+    assert asked == ["gzip, deflate", "identity, gzip;q=0.5"]
+
+
+# -- status lines and framing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["000", "0", "99", "100", "101", "199", "600", "999", "1000", "-1", "2OO", ""])
+async def test_a_status_that_is_none_is_the_servers_failure(status: str) -> None:
+    error = await failure(answer(status=f"HTTP/1.1 {status} X".encode(), body=body()))
+    assert (error.boundary, error.retryable, error.systemic) == ("provider", True, "no")
+
+
+@pytest.mark.parametrize("version", ["HTTP/0.9", "HTTP/2", "HTTP/9.9", "http/1.1", "ICY", "HTTP/1.10"])
+async def test_an_unknown_version_of_http_is_the_servers_failure(version: str) -> None:
+    error = await failure(answer(status=f"{version} 200 OK".encode(), body=body()))
+    assert (error.boundary, error.retryable, error.systemic) == ("provider", True, "no")
+
+
+def framed(*lines: bytes, content: bytes | None = None, status: bytes = OK) -> Answer:
+    """An answer with a framing that is wrong."""
+    return wire(b"\r\n".join([status, *lines]) + b"\r\n\r\n" + (body() if content is None else content))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wire(),
+        lambda: wire(body()),
+        lambda: wire(bytes(range(256)) * 50),
+        lambda: wire(OK + b"\r\ncontent-le"),
+        lambda: framed(b"content-length: 10", content=b""),
+        lambda: framed(b"content-length: 9999"),
+        lambda: framed(b"content-length: 100"),
+        lambda: framed(b"content-length: -5"),
+        lambda: framed(b"content-length: " + b"9" * 400),
+        lambda: framed(b"content-length: 3", b"content-length: %d" % len(body())),
+        lambda: framed(CHUNKED, b"content-length: 3"),
+        lambda: framed(CHUNKED, content=b"%x\r\n" % len(body()) + body()[:20]),
+        lambda: framed(CHUNKED, content=b"%x\r\n" % len(body()) + body() + b"\r\n"),
+        lambda: framed(CHUNKED, content=b"zz\r\n"),
+        lambda: framed(CHUNKED, content=b"f" * 40 + b"\r\n"),
+        lambda: framed(b"no colon"),
+        lambda: framed(b"nul: \x00"),
+        lambda: framed(b"content-length: 1000", content=b"{", status=BAD),
+        lambda: framed(CHUNKED, content=b"ff\r\n{", status=BAD),
+    ],
+)
+async def test_a_broken_answer_is_the_servers_failure_and_retried(make: object) -> None:
+    error = await failure(make())  # type: ignore[operator]
+    assert (error.boundary, error.retryable, error.systemic) == ("provider", True, "no")
+    assert "RawResponseMessage" not in str(error)
+
+
+# -- one answer for one request ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocked: bool) -> None:
+    def twice() -> Iterator[bytes]:
+        for text in ("first", "second"):
+            content = body(text)
+            yield OK + b"\r\ncontent-length: %d\r\n\r\n" % len(content) + content
+            time.sleep(0.1)
+
+    twice.keep_alive = True  # type: ignore[attr-defined]
+    with WireServer(twice) as server:
+        async with model_at(server.base_url) as model:
+            said = []
+            for _ in range(3):
+                said.append((await model.chat(ChatRequest(messages=PROMPT))).content)
+                if blocked:
+                    time.sleep(0.3)  # noqa: ASYNC251  # user code that blocks keeps the event loop from reading
+                else:
+                    await asyncio.sleep(0.3)
+    assert said == ["first", "first", "first"]
+    assert server.n_requests == 3
+
+
+async def test_a_connection_is_used_again() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield OK + b"\r\ncontent-length: %d\r\n\r\n" % len(body()) + body()
+
+    pieces.keep_alive = True  # type: ignore[attr-defined]
+    with WireServer(pieces) as server:
+        async with model_at(server.base_url) as model:
+            for _ in range(5):
+                await model.chat(ChatRequest(messages=PROMPT))
+    assert (server.n_requests, server.n_connections) == (5, 1)
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b'{"a": "\xe9"}', 'is not UTF-8 (byte 0xe9 at position 7): \'{"a": "\\xe9"}\''),
+        ('{"a": 1}'.encode("utf-16"), "is not UTF-8 (byte 0xff at position 0): '\\xff\\xfe{"),
+        ('{"a": 1}'.encode("utf-16-le"), "is not JSON: '{\\x00"),
+        (b'{"a": "\xed\xa0\x80"}', "is not UTF-8 (byte 0xed at position 7)"),
+        (b'{"a": "\x00"}', 'is not JSON: \'{"a": "\\x00"}\''),
+    ],
+)
+async def test_a_body_that_is_not_utf8_says_which_byte(content: bytes, fault: str) -> None:
+    error = await failure(answer(b"content-type: application/json; charset=latin-1", body=content))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert fault in str(error)
+
+
+async def test_the_charset_of_a_utf8_body_is_not_believed() -> None:
+    given = answer(b"content-type: application/json; charset=utf-16", body=b"\xef\xbb\xbf" + body("\N{SNOWMAN}"))
+    assert (await reply(given)).content == "\N{SNOWMAN}"
