@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dis
-import time
+import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from time import perf_counter  # user code may replace the module's attribute
+from typing import Any, Final, Literal, get_args
 
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import ARGUMENTS, Target
@@ -19,6 +21,8 @@ from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
 
 PROMPT: Final = "What is asked?"
+MOST_CHARS: Final = 10_000
+TYPE_NAME: Final = type.__dict__["__name__"].__get__
 TOLERANCE: Final = 1e-9
 """Scores that differ by no more than this are equal."""
 
@@ -84,7 +88,8 @@ class CallOutcome:
 
     `score`: it returned a finite number. `not_a_score`: it returned something else. `refused`: it raised ValueError,
     or another exception in a `raise` statement of its own. `raised`: any other exception. `slow`: it was cut off.
-    `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
+    `died`: its process ended. `not_called`: no time was left, or its process had ended too often. `ended` is True if
+    its process is gone.
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value. `mutated`
     names the argument that the call changed. `caught` are the exceptions that user code swallowed, if the call was
@@ -99,6 +104,7 @@ class CallOutcome:
     mutated: str = ""
     seconds: float = 0.0
     caught: tuple[SwallowedException, ...] = ()
+    ended: bool = False
 
     @property
     def description(self) -> str:
@@ -132,41 +138,80 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
     """Call the function in this process, and await the result of an asynchronous one."""
     arguments = call_input.arguments(target)
     before = copy.deepcopy(arguments)
-    start = time.perf_counter()
+    start = perf_counter()
     try:
-        value = target.function(**arguments)
-        if hasattr(value, "__await__"):
-            value = _awaited(value)
+        value = _returned(target, arguments)
     except Exception as error:
         outcome = outcome_of_exception(error)
     else:
         outcome = outcome_of_value(value)
-    seconds = time.perf_counter() - start
+    seconds = perf_counter() - start
     mutated = next((name for name in before if not _same(before[name], arguments[name])), "")
     return replace(outcome, seconds=seconds, mutated=mutated)
 
 
 def invoke(target: Target, call_input: CallInput) -> Any:
     """Call the function on copies of its arguments; return what it returns and raise what it raises."""
-    value = target.function(**copy.deepcopy(call_input.arguments(target)))
-    return _awaited(value) if hasattr(value, "__await__") else value
+    return _returned(target, copy.deepcopy(call_input.arguments(target)))
 
 
 def outcome_of_value(value: object) -> CallOutcome:
+    returned = quoted_text(_type_name(value))
     try:
-        return CallOutcome("score", score_of(value), returned=type(value).__name__)
+        return CallOutcome("score", score_of(value), returned=returned)
     except NotAScore as error:
-        return CallOutcome("not_a_score", text=str(error), returned=type(value).__name__)
+        return CallOutcome("not_a_score", text=quoted_text(str(error)), returned=returned)
+    except Exception as error:  # its methods are user code
+        text = f"must return a number, got {returned}, which {_raised(error)}"
+        return CallOutcome("not_a_score", text=quoted_text(text), returned=returned)
 
 
 def outcome_of_exception(error: BaseException) -> CallOutcome:
-    text = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
-    kind: OutcomeKind = "refused" if isinstance(error, ValueError) or _raised_on_purpose(error) else "raised"
-    return CallOutcome(kind, text=quoted_text(text), where=_where(error))
+    kind: OutcomeKind = "refused" if issubclass(type(error), ValueError) or _raised_on_purpose(error) else "raised"
+    return CallOutcome(kind, text=quoted_text(_raised(error)), where=_where(error))
 
 
 def quoted_text(text: str) -> str:
-    return shortened(escaped(" ".join(text.split())), 200)
+    """Return text on one line, shortened; very long text is cut before it is looked at."""
+    head = text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "..."
+    return shortened(escaped(" ".join(head.split())), 200)
+
+
+def _raised(error: BaseException) -> str:
+    """Return "raised KeyError: 'x'", whatever the text of the error does."""
+    text = error_text(error)
+    return f"raised {_type_name(error)}: {text}" if text else f"raised {_type_name(error)}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, even if its `__str__` is broken."""
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"(its text raised {_type_name(worse)})"
+
+
+def _type_name(value: object) -> str:
+    """Return the name of a value's type, which a metaclass cannot change."""
+    name: str = TYPE_NAME(type(value))
+    return name
+
+
+def _returned(target: Target, arguments: Mapping[str, Any]) -> Any:
+    with _without_forks():
+        value = target.function(**arguments)
+        return _awaited(value) if hasattr(type(value), "__await__") else value
+
+
+@contextlib.contextmanager
+def _without_forks() -> Iterator[None]:
+    """End a process that the block forked, at its end."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(0)
 
 
 def _awaited(value: Any) -> Any:
@@ -213,4 +258,11 @@ def from_json(data: Mapping[str, Any]) -> CallInput:
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
-    return CallOutcome(**{**data, "caught": tuple(SwallowedException(**caught) for caught in data["caught"])})
+    """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
+    outcome = CallOutcome(**{**data, "caught": tuple(SwallowedException(**caught) for caught in data["caught"])})
+    texts = (outcome.text, outcome.where, outcome.returned, outcome.mutated)
+    if outcome.kind not in get_args(OutcomeKind) or (outcome.kind == "score") != isinstance(outcome.score, float):
+        raise ValueError(outcome.kind)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(outcome.seconds, float):
+        raise TypeError(texts)
+    return replace(outcome, ended=False)

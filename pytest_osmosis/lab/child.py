@@ -1,8 +1,11 @@
-"""The child process of the lab: `python -m pytest_osmosis.lab.child` calls reward functions of one module.
+"""The child process of the lab, which calls reward functions of one module.
 
 The protocol is JSON lines. The first request names the module, and how far its clock runs ahead. Each further request
 is a call, and the reply is its outcome. A signal cuts off a call that uses too much CPU time; if the code resists, the
 parent ends this process. Output of user code is discarded.
+
+User code may replace functions of modules and builtins. What is needed after a call is therefore looked up before, and
+a process that still breaks ends at once: its parent starts another.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
-from pytest_osmosis.lab.calls import CallOutcome, call, from_json
+from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_of_exception
 from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
 
@@ -32,9 +36,27 @@ class CutOff(BaseException):
     """The call has used all its CPU time."""
 
 
+_encoded = json.JSONEncoder().encode
+_decoded = json.JSONDecoder().decode
+_write = os.write
+_exit = os._exit
+_Anything = BaseException
+
+
 def main() -> None:
+    """Serve the parent until it is gone. Threads and exit handlers of user code do not delay the end."""
     requests, replies = _take_protocol()
-    first = json.loads(requests.readline())
+    try:
+        _serve(requests, replies)
+        _exit(0)
+    except _Anything:
+        _write(replies, b'"broken"\n')
+    finally:
+        _exit(1)
+
+
+def _serve(requests: IO[str], replies: int) -> None:
+    first = _decoded(requests.readline())
     sys.path[:] = first["sys_path"]
     if first["clock_s"]:
         from pytest_osmosis.lab.clock import set_forward
@@ -45,13 +67,13 @@ def main() -> None:
         module = _load(first["module"], path)
         targets = {target.name: target for target in targets_in(module, path, plain=True)}
     except BaseException as error:
-        _send(replies, {"failed": f"{type(error).__name__}: {error}"})
+        _send(replies, {"failed": outcome_of_exception(error).text.removeprefix("raised ")})
         return
     _send(replies, {"ready": sorted(targets)})
     for line in requests:
-        request = json.loads(line)
-        target = targets[request["function"]]
-        _send(replies, asdict(_called(target, request)))
+        request = _decoded(line)
+        outcome = _called(targets[request["function"]], request)
+        _send(replies, {"number": request["number"], "outcome": asdict(outcome)})
 
 
 def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
@@ -62,7 +84,7 @@ def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
     except CutOff:
         return _slow(request["cpu_s"])
     except BaseException as error:  # for example SystemExit
-        return CallOutcome("raised", text=f"raised {type(error).__name__}: {error}")
+        return replace(outcome_of_exception(error), kind="raised")
     return _slow(request["cpu_s"]) if cut else outcome
 
 
@@ -105,20 +127,30 @@ def _load(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _take_protocol() -> tuple[IO[str], IO[str]]:
+def _take_protocol() -> tuple[IO[str], int]:
     """Return standard input and output, and point those of user code to the null device."""
-    requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests = os.dup(0)
+    replies = os.dup(1)  # the next free number
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nowhere, fd)
-    return requests, replies
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(os.closerange, requests, replies + 1))
+    _be_the_first_to_go()
+    return os.fdopen(requests, "r", encoding="utf-8"), replies
 
 
-def _send(replies: IO[str], data: dict[str, Any]) -> None:
-    replies.write(json.dumps(data) + "\n")
-    replies.flush()
+def _be_the_first_to_go() -> None:
+    """Let the system end this process, not pytest, if memory runs out; leave no core files behind."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-if __name__ == "__main__":
-    main()
+def _send(replies: int, data: dict[str, Any]) -> None:
+    line = memoryview(_encoded(data).encode("ascii") + b"\n")
+    while line:
+        line = line[_write(replies, line) :]

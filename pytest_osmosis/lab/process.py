@@ -1,4 +1,10 @@
-"""The parent's side of the lab's child process, which calls one function and is ended if it hangs."""
+"""The parent's side of the lab's child process, which calls one function and is ended if it hangs.
+
+The child limits the processor time of a call itself. Code that escapes this limit is noticed here: it takes more
+processor time, waits without using any, takes too much memory, or the time of the test is over. Then its process is
+ended with all that it started. Limits are those of the child's own use of the machine, because a busy machine may be
+slow.
+"""
 
 from __future__ import annotations
 
@@ -9,112 +15,292 @@ import queue
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal, cast
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, to_json
+from pytest_osmosis.lab import process_tree
+from pytest_osmosis.lab.budget import TimeBudget
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, quoted_text, to_json
+from pytest_osmosis.lab.process_tree import ProcessUsage
 from pytest_osmosis.lab.target import Target
 
 CPU_S = 2.0
-"""CPU seconds after which a call is cut off."""
-FIRST_CPU_S = 20.0
-"""CPU seconds for the first call, which may import modules."""
-WALL_S = 20.0
-"""Further seconds after which the process is ended, if nothing cut the call off."""
+"""Processor seconds after which a call is cut off."""
+RESISTING_S = 1.0
+"""Further processor seconds after which the process is ended, if nothing cut the call off."""
+IDLE = 0.02
+"""Calls that use the processor in less than this share of their time only wait."""
+UNKNOWN_S = 20.0
+"""Seconds for a call where the use of the machine is not known."""
+MOST_PROCESSES = 32
+TICK_S = 0.1
+DRAIN_S = 1.0
+MOST_REPLY_BYTES = 1 << 20
+
+PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.lab.child import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class LabLimits:
+    """The limits of the first call, which may import modules, of the time to wait, and of the memory of calls.
+
+    What the import of the module took does not count.
+    """
+
+    first_cpu_s: float = 20.0
+    waiting_s: float = 5.0
+    memory_mb: float = 2048.0
+
+
+LIMITS = LabLimits()
 
 
 class LabProcess:
     """A process that calls one reward function. After it ended, the next call starts it again.
 
-    `hash_seed` is the seed of its hashes, and its clock runs `clock_s` ahead.
+    `hash_seed` is the seed of its hashes, and its clock runs `clock_s` ahead. `budget` is the time of the present test.
     """
 
-    def __init__(self, target: Target, *, hash_seed: int = 0, clock_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        target: Target,
+        budget: TimeBudget,
+        *,
+        hash_seed: int = 0,
+        clock_s: float = 0.0,
+        limits: LabLimits = LIMITS,
+    ) -> None:
         self._target = target
+        self._budget = budget
         self._hash_seed = hash_seed
         self._clock_s = clock_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._fresh = True
+        self._limits = limits
+        self._running: _Running | None = None
 
     def begin(self) -> None:
-        source = str(Path(__file__).parents[2])
-        paths = [path for path in sys.path if path not in (source, "")]
-        env = {**os.environ, "PYTHONHASHSEED": str(self._hash_seed)}
-        env["PYTHONPATH"] = os.pathsep.join([source, *paths])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pytest_osmosis.lab.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=env,
-            start_new_session=True,
-        )
-        self._replies = queue.SimpleQueue()
-        self._fresh = True
-        threading.Thread(target=_pump, args=(self._process, self._replies), name="osmosis-lab", daemon=True).start()
-        module, path = self._target.function.__module__, str(self._target.path)
-        self._send({"module": module, "path": path, "sys_path": sys.path, "clock_s": self._clock_s})
+        """Start the process, so that it imports the module while others do something else."""
+        if self._running is None:
+            env = {**os.environ, "PYTHONHASHSEED": str(self._hash_seed)}
+            self._running = _Running(env)
+            module, path = self._target.function.__module__, str(self._target.path)
+            self._running.send({"module": module, "path": path, "sys_path": sys.path, "clock_s": self._clock_s})
 
     def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function. The outcome is `slow` if the call was cut off, `died` if the process ended."""
-        if self._process is None:
-            self.begin()
-        if self._fresh:
-            self._wait_until_ready()
-            cpu_s = max(cpu_s, FIRST_CPU_S)
-        request = {"function": self._target.name, "input": to_json(call_input), "watch": watch, "cpu_s": cpu_s}
-        self._send(request)
-        reply = self._receive(cpu_s + WALL_S)
-        if reply is None:
+        """Call the function.
+
+        The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
+        left. Raises `CodeError` if the module cannot be imported.
+        """
+        if self._budget.left_s <= 0:
+            self._budget.left_out += 1
+            return CallOutcome("not_called", text="was not called, because no time was left")
+        self.begin()
+        assert self._running is not None
+        try:
+            self._wait_until_ready(self._running)
+            outcome = self._called(self._running, call_input, watch, cpu_s)
+        except _NoTimeLeft:
             self.close()
-            return CallOutcome("slow", text=f"did not end within {cpu_s + WALL_S:g} s")
-        if not reply:
-            status = self._process.wait() if self._process is not None else None
+            self._budget.left_out += 1
+            return CallOutcome("not_called", text="was cut off, because no time was left")
+        if outcome.ended or self._running.has_too_many_processes():
             self.close()
-            return CallOutcome("died", text=f"ended its process (exit status {status})")
-        self._fresh = False
-        return outcome_from_json(json.loads(reply))
+        return outcome
 
     def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in filter(None, (process.stdin, process.stdout)):
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        """End the process and all that it started. Idempotent."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
 
-    def _wait_until_ready(self) -> None:
-        reply = self._receive(FIRST_CPU_S + WALL_S)
-        state = json.loads(reply) if reply else {"failed": "its process ended"}
+    def _wait_until_ready(self, running: _Running) -> None:
+        """Wait until the module is imported. Raises `CodeError` if that fails."""
+        if running.is_ready:
+            return
         name, file = self._target.name, self._target.path.name
-        if "failed" not in state and name in state["ready"]:
+        failure = f"{file} could not be imported in a new process"
+        try:
+            state = json.loads(self._reply(running))
+            failed, names = state.get("failed"), state.get("ready")
+        except _Lost as lost:
+            failed, names = f"it {lost}", None
+        except (ValueError, AttributeError, RecursionError):
+            failed, names = f"it {BROKEN}", None
+        if isinstance(names, list) and name in names:
+            running.ready()
             return
         self.close()
-        if "failed" in state:
-            raise CodeError(f"{file} could not be imported in a new process: {state['failed']}")
+        if failed is not None:
+            raise CodeError(f"{failure}: {quoted_text(str(failed))}")
         raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
-    def _send(self, data: dict[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # if the process died, the reply is missing
-            self._process.stdin.write(json.dumps(data).encode("ascii") + b"\n")
-            self._process.stdin.flush()
-
-    def _receive(self, timeout_s: float) -> bytes | None:
-        """Return a line, b"" if the process has ended, None after the timeout."""
+    def _called(self, running: _Running, call_input: CallInput, watch: bool, cpu_s: float) -> CallOutcome:
+        cpu_s = max(cpu_s, self._limits.first_cpu_s) if running.calls == 0 else cpu_s
+        self._budget.made += 1
+        number = running.request(self._target.name, call_input, watch, cpu_s)
         try:
-            return self._replies.get(timeout=timeout_s)
+            answer = json.loads(self._reply(running, cpu_s))
+            if answer["number"] != number:
+                raise ValueError(answer["number"])
+            return outcome_from_json(answer["outcome"])
+        except _Lost as lost:
+            return CallOutcome(lost.kind, text=str(lost), ended=True)
+        except (ValueError, TypeError, KeyError, RecursionError):  # user code wrote to the pipe
+            return CallOutcome("died", text=BROKEN, ended=True)
+
+    def _reply(self, running: _Running, cpu_s: float | None = None) -> bytes:
+        """Return the next line of the process; without `cpu_s`, its import.
+
+        Raises `_Lost` if there will be none, and `_NoTimeLeft`.
+        """
+        began, before = time.monotonic(), None
+        while not (line := running.line(min(TICK_S, self._budget.left_s))):
+            if line == b"":
+                raise _Lost("died", running.last_words())
+            if self._budget.left_s <= 0:
+                raise _NoTimeLeft
+            usage = process_tree.usage(running.pid)
+            if process_tree.has_ended(running.pid):
+                return running.last_line()
+            if usage is not None:
+                before = before or usage
+                self._check(running, cpu_s, usage, usage.cpu_s - before.cpu_s, time.monotonic() - began)
+            elif time.monotonic() - began > UNKNOWN_S:
+                raise _Lost("slow", f"did not end within {UNKNOWN_S:g} s")
+        return line
+
+    def _check(self, running: _Running, cpu_s: float | None, usage: ProcessUsage, used_s: float, took_s: float) -> None:
+        """Raise `_Lost` if a call, or without `cpu_s` an import, uses the machine as it must not."""
+        limits = self._limits
+        if took_s > limits.waiting_s and used_s < IDLE * took_s:
+            raise _Lost("slow", f"waited for more than {limits.waiting_s:g} s")
+        if cpu_s is None:
+            return
+        if used_s > cpu_s + RESISTING_S:
+            raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time, and could not be interrupted")
+        if usage.memory_mb > running.ready_mb + limits.memory_mb:
+            raise _Lost("died", f"took more than {limits.memory_mb:,.0f} MB of memory")
+
+
+BROKEN = "broke the process in which it runs"
+
+
+class _NoTimeLeft(Exception):
+    """The time of the test is over."""
+
+
+class _Lost(Exception):
+    """The process will not reply: it has ended, or must be ended."""
+
+    def __init__(self, kind: Literal["slow", "died"], text: str) -> None:
+        super().__init__(text)
+        self.kind: Literal["slow", "died"] = kind
+
+
+class _Running:
+    """A running child process and its pipes."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.is_ready = False
+        self.ready_mb = 0.0
+        self.calls = 0
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", BOOT, PACKAGE_ROOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CodeError(f"the lab's process cannot be started: {error}") from error
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines: queue.Queue[bytes] = queue.Queue(maxsize=8)
+        self._threads = [
+            threading.Thread(target=each, name="osmosis-lab", daemon=True) for each in (self._write, self._read)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: dict[str, Any]) -> None:
+        self._requests.put(json.dumps(message).encode("ascii") + b"\n")
+
+    def request(self, function: str, call_input: CallInput, watch: bool, cpu_s: float) -> int:
+        """Request a call, and return its number."""
+        self.calls += 1
+        call = {"function": function, "input": to_json(call_input), "watch": watch, "cpu_s": cpu_s}
+        self.send({"number": self.calls, **call})
+        return self.calls
+
+    def ready(self) -> None:
+        """Take note that the module is imported."""
+        usage = process_tree.usage(self.pid)
+        self.is_ready, self.ready_mb = True, 0.0 if usage is None else usage.memory_mb
+
+    def line(self, timeout_s: float) -> bytes | None:
+        """Return the next line, b"" at the end, None if there is none within the time."""
+        try:
+            return self._lines.get(timeout=timeout_s)
         except queue.Empty:
             return None
 
+    def last_line(self) -> bytes:
+        """Return the line that a process wrote before it ended. Raises `_Lost` if there is none."""
+        process_tree.end(self.pid)  # what it started holds its pipe
+        line = self.line(DRAIN_S)
+        if not line:
+            raise _Lost("died", self.last_words())
+        return line
 
-def _pump(process: subprocess.Popen[bytes], replies: queue.SimpleQueue[bytes]) -> None:
-    assert process.stdout is not None
-    with contextlib.suppress(OSError, ValueError):
-        for line in process.stdout:
-            replies.put(line)
-    replies.put(b"")
+    def last_words(self) -> str:
+        """Return how the process lost its pipe."""
+        end = time.monotonic() + DRAIN_S
+        while not process_tree.has_ended(self.pid):
+            if time.monotonic() > end:
+                return "closed the pipe of its process"
+            time.sleep(TICK_S / 10)
+        return f"ended its process (exit status {self.close()})"
+
+    def has_too_many_processes(self) -> bool:
+        usage = None if self.calls % MOST_PROCESSES else process_tree.usage(self.pid)
+        return usage is not None and usage.processes > MOST_PROCESSES
+
+    def close(self) -> int:
+        """End the process and all that it started, and return its exit status. Idempotent."""
+        if self._process.returncode is None:
+            process_tree.end(self.pid)
+            self._process.wait()
+            self._requests.put(None)
+            end = time.monotonic() + DRAIN_S
+            while any(thread.is_alive() for thread in self._threads) and time.monotonic() < end:
+                self.line(TICK_S / 10)  # the reader waits for room
+            for thread, pipe in zip(self._threads, (self._process.stdin, self._process.stdout), strict=True):
+                if not thread.is_alive():  # else a process that left the session holds the other end
+                    with contextlib.suppress(OSError):
+                        cast(IO[bytes], pipe).close()
+        return self._process.returncode
+
+    def _write(self) -> None:
+        pipe = cast(IO[bytes], self._process.stdin)
+        with contextlib.suppress(OSError):  # if the process has ended, the reply is missing
+            while (request := self._requests.get()) is not None:
+                pipe.write(request)
+                pipe.flush()
+
+    def _read(self) -> None:
+        pipe, line = cast(IO[bytes], self._process.stdout), b"\n"
+        with contextlib.suppress(OSError):
+            while line.endswith(b"\n"):
+                line = pipe.readline(MOST_REPLY_BYTES)
+                self._lines.put(line)
+        if line:  # it is too long, or was cut off
+            self._lines.put(b"")

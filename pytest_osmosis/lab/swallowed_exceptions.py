@@ -16,10 +16,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, quoted_text
+from pytest_osmosis.lab.calls import CallInput, CallOutcome, SwallowedException, call, error_text, quoted_text
 from pytest_osmosis.lab.target import Target
 
 BROAD = {"Exception", "BaseException"}
+MOST_CAUGHT = 100
 
 
 def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
@@ -30,9 +31,11 @@ def call_watched(target: Target, call_input: CallInput) -> CallOutcome:
         if event == "exception":
             kind, error, _ = argument
             handler = _handler(path, frame, kind)
-            if handler is not None and id(error) not in caught:
+            if handler is not None and id(error) not in caught and len(caught) < MOST_CAUGHT:
                 line = _raised_at(error, path) or frame.f_lineno
-                caught[id(error)] = SwallowedException(_name_of(kind, error), quoted_text(str(error)), line, *handler)
+                caught[id(error)] = SwallowedException(
+                    _name_of(kind, error), quoted_text(error_text(error)), line, *handler
+                )
         return local
 
     def begin(frame: FrameType, event: str, argument: Any) -> Any:

@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
     config.addinivalue_line("markers", options.EVAL_MARKER)
     config.addinivalue_line("markers", reward_options.MARKER)
+    reward_options.check(config)
     if reward_options.names_files(config):
         from pytest_osmosis.plugin.reward_tests.items import RewardFiles
 

@@ -224,6 +224,42 @@ def test_option_and_ini_turn_the_lab_on(plain_workspace: Workspace) -> None:
     assert by_option == by_ini == in_lab
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--osmosis-lab", "--osmosis-lab-budget=soon"], "--osmosis-lab-budget: must be a number of seconds above 0"),
+        (["--osmosis-lab", "--osmosis-lab-budget=nan"], "--osmosis-lab-budget: must be a number of seconds above 0"),
+        (["--osmosis-lab", "-oosmosis_lab_budget=0"], "ini osmosis_lab_budget: must be a number of seconds above 0"),
+        (["--osmosis-lab-budget=60"], "--osmosis-lab-budget: needs --osmosis-lab"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_a_usage_error(
+    plain_workspace: Workspace, arguments: list[str], message: str
+) -> None:
+    plain_workspace.write("rewards.py", LEAKY)
+
+    result = plain_workspace.run("rewards.py", *arguments)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {message}*"])
+
+
+def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", LEAKY)
+    budget = "--osmosis-lab-budget=0.000001"
+
+    result = plain_workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
+
+    result.assert_outcomes(skipped=2, deselected=8, warnings=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*RewardWarning: contained: the check is incomplete (cut-short)",
+            "*the 1e-06 s of a test were over after 0 calls; * calls left out",
+            "*fix: make the function faster, or give each test more time: --osmosis-lab-budget=60",
+        ]
+    )
+
+
 def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.lab.calls import ScoredCall
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import ProbeContext
 from pytest_osmosis.lab.probes import (
@@ -18,6 +19,7 @@ from pytest_osmosis.lab.probes import (
     scores,
     speed,
 )
+from pytest_osmosis.text.numbers import plural
 
 PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
     "determinism": determinism.probe,
@@ -35,21 +37,36 @@ PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
 
 def examine(context: ProbeContext, name: str) -> LabResult:
     """Run a probe. A file that cannot be imported again, a crash and a lack of time are findings too."""
-    context.cut_short = False
+    context.budget.begin()
     try:
         result = PROBES[name](context)
     except CodeError as error:
         context.close()
         fix = "let the file only define things when it is imported, so that it can be imported anywhere"
         return LabResult((RewardFinding("import", "it cannot be loaded again", str(error), fix),))
-    if context.fatal_call is not None and not result.failures():
-        fix = "raise an exception or return a score; never end the process"
-        return LabResult(
-            (RewardFinding("crash", "it ends its process", context.fatal_call.shown(context.target), fix),)
-        )
-    if context.cut_short and not result.findings and not result.unmeasured:
-        example = f"a probe has {context.budget_s:g} s; the calls after that were left out"
-        fix = "make the function faster, or accept an incomplete check"
-        finding = RewardFinding("cut-short", "it is too slow for a complete check", example, fix, level="note")
-        return LabResult((finding,))
-    return result
+    fatal = context.fatal_call
+    if fatal is not None and not result.failures() and (fatal.outcome.kind == "died" or result.unmeasured):
+        return LabResult((_fatal(fatal, context),))
+    left_out = _left_out(context)
+    return result if left_out is None else LabResult((*result.findings, left_out), result.unmeasured)
+
+
+def _fatal(fatal: ScoredCall, context: ProbeContext) -> RewardFinding:
+    example = fatal.shown(context.target)
+    if fatal.outcome.kind == "died":
+        fix = "raise an exception or return a score; never end the process, and take little memory"
+        return RewardFinding("crash", "it takes its process down", example, fix)
+    fix = "return a score for every answer; wait for nothing, and limit loops"
+    return RewardFinding("hang", "it does not return", example, fix)
+
+
+def _left_out(context: ProbeContext) -> RewardFinding | None:
+    """Return a note of the calls that were left out for lack of time, None if none were."""
+    budget = context.budget
+    if not budget.left_out and not context.incomplete_answers:
+        return None
+    over = f"the {budget.seconds:g} s of a test were over after {plural(budget.made, 'call')}"
+    left = f"{over}; {plural(budget.left_out, 'call')} left out"
+    example = left if budget.left_out else "an earlier test had no time to look for all answers"
+    fix = "make the function faster, or give each test more time: --osmosis-lab-budget=60"
+    return RewardFinding("cut-short", "the check is incomplete", example, fix, level="note")

@@ -15,6 +15,7 @@ LATER_S = 397 * 86400 + 5025.5
 TIMES = 4
 MOST_INPUTS = 40
 WORDS = "red green blue yellow black white"
+UNENDED = {"slow", "died", "not_called"}
 PROBLEMS = {
     "not-repeatable": (
         "the same call scores differently when repeated",
@@ -40,13 +41,17 @@ def probe(context: ProbeContext) -> LabResult:
     inputs = context.affordable(_inputs(context), TIMES + 4)
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)
-    base = LabProcess(context.target)
-    later = LabProcess(context.target, clock_s=LATER_S)
+    base = LabProcess(context.target, context.budget)
+    later = LabProcess(context.target, context.budget, clock_s=LATER_S)
     comparisons = [
         *[("not-repeatable", base, "when it is called again")] * (TIMES - 1),
-        ("order-dependent", LabProcess(context.target), "after other calls"),
+        ("order-dependent", LabProcess(context.target, context.budget), "after other calls"),
         *[
-            ("hash-dependent", LabProcess(context.target, hash_seed=seed), f"with PYTHONHASHSEED={seed}")
+            (
+                "hash-dependent",
+                LabProcess(context.target, context.budget, hash_seed=seed),
+                f"with PYTHONHASHSEED={seed}",
+            )
             for seed in (1, 2)
         ],
         ("time-dependent", later, "a year later"),
@@ -82,11 +87,11 @@ def _difference(
     after: Sequence[CallOutcome],
     when: str,
 ) -> str:
-    """Describe the shortest call whose outcome differs, empty if none does. Slow and died calls do not count."""
+    """Describe the shortest call whose outcome differs, empty if none does. Only calls that ended count."""
     examples = [
         (call_input.shown(context.target), f"{old.description}, {when} {new.description.removeprefix('= ')}")
         for call_input, old, new in zip(inputs, before, after, strict=True)
-        if (old.kind, old.score) != (new.kind, new.score) and not {old.kind, new.kind} & {"slow", "died"}
+        if (old.kind, old.score) != (new.kind, new.score) and not {old.kind, new.kind} & UNENDED
     ]
     if not examples:
         return ""

@@ -90,10 +90,11 @@ def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Itera
         from pytest_osmosis.lab.probe_context import ProbeContext
         from pytest_osmosis.lab.probes import PROBES, examine
 
-        context = ProbeContext(target, [case.input for case in scored])
+        context = ProbeContext(target, [case.input for case in scored], reward_options.lab_budget_s(module.config))
         module.config.add_cleanup(context.close)
         for name in PROBES:
-            yield _item(CheckItem, module, target, f"lab-{name}", check=partial(examine, context, name))
+            check = partial(examine, context, name)
+            yield _item(CheckItem, module, target, f"lab-{name}", check=check, close=context.close)
 
 
 def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: str, **options: Any) -> pytest.Item:
@@ -116,18 +117,23 @@ class RewardItem(pytest.Item):
 class CheckItem(RewardItem):
     """A test that reports the findings of a check."""
 
-    def __init__(self, *, check: Callable[[], LabResult], **options: Any) -> None:
+    def __init__(
+        self, *, check: Callable[[], LabResult], close: Callable[[], None] | None = None, **options: Any
+    ) -> None:
         super().__init__(**options)
         self._check = check
+        self._close = close
 
     def runtest(self) -> None:
-        """Fail with failures, warn of notes, skip if nothing could be measured."""
+        """Fail with all findings if one is a failure, else warn of notes; skip if nothing could be measured."""
+        if self._close is not None:
+            self.listchain()[-2].addfinalizer(self._close)  # the module's tests share a process
         result = self._check().allowing(tuple(self.target.declaration.allow))
-        for note in result.notes():
-            self.warn(RewardWarning(f"{self.target.name}: {note}"))
-        failures = result.failures()
+        failures, notes = result.failures(), result.notes()
         if failures:
-            pytest.fail("\n".join(map(str, failures)), pytrace=False)
+            pytest.fail("\n".join([*map(str, failures), *(f"note: {note}" for note in notes)]), pytrace=False)
+        for note in notes:
+            self.warn(RewardWarning(f"{self.target.name}: {note}"))
         if result.unmeasured:
             pytest.skip(result.unmeasured)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 MARKER = "osmosis_reward: a test of a reward function (pytest-osmosis)"
 FILES = "osmosis_rewards"
 LAB = "osmosis_lab"
+LAB_BUDGET = "osmosis_lab_budget"
+BUDGET_FLAG = "--osmosis-lab-budget"
+BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
 
 
 def add(parser: pytest.Parser) -> None:
@@ -19,6 +23,8 @@ def add(parser: pytest.Parser) -> None:
         action="store_true",
         help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
     )
+    group.addoption(BUDGET_FLAG, metavar="SECONDS", help=BUDGET_HELP)
+    parser.addini(LAB_BUDGET, f"Same as {BUDGET_FLAG}. {BUDGET_HELP}", default="20")
     parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
     parser.addini(
         FILES, "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir.", type="args"
@@ -27,6 +33,28 @@ def add(parser: pytest.Parser) -> None:
 
 def lab(config: pytest.Config) -> bool:
     return bool(config.getoption("--osmosis-lab") or config.getini(LAB))
+
+
+def check(config: pytest.Config) -> None:
+    """Raise `pytest.UsageError` for a budget that is no number, or that nothing uses."""
+    if lab(config):
+        lab_budget_s(config)
+    elif config.getoption(BUDGET_FLAG) is not None:
+        raise pytest.UsageError(f"{BUDGET_FLAG}: needs --osmosis-lab: it sets the time of the lab's tests")
+
+
+def lab_budget_s(config: pytest.Config) -> float:
+    """Return the seconds that a test of the lab may take. Raises `pytest.UsageError` for anything but seconds."""
+    typed = config.getoption(BUDGET_FLAG)
+    text = str(config.getini(LAB_BUDGET) if typed is None else typed)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        origin = f"ini {LAB_BUDGET}" if typed is None else BUDGET_FLAG
+        raise pytest.UsageError(f"{origin}: must be a number of seconds above 0, like 60, got {text!a}")
+    return seconds
 
 
 def names_files(config: pytest.Config) -> bool:

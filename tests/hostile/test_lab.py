@@ -1,0 +1,64 @@
+"""The lab under reward functions that attack it: every test ends with a report, and pytest with its own exit status."""
+
+from __future__ import annotations
+
+from tests.hostile.workspaces import HostileWorkspace
+
+IMPORTS = "import ctypes, itertools, os, signal, sys, time"
+PROBE = "lab-range"
+
+FATAL = {
+    "exits": ("os._exit(0)", "it takes its process down (crash)"),
+    "kills": ("os.kill(os.getpid(), signal.SIGKILL)", "it takes its process down (crash)"),
+    "closes": ("os.closerange(0, 100)", "it takes its process down (crash)"),
+    "waits": ("time.sleep(1e6)", "it does not return (hang)"),
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "it does not return (hang)"),
+    "loops": ("max(itertools.repeat(1))", "the check is incomplete (cut-short)"),
+}
+"""A statement of a function in the lab's process, and a line of its report."""
+HARMLESS = {
+    "forks": "os.fork()",
+    "fork_sleeps": "os.fork() or time.sleep(1e6)",
+    "fork_holds": "ctypes.CDLL(None).fork() or time.sleep(1e6)",
+    "prints": "print('\\x1b[31m' * 100_000)",
+}
+SOURCE = """
+{imports}
+LAB = "lab.child" in " ".join(sys.orig_argv)
+
+{functions}
+"""
+FUNCTION = """
+def {name}(solution_str, ground_truth, extra_info=None):
+    if LAB:
+        {statement}
+    return float(solution_str == (ground_truth or "?"))
+"""
+
+
+def source(statements: dict[str, str]) -> str:
+    functions = "".join(FUNCTION.format(name=name, statement=statement) for name, statement in statements.items())
+    return SOURCE.format(imports=IMPORTS, functions=functions)
+
+
+def test_no_function_takes_the_lab_down(hostile: HostileWorkspace) -> None:
+    hostile.write("fatal.py", source({name: statement for name, (statement, _) in FATAL.items()}))
+
+    result = hostile.run("fatal.py", "--osmosis-lab", "--osmosis-lab-budget=8", "-k", PROBE, "-rA", timeout=300)
+
+    assert result.ret == 1
+    counts = result.parseoutcomes()
+    assert counts.get("failed", 0) + counts.get("skipped", 0) == len(FATAL)
+    assert "passed" not in counts
+    printed = result.stdout.str()
+    for name, (_, text) in FATAL.items():
+        assert f"{name}[lab-range]" in printed
+        assert text in printed
+
+
+def test_what_a_function_leaves_behind_delays_nothing(hostile: HostileWorkspace) -> None:
+    hostile.write("harmless.py", source(HARMLESS))
+
+    result = hostile.run("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, timeout=300)
+
+    result.assert_outcomes(passed=len(HARMLESS), deselected=9 * len(HARMLESS))

@@ -1,0 +1,109 @@
+"""The lab's child process survives, or its parent ends, whatever a function does; nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.lab import process_tree
+from pytest_osmosis.lab.budget import TimeBudget
+from pytest_osmosis.lab.calls import CallInput
+from pytest_osmosis.lab.process import MOST_PROCESSES, LabLimits, LabProcess
+from pytest_osmosis.lab.target import targets_in
+from tests.unit.lab import hostile
+
+TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
+ENOUGH_S = 300.0
+"""A budget for any machine; limits of processor time end calls long before."""
+LIMITS = LabLimits(first_cpu_s=0.5, waiting_s=2, memory_mb=200)
+INPUT = CallInput(answer="42", ground_truth="42", extra={})
+
+
+@pytest.fixture
+def process(request: pytest.FixtureRequest) -> Iterator[LabProcess]:
+    process = LabProcess(TARGETS[request.param], TimeBudget(ENOUGH_S), limits=LIMITS)
+    yield process
+    process.close()
+
+
+def test_every_hostile_function_has_an_outcome() -> None:
+    assert TARGETS.keys() == hostile.OUTCOMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("process", "name"),
+    [pytest.param(name, name, marks=[pytest.mark.slow] * (name in hostile.SLOW)) for name in hostile.OUTCOMES],
+    indirect=["process"],
+)
+def test_a_hostile_function_has_an_outcome_and_leaves_nothing(process: LabProcess, name: str) -> None:
+    kind, text = hostile.OUTCOMES[name]
+    before = children()
+
+    first = process.call(INPUT, cpu_s=0.5)
+    again = process.call(INPUT, cpu_s=0.5)
+    process.close()
+
+    assert (again.kind, again.text[: len(text)]) == (kind, text), first
+    assert again.text.isprintable()
+    assert len(again.text) < 300
+    assert children() == before
+
+
+def test_a_call_is_cut_off_when_the_time_of_the_test_is_over() -> None:
+    process = LabProcess(TARGETS["waits"], TimeBudget(0.5))
+
+    first, second = process.call(INPUT), process.call(INPUT)
+    process.close()
+
+    assert (first.kind, second.kind) == ("not_called", "not_called")
+    assert second.text == "was not called, because no time was left"
+
+
+def test_a_function_that_always_leaves_a_process_behind_does_not_fill_the_machine() -> None:
+    process = LabProcess(TARGETS["leaves_a_fork"], TimeBudget(ENOUGH_S))
+    before = children()
+
+    most = 0
+    for _ in range(100):
+        assert process.call(INPUT).kind == "score"
+        most = max(most, len(children() - before))
+    process.close()
+
+    assert most <= 2 * MOST_PROCESSES
+    assert children() == before
+
+
+IMPORTS: Mapping[str, tuple[str, str]] = {
+    "waits": ("import time\ntime.sleep(1e6)", "it waited for more than 2 s"),
+    "exits": ("import sys\nsys.exit(3)", "SystemExit: 3"),
+    "ends its process": ("import os\nos._exit(0)", "it ended its process (exit status 0)"),
+    "raises": ("raise ValueError('\x1b[31m' * 100_000)", "ValueError: \\x1b[31m"),
+    "defines nothing": ("", "f is missing when rewards.py is imported in a new process"),
+    "closes the pipe": ("import os\nos.closerange(0, 100)", "it ended its process (exit status 1)"),
+}
+"""Source and failure of modules that were imported once and cannot be imported again."""
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_a_module_that_cannot_be_imported_again_is_an_error(name: str, tmp_path: Path) -> None:
+    source, failure = IMPORTS[name]
+    path = tmp_path / "rewards.py"
+    path.write_text(source, encoding="utf-8")
+    process = LabProcess(replace(TARGETS["waits"], name="f", path=path), TimeBudget(ENOUGH_S), limits=LIMITS)
+
+    with pytest.raises(CodeError) as raised:
+        process.call(INPUT)
+    process.close()
+
+    assert failure in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def children() -> set[int]:
+    """Return the processes that this one started, and those that they started."""
+    return {*process_tree.descendants(os.getpid())}
