@@ -7,6 +7,7 @@ time becomes an event with its boundary and never leaves `perform` or `score`, s
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import os
 import time
@@ -204,6 +205,8 @@ class HostCore:
             return score_of(await function.function(**arguments))
         with self._monitor.blocking(running):
             value = function.function(**arguments)
+        if inspect.isawaitable(value):  # a decorator hid that the function is async
+            value = await value
         return score_of(value)
 
     async def _grade(self, request: ScoringFields, artifacts: str) -> float | None:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.signatures import check_class, check_function
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent
@@ -152,7 +153,9 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
     if setup.grader is not None:
         return _grader(imports[setup.grader], setup.grader)
     grader = _only(entrypoint, "Grader") if entrypoint is not None else None
-    return GraderCode(grader, _config(entrypoint, "GraderConfig")) if entrypoint and grader else None
+    if entrypoint is None or grader is None:
+        return None
+    return _checked_grader(f"{entrypoint.__file__}: {grader.__name__}", grader, _config(entrypoint, "GraderConfig"))
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -165,15 +168,16 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
     workflow = _only(entrypoint, "AgentWorkflow")
     if workflow is None:
         raise CodeError(f"{entrypoint.__file__}: has no AgentWorkflow: define one class that derives from it")
-    return WorkflowAgent(workflow, _config(entrypoint, "AgentWorkflowConfig"))
+    return _workflow_agent(f"{entrypoint.__file__}: {workflow.__name__}", workflow, entrypoint)
 
 
 def _agent_of(name: str, value: object) -> Agent:
     if inspect.iscoroutinefunction(value):
+        check_function(name, value)
         return FunctionAgent(name, value)
     if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
         _refuse_sdk_class(value)
-        return WorkflowAgent(value, _config(sys.modules[value.__module__], "AgentWorkflowConfig"))
+        return _workflow_agent(name, value, sys.modules[value.__module__])
     cls = value if inspect.isclass(value) else type(value)
     if _derives(cls, "RolloutAgentLoop"):
         raise CodeError(
@@ -190,7 +194,18 @@ def _grader(value: object, name: str) -> GraderCode:
     if not inspect.isclass(value) or not _derives(value, "Grader"):
         raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
     _refuse_sdk_class(value)
-    return GraderCode(value, _config(sys.modules[value.__module__], "GraderConfig"))
+    return _checked_grader(name, value, _config(sys.modules[value.__module__], "GraderConfig"))
+
+
+def _checked_grader(name: str, grader: type[Any], config: object) -> GraderCode:
+    check_class(name, grader, "grade", config)
+    return GraderCode(grader, config)
+
+
+def _workflow_agent(name: str, workflow: type[Any], module: ModuleType) -> WorkflowAgent:
+    config = _config(module, "AgentWorkflowConfig")
+    check_class(name, workflow, "run", config)
+    return WorkflowAgent(workflow, config)
 
 
 def _only(module: ModuleType, base: str) -> type[Any] | None:

@@ -61,9 +61,10 @@ class EvalFunction:
 
 def eval_function(name: str, function: object) -> EvalFunction:
     """Detect the mode of `function`. Raises `CodeError` if it cannot be called as an eval function."""
-    if not callable(function):
-        raise CodeError(f"{name}: not a function but {type(function).__name__}")
-    parameters = inspect.signature(function).parameters.values()
+    if not callable(function) or inspect.isclass(function):
+        got = "a class" if inspect.isclass(function) else type(function).__name__
+        raise CodeError(f"{name}: not a function but {got}")
+    parameters = _parameters(name, function, follow_wrapped=True)
     first = next(iter(parameters), None)
     if first is None or first.name not in MODES:
         got = f'"{first.name}"' if first else "none"
@@ -72,28 +73,52 @@ def eval_function(name: str, function: object) -> EvalFunction:
             f"(the whole conversation), got {got}"
         )
     mode = MODES[first.name]
-    _refuse_unoffered(name, function, mode)
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    return EvalFunction(
-        name,
-        function,
-        mode,
-        inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(function),
-        None if takes_any else frozenset(parameter.name for parameter in parameters),
-    )
+    outermost = _parameters(name, function, follow_wrapped=False)
+    _refuse_impossible_calls(name, mode, outermost)
+    codes = _codes(function)
+    if any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in codes):
+        raise CodeError(f"{name}: yields values, but a score is one number; return it")
+    is_async = any(map(inspect.iscoroutinefunction, codes))
+    taken = _taken_by_name(outermost)
+    return EvalFunction(name, function, mode, is_async, _taken_by_name(parameters) if taken is None else taken)
 
 
-def _refuse_unoffered(name: str, function: Callable[..., Any], mode: Mode) -> None:
+def _parameters(name: str, function: Callable[..., Any], *, follow_wrapped: bool) -> Sequence[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values())
+    except (TypeError, ValueError) as error:  # some functions of extension modules have no signature
+        raise CodeError(f"{name}: its parameters are unknown ({error}); write a function that calls it") from None
+
+
+def _codes(function: Callable[..., Any]) -> Sequence[Callable[..., Any]]:
+    """Return the function, the one that its decorators wrap, and for an object with `__call__` that method."""
+    inner = inspect.unwrap(function)
+    return [function, inner, *(inspect.getattr_static(type(each), "__call__") for each in (function, inner))]
+
+
+def _taken_by_name(parameters: Sequence[inspect.Parameter]) -> frozenset[str] | None:
+    """Return the names of the arguments that may be passed, None if any may."""
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters if parameter.kind in BY_KEYWORD)
+
+
+def _refuse_impossible_calls(name: str, mode: Mode, outermost: Sequence[inspect.Parameter]) -> None:
     """Raise `CodeError` if no call could succeed. Only the outermost decorator counts: it may pass on what it likes."""
     first, *others = OFFERED[mode]
-    outermost = inspect.signature(function, follow_wrapped=False).parameters.values()
+    taken = _taken_by_name(outermost)
     for parameter in outermost:
-        required = parameter.default is parameter.empty and parameter.kind in BY_KEYWORD
-        if required and parameter.name not in OFFERED[mode]:
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.POSITIONAL_ONLY and (required or parameter.name == first):
+            fix = 'arguments are passed by name, so drop the "/"'
+            raise CodeError(f'{name}: "{parameter.name}" is positional-only; {fix}')
+        if required and parameter.kind in BY_KEYWORD and parameter.name not in OFFERED[mode]:
             raise CodeError(
                 f'{name}: requires "{parameter.name}", but only {first}, {" and ".join(others)} (the whole row) are '
                 "passed; read it from the row, or give it a default"
             )
+    if taken is not None and first not in taken:
+        raise CodeError(f'{name}: its decorator does not take "{first}" by name; give it **kwargs')
 
 
 def score_of(value: object) -> float:

@@ -157,6 +157,62 @@ def test_an_unknown_parameter_is_a_code_error(workspace: Workspace, server: Chat
     assert not server.requests
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "def odd(solution_str, /, ground_truth): return 1",
+            '"solution_str" is positional-only; arguments are passed by',
+        ),
+        ("def odd(solution_str, ground_truth, /): return 1", '"solution_str" is positional-only'),
+        ("def odd(messages=(), /): return 1", '"messages" is positional-only'),
+        ("class odd:\n    def __init__(self, solution_str): pass", "not a function but a class"),
+        ("def odd(solution_str):\n    yield 1", "yields values, but a score is one number; return it"),
+        ("async def odd(solution_str):\n    yield 1", "yields values"),
+        (
+            "import functools\ndef plain(f):\n    return functools.wraps(f)(lambda *args: f(*args))\n"
+            "@plain\ndef odd(solution_str): return 1",
+            'its decorator does not take "solution_str" by name',
+        ),
+    ],
+)
+def test_a_function_that_no_call_can_score_with_is_refused_when_it_loads(
+    workspace: Workspace, server: ChatServer, code: str, message: str
+) -> None:
+    workspace.write("rewards.py", code)
+    with pytest.raises(CodeError) as caught:
+        evaluated(workspace.config(server, scoring={"eval_fns": ["rewards:odd"]}))
+    assert f"rewards:odd: {message}" in str(caught.value)
+    assert not server.requests
+
+
+def test_async_objects_and_functions_that_decorators_hide_are_awaited(workspace: Workspace) -> None:
+    code = """
+import functools
+class Judge:
+    async def __call__(self, solution_str, ground_truth):
+        return 1
+judge = Judge()
+async def score(solution_str, ground_truth, level):
+    return level
+partly = functools.partial(score, level=2)
+def hidden(**given):
+    return score(given["solution_str"], given["ground_truth"], 3)
+hidden.__signature__ = __import__("inspect").signature(lambda solution_str, ground_truth: 0)
+def narrow(function):
+    @functools.wraps(function)
+    def called(solution_str):
+        return function(solution_str, 4)
+    return called
+@narrow
+def narrowed(solution_str, level, extra_info=None):
+    return level
+"""
+    live = scored_by(workspace, code, "judge", "partly", "hidden", "narrowed")
+    assert not live.record(0).scorer_errors
+    assert list(live.record(0).scores.values()) == [1, 2, 3, 4]
+
+
 def test_a_decorator_may_pass_further_parameters_of_its_function(workspace: Workspace) -> None:
     code = """
 import functools

@@ -149,6 +149,30 @@ INVALID_ENTRYPOINTS = {
         "has no AgentWorkflow",
     ),
     "a missing import": ("import no_such_module  # Grader", "No module named 'no_such_module'"),
+    "a grader that needs arguments": (
+        WORKFLOW.replace("    async def grade", "    def __init__(self, strictness): pass\n    async def grade"),
+        "main.py: Judge: each run calls Judge(), but its __init__ does not allow that: missing a required argument: "
+        "'strictness'",
+    ),
+    "a grader that is not async": (
+        WORKFLOW.replace("async def grade", "def grade"),
+        "main.py: Judge: Judge.grade(ctx) must be awaitable: define `async def grade(self, ctx)`",
+    ),
+    "a grader that yields": (WORKFLOW + "        yield 1\n", "main.py: Judge: Judge.grade(ctx) must be awaitable"),
+    "a grader that takes more": (
+        WORKFLOW.replace("grade(self, ctx)", "grade(self, ctx, label)"),
+        "main.py: Judge: each run calls Judge.grade(ctx), but its parameters do not allow that: missing a required "
+        "argument: 'label'",
+    ),
+    "a workflow that takes nothing": (
+        WORKFLOW.replace("run(self, ctx)", "run(self)"),
+        "main.py: Flow: each run calls Flow.run(ctx), but its parameters do not allow that: too many positional",
+    ),
+    "a workflow with a config that it does not take": (
+        WORKFLOW.replace("    async def run", "    def __init__(self): pass\n    async def run")
+        + "class AgentWorkflowConfig: pass\nconfig = AgentWorkflowConfig()\n",
+        "main.py: Flow: each run calls Flow(config), but its __init__ does not allow that: too many positional",
+    ),
     "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),
 }
 
@@ -193,6 +217,13 @@ class Flow(AgentWorkflow):
         ("class RolloutAgentLoop: pass\nclass Loop(RolloutAgentLoop): pass\nrollout = Loop()\n", "not supported yet"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+        ("async def rollout(ctx, *, tools): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
+        ("async def rollout(): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
+        (
+            "import abc\nfrom pytest_osmosis import AgentWorkflow\nclass rollout(AgentWorkflow):\n"
+            "    @abc.abstractmethod\n    def tools(self): ...\n",
+            "is abstract: it does not define run, tools",
+        ),
     ],
 )
 def test_an_invalid_agent_is_a_code_error(workspace: Workspace, code: str, message: str) -> None:
