@@ -16,7 +16,12 @@ HEAD = """\
 # results.json
 
 Every eval run writes a results file into its folder under `.osmosis/runs/`. `--osmosis-output=results.json` writes a
-copy elsewhere. The file is strict JSON (no NaN), written atomically, and valid against the JSON Schema in the package:
+copy elsewhere: a partial run to `results.partial.json`. An existing file there is replaced only if it is empty or a
+results file (a JSON object with `schema_version`, `status`, `config`, `summary` and `provenance`), and a page of
+`--osmosis-markdown` only if it begins with our comment. `--osmosis-overwrite` replaces other files too, but never one
+that the command reads.
+
+The file is strict JSON (no NaN), written atomically, and valid against the JSON Schema in the package:
 
 ```console check
 pytest-osmosis schema results

@@ -11,7 +11,7 @@ from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, sampling_text
-from pytest_osmosis.evals.result_paths import baseline_path, baseline_problems, output_problems
+from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -28,11 +28,9 @@ __all__ = [
     "Spawn",
     "StopReason",
     "baseline_path",
-    "baseline_problems",
     "finish",
     "gates_decide",
     "host_setup",
-    "output_problems",
     "prepare",
     "rate_limit_texts",
     "sampling_text",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.evals.conclude import Conclusion
-from pytest_osmosis.evals.result_paths import baseline_path, results_path
+from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.results import files
 from pytest_osmosis.results.publish import published_text
@@ -85,8 +85,7 @@ class FinishedEval:
         output, baseline = results_path(config), baseline_path(config)
         self._write(self.run.prepared.source.results_path(self.run), keep_earlier=self.run.engine.rescored)
         if output is not None:
-            path = output.with_name(f"{output.stem}.partial{output.suffix}") if self.results.partial else output
-            self._write(path)
+            self._write(partial_path(output) if self.results.partial else output)
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
 

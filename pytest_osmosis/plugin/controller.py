@@ -92,7 +92,7 @@ class ControllerPlugin:
         if self.distributed or broken:
             return
         self.evals.test_evals.select_items(session.items)
-        self.evals.test_evals.prepare()
+        self.evals.prepare_test_evals()
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)

@@ -86,6 +86,9 @@ class EvalSession:
         arguments = session_arguments(self.config, self._naming, evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
 
+    def prepare_test_evals(self) -> None:
+        self.test_evals.prepare([named.prepared for named in self.named.values()])
+
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
         ours = [item for item in items if isinstance(item, EvalItem)]
@@ -100,7 +103,7 @@ class EvalSession:
         self.kept_back.update(keys)
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
-        self.test_evals.prepare()
+        self.prepare_test_evals()
         self.by_id.clear()
         self.by_id.update({**self.test_evals.by_id, **self.named})
         units: dict[str, dict[Unit, None]] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from pathlib import Path
 
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.statistics import statistics_rows
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.results.results import Results
@@ -14,6 +16,24 @@ from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
 MOST_LISTED = 50
 REASON_CHARS = 300
+
+
+MARK = "<!-- Written by pytest-osmosis, which replaces this file. -->\n\n"
+"""The beginning of a page, by which it is recognised."""
+
+
+def page(evals: Sequence[Results]) -> str:
+    """Return a file with a section on each eval."""
+    return MARK + "\n".join(map(markdown, evals))
+
+
+def is_page(path: Path) -> bool:
+    """Return True for a file that holds a page."""
+    try:
+        with open_file(path) as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except FileFault:
+        return False
 
 
 def markdown(results: Results) -> str:

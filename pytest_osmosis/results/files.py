@@ -5,17 +5,22 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 
 def why_not_writable(path: Path) -> str | None:
     """Return why a file cannot be written at `path`, None if it can."""
-    if path.is_dir():
-        return "it is a folder"
-    if path.exists() and not path.is_file():
-        return "it is not a regular file"
-    nearest = next(folder for folder in path.absolute().parents if folder.exists())
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 (Path.stat does the same)
+        if not stat.S_ISREG(mode):
+            return "it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file"
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # a loop of links, a name too long, a folder that may not be entered
+        return error.strerror
+    nearest = next(folder for folder in Path(os.path.realpath(path)).parents if folder.exists())
     if not nearest.is_dir():
         return f"{nearest} is not a folder"
     return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written to"
@@ -45,3 +50,14 @@ def write(path: Path, text: Iterable[str]) -> Path:
     finally:
         scratch.unlink(missing_ok=True)
     return path
+
+
+def append(path: Path, text: str) -> None:
+    """Append to a file of another program. A pipe that nobody reads raises `OSError` and does not block."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8", opener=_open_without_waiting) as file:
+        file.write(text)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)

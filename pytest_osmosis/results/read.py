@@ -115,6 +115,26 @@ def _own(row: PublishedRow) -> Iterator[PublishedRun]:
     return (run for run in row.runs if not run.id.is_baseline)
 
 
+_OWN_KEYS = {"schema_version", "status", "config", "summary", "provenance"}
+_MOST_FOREIGN_BYTES = 10_000_000
+
+
+def is_results(path: Path) -> bool:
+    """Return True for a results file of any version: a JSON object that has our keys.
+
+    Of a large file only the beginning is read, which must look as we write it.
+    """
+    try:
+        with open_file(path) as file:
+            text = file.read(_MOST_FOREIGN_BYTES).decode(errors="replace")
+        if len(text) < _MOST_FOREIGN_BYTES:
+            data = json.loads(text)
+            return isinstance(data, dict) and data.keys() >= _OWN_KEYS
+        return text.startswith('{\n  "schema_version": ')
+    except (FileFault, OSError, ValueError, RecursionError):
+        return False
+
+
 def read_results(path: Path) -> PublishedResults:
     """Read results that the user named. Raises `ResultsError` with the place in the file if they are not valid."""
     data = _load(path)

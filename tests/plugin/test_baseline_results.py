@@ -165,7 +165,11 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(
         ),
         ({}, [UPDATE, "--osmosis-smoke"], "*--osmosis-update-baseline: contradicts --osmosis-smoke: *"),
         ({}, [UPDATE, "--osmosis-stop-when-decided"], "*contradicts --osmosis-stop-when-decided: *"),
-        ({}, [UPDATE, f"--osmosis-output={FILE}"], "*is the baseline's, which only --osmosis-update-baseline writes"),
+        (
+            {},
+            [UPDATE, f"--osmosis-output={FILE}"],
+            "*is the baseline of x *, which only --osmosis-update-baseline writes",
+        ),
         ({"baseline": {"results": "../x.json"}}, [UPDATE], "*results: must be inside the workspace *"),
     ],
     ids=["missing", "none", "nowhere", "smoke", "decided", "output", "outside"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
@@ -126,7 +127,9 @@ def test_a_markdown_summary_is_written_and_added_to_the_job_page(
     workspace.run(CONFIG, "--osmosis-markdown=out/summary.md")
 
     written = (workspace.root / "out" / "summary.md").read_text(encoding="utf-8")
-    assert written.startswith("### x: a gate fails\n")
+    section = written.removeprefix(MARK)
+    assert section.startswith("### x: a gate fails\n")
+    assert section != written
     assert "| pass\\_rate &gt;= 0.7 | fails |" in written
     assert "| row1-run0 | score 0.25 &lt; 1 |" in written
-    assert page.read_text(encoding="utf-8") == "what another step wrote\n" + written
+    assert page.read_text(encoding="utf-8") == "what another step wrote\n" + section

@@ -124,6 +124,13 @@ UPDATE_BASELINE = Option(
     "Write the results to the file in [baseline] results if the eval is whole; max_regression is not evaluated then.",
 )
 
+OVERWRITE = Option(
+    "overwrite",
+    None,
+    "Let --osmosis-output, [output] results and --osmosis-markdown replace a file that pytest-osmosis did not write; "
+    "never one that the command reads.",
+)
+
 OF_SESSION = (
     # which runs, and how many at once
     SMOKE,
@@ -144,6 +151,7 @@ OF_SESSION = (
     # where results go
     Option("output", "PATH", "Also write results.json here; a folder, or a path with {name}, if several evals run."),
     Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
+    OVERWRITE,
     UPDATE_BASELINE,
     # how the session runs
     Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),

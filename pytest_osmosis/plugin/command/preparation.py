@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +14,16 @@ import pytest
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, baseline_path, baseline_problems, output_problems, prepare
+from pytest_osmosis.evals import Prepared, baseline_path, prepare
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE
+from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.text.paths import shown
 
 
 class PreparedEvals(NamedTuple):
@@ -43,16 +42,18 @@ class EvalPreparer:
         self._config = config
         self._named = named
         self._options = options
+        self._outputs = OutputPaths(config, options)
         self._read_stdin = functools.cache(lambda: session_options.read_secrets(config))  # once for all evals
 
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
         evals = PreparedEvals({}, [], [])
+        running: list[Prepared] = []
         problems = self._rescore_problems()
         for path in self._named.evals:
             listed = path in self._named.listed
             try:
-                prepared = self.with_output(self._prepare_named(path))
+                prepared = self._outputs.with_output(self._prepare_named(path), len(self._named.evals))
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
@@ -60,14 +61,14 @@ class EvalPreparer:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
             evals.prepared[eval_id(self._config, prepared.plan)] = prepared
-            problems += output_problems(prepared.config)
-            problems += baseline_problems(prepared.config) if self._options.update_baseline else []
             if not listed:
+                running.append(prepared)
                 problems += self._early_stop_problems(prepared.config)
                 units = units_in_arguments(self._config, path)
                 problems += wrong_granularity(units, prepared.collected.granularity)
                 evals.files.append(prepared.config.path)
-        problems += self._baseline_problems(list(evals.prepared.values())) if not problems else []
+        problems += self._baseline_problems(running) if not problems else []
+        problems += self._outputs.problems(running)
         if problems:
             raise pytest.UsageError(*map(str, problems))
         return evals
@@ -155,25 +156,8 @@ class EvalPreparer:
         return [Problem(origin, f"the eval {config.name} has no gate, so nothing can be decided; {fix}")]
 
     def _baseline_problems(self, evals: Sequence[Prepared]) -> list[Problem]:
-        """Return an error unless every baseline to update has a file of its own."""
-        if not self._options.update_baseline:
+        """Return an error if baselines are to be updated and no eval names a file for its own."""
+        if not self._options.update_baseline or any(baseline_path(prepared.config) for prepared in evals):
             return []
-        flag = UPDATE_BASELINE.flag
-        paths = [path for prepared in evals if (path := baseline_path(prepared.config)) is not None]
-        if not paths:
-            return [Problem(flag, 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"')]
-        shared = [path for path, times in Counter(paths).items() if times > 1]
-        return [Problem(flag, f"several evals have the baseline {shown(path)}; give each its own") for path in shared]
-
-    def with_output(self, prepared: Prepared) -> Prepared:
-        output = self._options.output
-        if output is None:
-            return prepared
-        path = self._config.invocation_params.dir / output.replace("{name}", prepared.config.name)
-        if path.is_dir() or output.endswith(("/", os.sep)):
-            path = path / f"{prepared.config.name}.json"
-        elif len(self._named.evals) > 1 and "{name}" not in output:
-            fix = "pass a folder, or a path with {name}"
-            raise pytest.UsageError(f"--osmosis-output={output}: {len(self._named.evals)} evals run; {fix}")
-        config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
-        return replace(prepared, config=config)
+        text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
+        return [Problem(UPDATE_BASELINE.flag, text)]

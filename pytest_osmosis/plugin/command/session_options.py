@@ -21,7 +21,7 @@ from pytest_osmosis.results.files import why_not_writable
 
 SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-_NOT_REPEATED = ("output", "markdown", "inline", "stop-when-decided", "update-baseline")
+_NOT_REPEATED = ("output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline")
 """Options that are left out of the command that repeats a single run."""
 
 
@@ -53,6 +53,7 @@ class SessionOptions(NamedTuple):
     smoke: int | None
     update_baseline: bool
     rescore: bool
+    overwrite: bool
 
 
 class OptionValue(NamedTuple):
@@ -67,7 +68,9 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     problems: list[Problem] = []
     overrides = read_overrides(config, environ, problems)
     values = {option.name: _value(config, environ, option) for option in options.OF_SESSION}
-    no_probe, dry_run, inline = (_flag(values[name], problems) for name in ("no-probe", "dry-run", "inline"))
+    no_probe, dry_run, inline, overwrite = (
+        _flag(values[name], problems) for name in ("no-probe", "dry-run", "inline", "overwrite")
+    )
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     stop_when_decided = values["stop-when-decided"].origin if _flag(values["stop-when-decided"], problems) else None
     rescore = _flag(values["rescore"], problems)
@@ -95,6 +98,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         smoke=smoke,
         update_baseline=update_baseline,
         rescore=rescore,
+        overwrite=overwrite,
     )
 
 

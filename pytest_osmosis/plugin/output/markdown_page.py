@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_osmosis.report.markdown import markdown
+from pytest_osmosis.report.markdown import markdown, page
+from pytest_osmosis.results import files
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.paths import shown
 
 
 def write(results: Sequence[Results], path: Path | None) -> str | None:
     """Write a section for each eval to `path`. Return why that failed, None if it did not."""
-    return None if path is None else _write(path, "w", results)
+    return None if path is None else _tried(path, lambda: files.write(path, [page(results)]))
 
 
 def append_to_job_page(results: Sequence[Results]) -> str | None:
     """Append the same to the page of the job, if there is one. Return why that failed, None if it did not."""
-    page = os.environ.get("GITHUB_STEP_SUMMARY")
-    return _write(Path(page), "a", results) if page else None
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    job = Path(name) if name else None
+    return None if job is None else _tried(job, lambda: files.append(job, "\n".join(map(markdown, results))))
 
 
-def _write(path: Path, mode: str, results: Sequence[Results]) -> str | None:
-    text = "\n".join(map(markdown, results))
+def _tried(path: Path, write: Callable[[], object]) -> str | None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open(mode, encoding="utf-8") as file:
-            file.write(text)
+        write()
     except OSError as error:
         return f"{shown(path)} could not be written: {error.strerror}"
     return None

@@ -17,9 +17,10 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, output_problems, prepare
+from pytest_osmosis.evals import EvalRun, Prepared, prepare
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
@@ -145,23 +146,27 @@ class TestEvals:
             for nodeid, path, run in requests:
                 self._tests.setdefault(path, {}).setdefault(run, {})[nodeid] = None
 
-    def prepare(self) -> None:
-        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent."""
+    def prepare(self, named: Iterable[Prepared]) -> None:
+        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent.
+
+        `named` are the evals that the command names.
+        """
         if self.by_id or not self._tests:
             return
         paths = list(self._tests)
-        preparer = EvalPreparer(self._config, NamedEvals((*self._naming.evals, *paths)), self._options)
+        preparer = EvalPreparer(self._config, self._naming, self._options)
+        outputs, n_evals = OutputPaths(self._config, self._options), len(self._naming.evals) + len(paths)
         problems: list[Problem] = []
         for path in paths:
             plans = [plan for key, plan in self._plans.items() if key[0] == path]
             try:
-                prepared = preparer.with_output(_prepared_for_tests(preparer, path, plans))
+                prepared = outputs.with_output(_prepared_for_tests(preparer, path, plans), n_evals)
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
             id = eval_id(self._config, prepared.plan)
             self.by_id[id] = TestEval(id, prepared, self._config, self._tests[path], plans)
-            problems += output_problems(prepared.config)
+        problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
         if problems:
             raise pytest.UsageError(*map(str, problems))
 

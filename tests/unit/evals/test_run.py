@@ -20,10 +20,10 @@ from pytest_osmosis.evals import (
     RunSettings,
     SelectedRuns,
     finish,
-    output_problems,
     prepare,
     sampling_text,
 )
+from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import fold
@@ -304,11 +304,12 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
 def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(workspace: Workspace) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
-    [problem] = output_problems(workspace.prepare().config)
+    [output] = outputs_of(workspace.prepare(), updating=False)
+    [problem] = output_problems([output], [], [], overwrite=False)
 
     assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
     workspace.configure()
-    assert output_problems(workspace.prepare().config) == []
+    assert list(outputs_of(workspace.prepare(), updating=False)) == []
 
 
 def test_results_stay_in_the_run_directory_if_the_output_path_cannot_be_written(workspace: Workspace, ran: Ran) -> None:

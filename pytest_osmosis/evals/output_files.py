@@ -1,0 +1,155 @@
+"""The files that a session writes outside run directories, checked before anything runs.
+
+No two of them may be the same file, none may be a file that the session reads, and a file that we did not write is only
+replaced if the command says so. Names that differ only in case, or in the Unicode form of a letter, count as the same
+file, because on macOS and Windows they are.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_osmosis.errors import Problem
+from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path
+from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.record.find_run import is_run
+from pytest_osmosis.results.files import why_not_writable
+from pytest_osmosis.results.read import is_results
+from pytest_osmosis.text.paths import absolute, shown
+
+OVERWRITE = "--osmosis-overwrite"
+CODE = ".py"
+
+
+class OutputFile(NamedTuple):
+    """A file that is to be written. `kind` and `of` describe it: "results file", "the results of configs/eval/x.toml".
+
+    `is_ours` returns True for an existing file that we wrote. It is None for the file of another tool, whose business
+    it is. `others` are paths that may be written instead.
+    """
+
+    path: Path
+    kind: str
+    of: str
+    is_ours: Callable[[Path], bool] | None
+    others: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return (self.path, *self.others)
+
+    def problem(self, path: Path, text: str) -> Problem:
+        return Problem(f"{self.kind} {shown(path)}", text)
+
+
+class InputFile(NamedTuple):
+    """A file that the session reads; `name` says for what, as in "the dataset of x.toml"."""
+
+    path: Path
+    name: str
+
+
+def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
+    """Yield the files that an eval writes; with `updating` also its baseline."""
+    config = prepared.config
+    results, baseline = results_path(config), baseline_path(config)
+    if results is not None:
+        of = f"the results of {_name(prepared)}"
+        yield OutputFile(results, "results file", of, is_results, (partial_path(results),))
+    if baseline is not None and updating:
+        yield OutputFile(baseline, "baseline", f"the baseline of {_name(prepared)}", is_results)
+
+
+def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
+    """Yield the files that an eval reads, apart from its code."""
+    config, name = prepared.config, _name(prepared)
+    if config.text is not None:
+        yield InputFile(config.path, "the config of an eval")
+    yield InputFile(config.workspace / "pyproject.toml", "the settings of the workspace")
+    yield InputFile(prepared.dataset.path, f"the dataset of {name}")
+
+
+def baseline_inputs(prepared: Prepared) -> Iterator[InputFile]:
+    """Yield the baseline of an eval, which ordinary results never replace."""
+    path = baseline_path(prepared.config)
+    if path is not None:
+        yield InputFile(path, f"the baseline of {_name(prepared)}")
+
+
+def output_problems(
+    outputs: Sequence[OutputFile], inputs: Iterable[InputFile], baselines: Iterable[InputFile], *, overwrite: bool
+) -> list[Problem]:
+    """Return why files cannot be written. `overwrite` replaces files that we did not write, but no input."""
+    read = {_identity(path): name for path, name in inputs}
+    kept = {_identity(path): name for path, name in baselines}
+    problems = list(_clashes(outputs))
+    for output in outputs:
+        own = {} if output.kind == "baseline" else kept
+        found = (_problem(output, path, read, own, overwrite=overwrite) for path in output.paths)
+        problems += list(filter(None, found))[:1]
+    return problems
+
+
+def _problem(
+    output: OutputFile, path: Path, read: dict[str, str], baselines: dict[str, str], *, overwrite: bool
+) -> Problem | None:
+    if output.is_ours is None:
+        return None
+    identity = _identity(path)
+    if identity in baselines:
+        return output.problem(path, f"is {baselines[identity]}, which only --osmosis-update-baseline writes")
+    if identity in read or (path.suffix == CODE and something_at(path)):
+        name = read.get(identity, "code")
+        return output.problem(path, f"is {name}, which is never overwritten; name another file")
+    if (run := _run_around(path)) is not None:
+        return output.problem(path, f"lies in the run directory {shown(run)}, which keeps its files; name another file")
+    reason = why_not_writable(path)
+    if reason is not None:
+        return output.problem(path, f"cannot be written: {reason}")
+    if overwrite or not path.exists() or _is_empty(path) or output.is_ours(path):
+        return None
+    return output.problem(
+        path, f"exists, and pytest-osmosis did not write it; name another file, or replace it with {OVERWRITE}"
+    )
+
+
+def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
+    """Yield a problem for each pair of outputs that would be the same file."""
+    taken: dict[str, tuple[OutputFile, Path]] = {}
+    for output in outputs:
+        for path in output.paths:
+            first, earlier = taken.setdefault(_identity(path), (output, path))
+            if first is not output:
+                same = "" if _real(earlier) == _real(path) else f" ({_CASE})"
+                text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
+                yield output.problem(path, text)
+                break
+
+
+_CASE = "on macOS and Windows these names are one file"
+
+
+def _is_empty(path: Path) -> bool:
+    """Return True for a file that only holds a place, as that of `mktemp` does."""
+    return not path.stat().st_size
+
+
+def _run_around(path: Path) -> Path | None:
+    return next((folder for folder in absolute(path).parents if is_run(folder)), None)
+
+
+def _real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+def _identity(path: Path) -> str:
+    return unicodedata.normalize("NFC", _real(path)).casefold()
+
+
+def _name(prepared: Prepared) -> str:
+    return f"{prepared.config.name} ({shown(prepared.config.path)})"

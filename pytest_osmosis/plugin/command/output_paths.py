@@ -1,0 +1,85 @@
+"""The paths of `--osmosis-output` and `--osmosis-markdown`, and the check of every file that a session writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import Problem, ProblemsError
+from pytest_osmosis.evals import Prepared
+from pytest_osmosis.evals.output_files import (
+    InputFile,
+    OutputFile,
+    baseline_inputs,
+    inputs_of,
+    output_problems,
+    outputs_of,
+)
+from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.report.markdown import is_page
+
+_REPORTS = {
+    "xmlpath": "--junitxml",
+    "json_report_file": "--json-report-file",
+    "report_log": "--report-log",
+    "htmlpath": "--html",
+    "log_file": "--log-file",
+}
+"""Options of pytest and of other plugins that name a file to write."""
+_PAGE = "GITHUB_STEP_SUMMARY"
+
+
+class OutputPaths:
+    """The files that a session writes outside run directories."""
+
+    def __init__(self, config: pytest.Config, options: SessionOptions) -> None:
+        self._config = config
+        self._folder = config.invocation_params.dir
+        self._options = options
+
+    def with_output(self, prepared: Prepared, n_evals: int) -> Prepared:
+        """Return one of `n_evals` evals with the path of `--osmosis-output`. Raises `ProblemsError`."""
+        output = self._options.output
+        if output is None:
+            return prepared
+        path = self._folder / output.replace("{name}", prepared.config.name)
+        if path.is_dir() or output.endswith(("/", os.sep)):
+            path = path / f"{prepared.config.name}.json"
+        elif n_evals > 1 and "{name}" not in output:
+            fix = "pass a folder, or a path with {name}"
+            raise ProblemsError([Problem(f"--osmosis-output={output}", f"{n_evals} evals run; {fix}")])
+        config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
+        return replace(prepared, config=config)
+
+    def problems(self, evals: Sequence[Prepared]) -> list[Problem]:
+        """Return why the files of these evals and of the session cannot be written."""
+        updating = self._options.update_baseline
+        outputs = [output for prepared in evals for output in outputs_of(prepared, updating=updating)]
+        inputs = [each for prepared in evals for each in inputs_of(prepared)]
+        baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
+        return output_problems(
+            [*outputs, *self._of_session()],
+            [*inputs, *self._read_by_session()],
+            baselines,
+            overwrite=self._options.overwrite,
+        )
+
+    def _of_session(self) -> Iterator[OutputFile]:
+        if self._options.markdown is not None:
+            yield OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page)
+        for dest, flag in _REPORTS.items():
+            value = self._config.getoption(dest, None)
+            if value and (dest != "json_report_file" or self._config.getoption("json_report", False)):
+                yield OutputFile(self._folder / value, flag.lstrip("-"), flag, None)
+        if page := os.environ.get(_PAGE):
+            yield OutputFile(Path(page), "job page", _PAGE, None)
+
+    def _read_by_session(self) -> Iterator[InputFile]:
+        if isinstance(self._options.secrets_file, Path):
+            yield InputFile(self._options.secrets_file, "the secrets file")
+        if self._config.inipath is not None:
+            yield InputFile(self._config.inipath, "pytest's configuration")

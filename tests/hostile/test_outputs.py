@@ -1,0 +1,90 @@
+"""Files that a session writes: never one over the other, never one that it reads, never a stranger's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.workspaces import HostileWorkspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, read_json
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+@pytest.mark.parametrize("output", ["--osmosis-output=out/", "--osmosis-output=out/{name}.json", ""])
+def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace, output: str) -> None:
+    for folder in ("a", "b"):
+        hostile.eval(rows=1, folder=folder, output={} if output else {"results": "out.json"})
+    if not output:
+        (hostile.root / "b/out.json").symlink_to("../a/out.json")
+        output = "--osmosis-set=output.results=out.json"
+
+    result = hostile.run("--osmosis-config=a/configs/eval", "--osmosis-config=b/configs/eval", output)
+
+    assert result.ret == 4
+    said = result.stderr.str()
+    assert "would be written for the results of x (a/configs/eval/x.toml) and for the results of x (b/config" in said
+    assert not list(hostile.root.rglob(".osmosis"))
+
+
+@PLAIN_AND_XDIST
+def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1)
+    flags = ("--osmosis-output", "--osmosis-markdown", "--junitxml", "--json-report-file")
+
+    result = hostile.run(CONFIG, "--json-report", *(f"{flag}=out.json" for flag in flags))
+
+    assert result.ret == 4
+    for name in ("Markdown page", "junitxml", "json-report-file"):
+        both = "would be written for the results of x (configs/eval/x.toml) and for --"
+        assert f"{name} out.json: {both}" in result.stderr.str()
+    assert not (hostile.root / "out.json").exists()
+
+
+def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1, baseline={"results": "base.json"}, secrets={"required": ["TOKEN"]})
+    hostile.write("pyproject.toml", "")
+    hostile.write("secrets.env", "TOKEN=hunter2-hunter2\n")
+    assert hostile.run(CONFIG, "--osmosis-update-baseline", "--osmosis-secrets-file=secrets.env").ret == 0
+    inputs = {
+        "data/x.jsonl": "the dataset of x (configs/eval/x.toml)",
+        "configs/eval/x.toml": "the config of an eval",
+        "rewards.py": "code",
+        "secrets.env": "the secrets file",
+        "pytest.ini": "pytest's configuration",
+        "pyproject.toml": "the settings of the workspace",
+        "base.json": "the baseline of x (configs/eval/x.toml)",
+    }
+    before = {path: (hostile.root / path).read_bytes() for path in inputs}
+    for path, name in inputs.items():
+        result = hostile.run(
+            CONFIG,
+            f"--osmosis-output={path}",
+            f"--osmosis-markdown={path}",
+            "--osmosis-overwrite",
+            "--osmosis-secrets-file=secrets.env",
+            "--osmosis-dry-run",
+        )
+        assert result.ret == 4
+        assert f"results file {path}: is {name}, which" in result.stderr.str()
+        assert f"Markdown page {path}: is {name}, which" in result.stderr.str()
+    assert before == {path: (hostile.root / path).read_bytes() for path in inputs}
+
+
+def test_a_strangers_file_is_replaced_only_if_the_command_says_so(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1)
+    hostile.write("notes.md", "my notes\n")
+    hostile.write("out.json", '{"mine": true}\n')
+    words = [CONFIG, "--osmosis-output=out.json", "--osmosis-markdown=notes.md"]
+
+    result = hostile.run(*words)
+
+    assert result.ret == 4
+    for name in ("results file out.json", "Markdown page notes.md"):
+        text = "exists, and pytest-osmosis did not write it; name another file, or replace it with --osmosis-overwrite"
+        assert f"{name}: {text}" in result.stderr.str()
+    assert (hostile.root / "notes.md").read_text(encoding="utf-8") == "my notes\n"
+
+    assert hostile.run(*words, "--osmosis-overwrite").ret == 0
+    assert read_json(hostile.root / "out.json")["schema_version"]
+    assert hostile.run(*words).ret == 0, "what we wrote is replaced without a question"
+    assert hostile.run(*words, "-krow0-").ret == 0

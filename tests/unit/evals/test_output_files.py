@@ -1,0 +1,143 @@
+"""Files that would be written twice, or that are not ours to write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.evals.output_files import InputFile, OutputFile, output_problems
+from pytest_osmosis.report.markdown import MARK, is_page
+from pytest_osmosis.results.read import is_results
+
+OURS = {"schema_version": 7, "status": "finished", "config": {}, "summary": {}, "provenance": {}, "rows": []}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def results(path: str, of: str = "x", *others: str) -> OutputFile:
+    return OutputFile(Path(path), "results file", f"the results of {of}", is_results, tuple(map(Path, others)))
+
+
+def problems(
+    *outputs: OutputFile, inputs: tuple[str, ...] = (), baselines: tuple[str, ...] = (), overwrite: bool = False
+) -> list[str]:
+    named = [InputFile(Path(path), f"the input {path}") for path in inputs]
+    kept = [InputFile(Path(path), f"the baseline {path}") for path in baselines]
+    return [str(problem) for problem in output_problems(outputs, named, kept, overwrite=overwrite)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("out/x.json", "out/x.json"), ("out/x.json", "./a/../out/x.json"), ("real/x.json", "link/x.json")],
+)
+def test_two_files_at_one_path_are_reported_with_both_names(folder: Path, first: str, second: str) -> None:
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to("real")
+    [problem] = problems(results(first, "a"), results(str(folder / second), "b"))
+    assert problem.endswith(
+        ": would be written for the results of a and for the results of b; give each a path of its own"
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [("x.json", "X.json"), ("\u00e9.json", "e\u0301.json")])
+def test_names_that_some_file_systems_hold_equal_are_one_file(folder: Path, first: str, second: str) -> None:
+    [problem] = problems(results(first, "a"), results(second, "b"))
+    assert "(on macOS and Windows these names are one file)" in problem
+
+
+def test_partial_results_take_a_path_too(folder: Path) -> None:
+    assert len(problems(results("x.json", "a", "x.partial.json"), results("x.partial.json", "b"))) == 1
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_inputs_and_code_are_never_overwritten(folder: Path, overwrite: bool) -> None:
+    for name in ("data.jsonl", "rewards.py", "base.json"):
+        (folder / name).write_text(json.dumps(OURS))
+    (folder / "link.json").symlink_to("data.jsonl")
+    found = problems(
+        *map(results, ("data.jsonl", "link.json", "rewards.py", "base.json")),
+        inputs=("data.jsonl",),
+        baselines=("base.json",),
+        overwrite=overwrite,
+    )
+    never = "which is never overwritten; name another file"
+    assert found[1:] == [
+        f"results file data.jsonl: is the input data.jsonl, {never}",
+        f"results file link.json: is the input data.jsonl, {never}",
+        f"results file rewards.py: is code, {never}",
+        "results file base.json: is the baseline base.json, which only --osmosis-update-baseline writes",
+    ]
+
+
+def test_a_run_directory_keeps_its_files(folder: Path) -> None:
+    run = folder / "x-1"
+    run.mkdir()
+    (run / "manifest.json").write_text("{}")
+    [problem] = problems(results("x-1/artifacts/out.json"), overwrite=True)
+    assert problem == (
+        "results file x-1/artifacts/out.json: lies in the run directory x-1, which keeps its files; name another file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("", True),
+        (json.dumps(OURS), True),
+        (json.dumps(OURS, indent=2, sort_keys=True), True),
+        (json.dumps({**OURS, "summary": "x" * 11_000_000}, indent=2), True),
+        ("x" * 11_000_000, False),
+        ('{"schema_version": 1}', False),
+        ("[1, 2]", False),
+        ("notes", False),
+        (MARK + "### x", False),
+    ],
+    ids=["empty", "ours", "sorted", "large", "large foreign", "one key", "list", "text", "page"],
+)
+def test_only_results_are_replaced_unless_the_command_says_so(folder: Path, text: str, replaced: bool) -> None:
+    (folder / "out.json").write_text(text)
+    expected = (
+        "results file out.json: exists, and pytest-osmosis did not write it; "
+        "name another file, or replace it with --osmosis-overwrite"
+    )
+    assert problems(results("out.json")) == ([] if replaced else [expected])
+    assert problems(results("out.json"), overwrite=True) == []
+
+
+@pytest.mark.parametrize(("text", "ours"), [(MARK, True), (f"{MARK}### x", True), ("### x", False), ("", False)])
+def test_a_page_is_recognised_by_its_mark(folder: Path, text: str, ours: bool) -> None:
+    (folder / "page.md").write_text(text)
+    assert is_page(Path("page.md")) is ours
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (Path.mkdir, "it is a folder"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("/dev/null"), "it is not a regular file"),
+    ],
+)
+def test_what_cannot_be_written_is_reported(folder: Path, make: Callable[[Path], object], reason: str) -> None:
+    make(Path("out.json"))
+    assert problems(results("out.json"), overwrite=True) == [f"results file out.json: cannot be written: {reason}"]
+
+
+def test_a_name_that_is_too_long_is_reported(folder: Path) -> None:
+    [problem] = problems(results("x" * 300))
+    assert problem.endswith(": cannot be written: File name too long")
+
+
+def test_files_of_other_tools_are_their_own_business(folder: Path) -> None:
+    (folder / "junit.xml").write_text("notes")
+    junit = OutputFile(Path("junit.xml"), "junitxml", "--junitxml", None)
+    assert problems(junit) == []
+    [problem] = problems(junit, results("junit.xml"), overwrite=True)
+    assert problem.startswith("results file junit.xml: would be written for --junitxml and for the results of x")
