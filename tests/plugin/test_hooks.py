@@ -138,6 +138,35 @@ def test_a_hook_that_raises_is_reported_and_affects_no_other(workspace: Workspac
     assert workspace.results()["summary"]["total_runs"] == 3
 
 
+UNEXECUTED = """
+import pytest
+
+async def pytest_osmosis_rollout_finished(record):
+    raise AssertionError
+
+def pytest_osmosis_gate(results):
+    pytest.fail("not good enough")
+
+def pytest_osmosis_results(results):
+    yield
+"""
+
+
+def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(plain_workspace: Workspace) -> None:
+    plain_workspace.write("conftest.py", UNEXECUTED)
+    plain_workspace.eval(rows=2)
+
+    done = plain_workspace.run(CONFIG)
+
+    assert done.ret == 9
+    done.assert_outcomes(passed=2, errors=4)
+    text = done.stdout.str()
+    assert "raised TypeError: is async, and hooks are not awaited; define it with a plain def (2 times in all)" in text
+    assert "raised Failed: not good enough" in text
+    assert "raised TypeError: contains yield, so calling it does nothing; remove the yield" in text
+    assert "never awaited" not in text
+
+
 def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
     workspace.write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import queue
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,8 +105,10 @@ class HookCaller:
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
                 returned = call(config=self._config, **arguments)
+                for answer in returned:
+                    _refuse_unexecuted(answer, may_yield=convert is not None)
                 answers += [convert(answer) for answer in returned] if convert is not None else []
-            except Exception as error:
+            except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
                 failed = HookError(eval_id, hook, self._name(plugin), _line(error), _users_traceback(error))
                 self._errors.append(failed)
                 answers += [on_error(failed)] if on_error is not None else []
@@ -131,15 +134,25 @@ def _verdicts(answer: object) -> list[Verdict]:
     return verdicts
 
 
+def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
+    """Raise TypeError for the answer of a hook whose code has not run: nobody awaits or iterates it."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+    if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
+        raise TypeError("is async, and hooks are not awaited; define it with a plain def")
+    if inspect.isgenerator(answer) and not may_yield:
+        raise TypeError("contains yield, so calling it does nothing; remove the yield")
+
+
 def _unmeasured(error: HookError) -> list[Verdict]:
     return [Verdict(f"{GATE} of {error.plugin}", "not measured", f"raised {error.line}")]
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
 
 
-def _users_traceback(error: Exception) -> str:
+def _users_traceback(error: BaseException) -> str:
     whole = traceback.TracebackException.from_exception(error)
     pluggy_folder = str(Path(pluggy.__file__).parent)
     whole.stack = traceback.StackSummary.from_list(
