@@ -24,6 +24,7 @@ from pytest_osmosis.engine.host_process import started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines
+from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.text.user_frames import names_our_file
 
 READ_BYTES = 1 << 20
@@ -183,6 +184,7 @@ class HostConnection:
         """Return the exit status, after ending the whole group: its id cannot be reused before the wait."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self.kill()
+        GUARD.forget(self.pid)
         status = self._process.wait()
         self._outbox.put(None)
         self._writer.join(JOIN_S)  # only a process that left the group could still hold the other end

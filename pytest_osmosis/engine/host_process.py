@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from pytest_osmosis.processes.guard import GUARD
+
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_connection import HostConnection, Post
     from pytest_osmosis.host.protocol import Setup
@@ -30,8 +32,11 @@ AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 def started(
     module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started."""
-    return subprocess.Popen(
+    """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started.
+
+    It leads a process group, which ends with this process.
+    """
+    process = subprocess.Popen(
         [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -40,6 +45,8 @@ def started(
         env=None if environ is None else dict(environ),
         start_new_session=True,
     )
+    GUARD.watch(process.pid)
+    return process
 
 
 class PrestartedHost:
@@ -56,7 +63,7 @@ class PrestartedHost:
         from pytest_osmosis.engine.host_connection import HostConnection
 
         process = self._process
-        if process is None or process.poll() is not None or not self._may_become(environ):
+        if process is None or not _is_alive(process) or not self._may_become(environ):
             return HostConnection(name, setup, environ=environ, log=log, post=post)
         self._process = None
         return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=process)
@@ -70,7 +77,16 @@ class PrestartedHost:
         process, self._process = self._process, None
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        GUARD.forget(process.pid)
         with process:  # closes the pipes and waits
             pass
+
+
+def _is_alive(process: subprocess.Popen[bytes]) -> bool:
+    """Return True if a process has not ended. One that has keeps its id until it is reaped."""
+    if process.returncode is not None:
+        return False
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None

@@ -26,6 +26,7 @@ from pytest_osmosis.lab.budget import TimeBudget
 from pytest_osmosis.lab.calls import CallInput, CallOutcome, outcome_from_json, quoted_text, to_json
 from pytest_osmosis.lab.process_tree import ProcessUsage
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.processes.guard import GUARD
 
 CPU_S = 2.0
 """Processor seconds after which a call is cut off."""
@@ -219,6 +220,7 @@ class _Running:
             )
         except OSError as error:
             raise CodeError(f"the lab's process cannot be started: {error}") from error
+        GUARD.watch(self.pid)
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lines: queue.Queue[bytes] = queue.Queue(maxsize=8)
         self._threads = [
@@ -278,6 +280,7 @@ class _Running:
         """End the process and all that it started, and return its exit status. Idempotent."""
         if self._process.returncode is None:
             process_tree.end(self.pid)
+            GUARD.forget(self.pid)
             self._process.wait()
             self._requests.put(None)
             end = time.monotonic() + DRAIN_S

@@ -181,6 +181,19 @@ class Session:
         self._process.kill()
         self._process.communicate()
 
+    def kill_only(self) -> None:
+        """Send SIGKILL to pytest alone, and wait for nothing else: others may hold its output."""
+        self._process.kill()
+        self._process.wait(DEADLINE_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def kill_workers(self) -> None:
+        """Send SIGKILL to every worker of xdist."""
+        for worker in self.workers:
+            os.kill(worker, signal.SIGKILL)
+
     @property
     def workers(self) -> list[int]:
         """Return the process ids of xdist's workers."""

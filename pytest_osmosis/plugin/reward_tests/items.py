@@ -19,6 +19,7 @@ from pytest_osmosis.lab.cases import RewardCase
 from pytest_osmosis.lab.findings import LabResult
 from pytest_osmosis.lab.target import Target, targets_in
 from pytest_osmosis.plugin.reward_tests import reward_options
+from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.rewards.decorator import RewardWarning
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
@@ -71,6 +72,8 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
             cases = cases_by_function(targets, module.path) if targets else {}
         except ConfigError as error:
             raise module.CollectError(str(error)) from None
+        if targets and hasattr(module.config, "workerinput"):
+            GUARD.end_with_parent()  # xdist's own way needs the interpreter's lock, which a reward function may hold
         module.stash[TARGETS] = {target.name: (target, cases[target.name]) for target in targets}
     return module.stash[TARGETS]
 

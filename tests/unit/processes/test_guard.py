@@ -1,0 +1,154 @@
+"""The guard ends processes with the process that started them, and only then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+DEADLINE_S = 20.0
+PRELUDE = """
+import os, signal, subprocess, sys, threading, time
+from pytest_osmosis.processes.guard import GUARD
+
+def child():
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True).pid
+"""
+
+
+def starter(code: str) -> subprocess.Popen[str]:
+    """Start a process that guards children, and prints their ids."""
+    words = [sys.executable, "-c", PRELUDE + dedent(code)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+
+
+def ids_printed_by(process: subprocess.Popen[str]) -> list[int]:
+    assert process.stdout is not None
+    return [int(pid) for pid in process.stdout.readline().split()]
+
+
+def is_alive(pid: int) -> bool:
+    """Return True if a process runs. One that has ended but was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ended(*pids: int) -> bool:
+    """Wait until none of the processes runs."""
+    end = time.monotonic() + DEADLINE_S
+    while any(map(is_alive, pids)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def guard_of(pid: int) -> int:
+    """Wait for the guard of a process."""
+    end = time.monotonic() + DEADLINE_S
+    while not (found := guards_of(pid)):
+        assert time.monotonic() < end, "no guard began"
+        time.sleep(0.02)
+    return found[0]
+
+
+def guards_of(pid: int) -> list[int]:
+    """Return the guards of a process."""
+    words = f"guarding.py\0{pid}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes().endswith(words):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_group_ends_with_a_killed_process() -> None:
+    with starter("pid = child(); GUARD.watch(pid); print(pid, flush=True); time.sleep(60)") as process:
+        (pid,) = ids_printed_by(process)
+        assert is_alive(pid)
+        guard = guard_of(process.pid)
+        process.kill()
+    assert ended(pid, guard)
+
+
+def test_a_group_does_not_end_with_the_thread_that_started_it() -> None:
+    code = """
+    def begin():
+        global pid
+        pid = child(); GUARD.watch(pid)
+    thread = threading.Thread(target=begin); thread.start(); thread.join()
+    print(pid, flush=True)
+    sys.stdin.readline()
+    """
+    with starter(code) as process:
+        (pid,) = ids_printed_by(process)
+        time.sleep(1.2)  # the guard looks twice
+        assert is_alive(pid)
+        process.kill()
+    assert ended(pid)
+
+
+def test_a_forgotten_group_is_left_alone() -> None:
+    code = """
+    kept, other = child(), child()
+    GUARD.watch(kept); GUARD.watch(other); GUARD.forget(kept); GUARD.forget(kept)
+    print(kept, other, flush=True); os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with starter(code) as process:
+        kept, other = ids_printed_by(process)
+    try:
+        assert ended(other)
+        assert is_alive(kept)
+    finally:
+        os.kill(kept, signal.SIGKILL)
+
+
+def test_another_guard_takes_over_from_one_that_ended() -> None:
+    code = """
+    first = child(); GUARD.watch(first)
+    print(first, flush=True); sys.stdin.readline()
+    second = child(); GUARD.watch(second)
+    print(second, flush=True); time.sleep(60)
+    """
+    with starter(code) as process:
+        (first,) = ids_printed_by(process)
+        guard = guard_of(process.pid)
+        os.kill(guard, signal.SIGKILL)
+        assert ended(guard)
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        (second,) = ids_printed_by(process)
+        process.kill()
+    assert ended(first, second)
+
+
+def test_a_process_that_ends_by_itself_waits_for_its_guard() -> None:
+    with starter("GUARD.watch(999_999_999); print(os.getpid(), flush=True)") as process:
+        (pid,) = ids_printed_by(process)
+    assert process.returncode == 0
+    assert guards_of(pid) == []
+
+
+def test_a_process_ends_with_its_parent_if_it_wants_to() -> None:
+    code = """
+    if os.fork() == 0:
+        GUARD.end_with_parent()
+        pid = child(); GUARD.watch(pid)
+        print(os.getpid(), pid, flush=True)
+        sum(iter(int, 1))  # holds the lock of the interpreter for ever
+    time.sleep(60)
+    """
+    with starter(code) as process:
+        pids = ids_printed_by(process)
+        process.kill()
+    assert ended(*pids)
