@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.models.providers import provider_secrets
+from pytest_osmosis.text.outlet import Outlet
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,11 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["demo"]:
         return _demo(list(arguments[1:]))
     options = argument_parser().parse_args(arguments)
+    if options.command == "schema":
+        print(_schema(options.of))
+        return 0
+    outlet = Outlet(provider_secrets(os.environ))
     try:
         for line in _lines(options, Path.cwd()):
-            print(line)
+            print(outlet.shown(line))
     except OsmosisError as error:
-        print(error, file=sys.stderr)
+        print(outlet.shown(str(error)), file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader, `head` or a pager, is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -41,11 +47,9 @@ def _lines(options: argparse.Namespace, folder: Path) -> Sequence[str]:
         from pytest_osmosis.cli.show import show_run
 
         return show_run(folder, options.run, options.row_run)
-    if options.command == "runs":
-        from pytest_osmosis.cli.runs import list_runs
+    from pytest_osmosis.cli.runs import list_runs
 
-        return list_runs(folder)
-    return [_schema(options.of)]
+    return list_runs(folder)
 
 
 def _schema(of: str) -> str:

@@ -10,7 +10,6 @@ from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.results.read import PublishedHead, read_head
 from pytest_osmosis.text.numbers import count, money, score
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import escaped
 
 
 def list_runs(folder: Path) -> list[str]:
@@ -30,14 +29,14 @@ def _line(folder: Path) -> list[str]:
     try:
         run = stored(folder)
         if run.results is None:
-            return [escaped(folder.name), _time(str(run.manifest["started_at"])), "no results", *_NOTHING]
+            return [folder.name, _time(str(run.manifest["started_at"])), "no results", *_NOTHING]
         head = read_head(run.results)
     except (OsmosisError, KeyError):
-        return [escaped(folder.name), "-", "unreadable", *_NOTHING]
+        return [folder.name, "-", "unreadable", *_NOTHING]
     return [
-        escaped(folder.name),
+        folder.name,
         _time(head.started_at),
-        escaped(f"{head.status}, partial" if head.partial else head.status),
+        f"{head.status}, partial" if head.partial else head.status,
         count(head.total_rows),
         _runs(head),
         score(head.pass_rate),
@@ -47,7 +46,7 @@ def _line(folder: Path) -> list[str]:
 
 
 def _time(iso: str) -> str:
-    return escaped(iso[:19].replace("T", " "))
+    return iso[:19].replace("T", " ")
 
 
 def _runs(head: PublishedHead) -> str:

@@ -17,7 +17,6 @@ from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import escaped
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, PassRule
 
 _INDENT = "  "
@@ -81,7 +80,7 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
     record = story.record
     pass_rule = None if results is None else replace(results.pass_rule, scorers=tuple(story.scorers))
     cost = None if results is None else results.cost_of(record.run)
-    yield f"{escaped(eval_run)} {record.run}: {_became(record, pass_rule)}"
+    yield f"{eval_run} {record.run}: {_became(record, pass_rule)}"
     yield _INDENT + _circumstances(record, cost)
     yield from (_INDENT + line for line in _scores(story, pass_rule))
     yield from _error(story)
@@ -91,12 +90,12 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
         yield ""
         yield from _message(message)
     for kind, text in (pair for output in story.outputs for pair in output.items()):
-        yield from ("", f"{escaped(kind)}:", *_indented(text))
+        yield from ("", f"{kind}:", *_indented(text))
 
 
 def _became(record: RunRecord, pass_rule: PassRule | None) -> str:
     if record.status == "pending":
-        return f"not finished{f' ({escaped(record.skip_reason)})' if record.skip_reason else ''}"
+        return f"not finished{f' ({record.skip_reason})' if record.skip_reason else ''}"
     if record.status == "skipped":
         return "taken out by its grader"
     if record.status == "failed":
@@ -111,14 +110,14 @@ def _became(record: RunRecord, pass_rule: PassRule | None) -> str:
 def _circumstances(record: RunRecord, cost: float | None) -> str:
     usage = record.usage
     parts = [
-        *([f"model {escaped(record.model)}"] if record.model else []),
+        *([f"model {record.model}"] if record.model else []),
         f"rollout {seconds(record.duration_ms / 1000)}",
         f"scoring {seconds(record.scoring_ms / 1000)}",
         "tokens unknown"
         if usage is None
         else f"{count(usage.get('input_tokens', 0))} + {count(usage.get('output_tokens', 0))} tokens",
         *([money(cost)] if cost is not None else []),
-        *([f"finish reason {escaped(record.finish_reason)}"] if record.finish_reason else []),
+        *([f"finish reason {record.finish_reason}"] if record.finish_reason else []),
         *([plural(record.retries, "repeated request")] if record.retries else []),
         *([f"attempt {record.attempt}"] if record.attempt > 1 else []),
     ]
@@ -134,16 +133,16 @@ def _scores(story: _Story, pass_rule: PassRule | None) -> Iterator[str]:
 
 def _error(story: _Story) -> Iterator[str]:
     if story.record.error is not None:
-        yield f"{_INDENT}error: {escaped(story.record.error)}"
+        yield f"{_INDENT}error: {story.record.error}"
         yield from _indented(story.details)
 
 
 def _message(message: Mapping[str, Any]) -> Iterator[str]:
-    answered = f" ({escaped(str(message['tool_call_id']))})" if message.get("tool_call_id") else ""
-    yield f"{escaped(str(message.get('role')))}{answered}:"
+    answered = f" ({message['tool_call_id']})" if message.get("tool_call_id") else ""
+    yield f"{message.get('role')}{answered}:"
     for part in parts_of(message, call_ids=True):
         yield from _indented(part)
 
 
 def _indented(text: str) -> list[str]:
-    return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in escaped(text).rstrip("\n").split("\n")] if text else []
+    return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in text.rstrip("\n").split("\n")] if text else []

@@ -13,7 +13,7 @@ from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.record.events import JournalEvent, RemovalEvent, ScoreEvent
-from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunRecord
@@ -58,10 +58,10 @@ class Recorder:
         return self.ledger.apply(event) or NO_RECORD
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
-        return self.enter(event, encode(event))
+        return self.enter(*self.redacted(event))
 
     def redacted(self, event: E) -> tuple[E, bytes]:
-        """Return an event that no host can write, without secrets, and its line."""
+        """Return an event of the engine itself without secrets, and its line."""
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 

@@ -100,7 +100,7 @@ class FinishedEval:
     def _text(self) -> Iterator[str]:
         """Yield the text of the results in pieces; a file that was already written saves making it again."""
         if not self.written:
-            yield from published_text(self.results)
+            yield from published_text(self.results, self.run.prepared.redaction)
             return
         with self.written[0].open(encoding="utf-8") as pieces:
             yield from pieces

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,16 +17,18 @@ from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
+from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
-from pytest_osmosis.files.reading import read_stdin, something_at
+from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
+from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
 SecretsFile = Path | Literal["-"] | None
@@ -46,13 +50,20 @@ def prepare(
     updating: bool = False,
     compared: bool = True,
     named_rows: Sequence[int] = (),
+    outlet: Outlet | None = None,
 ) -> Prepared:
     """Check and plan the eval in `path`; without one, the eval that `overrides` describe, with `folder` as workspace.
 
     With `listing` nothing will run, so secrets and keys are not read. With `updating` the baseline's file may be
     missing. Without `compared` the eval has no baseline. `read_stdin` returns the text of the secrets file "-".
-    `named_rows` are added to the selected rows, because node ids name them. Raises `ProblemsError` with all problems.
+    `named_rows` are added to the selected rows, because node ids name them. `outlet` learns the eval's secrets before
+    anything else happens. Raises `ProblemsError` with all problems.
     """
+    read_stdin = once(read_stdin)
+    hidden = hide_secrets(
+        outlet, path, overrides, folder=folder, environ=environ, secrets_file=secrets_file,
+        read_stdin=None if listing else read_stdin,
+    )  # fmt: skip
     config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (_origin(config, overrides, table) for table in ("experiment", "baseline"))
@@ -82,6 +93,7 @@ def prepare(
         plan=data.plan,
         target=target,
         secrets=secrets,
+        hidden=hidden,
         notes=data.notes,
         row_digests=data.row_digests,
         contents=data.contents,
@@ -96,6 +108,51 @@ def prepare(
     last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
     ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
     return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
+
+
+def hide_secrets(
+    outlet: Outlet | None,
+    path: Path | None,
+    overrides: Sequence[Override],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    secrets_file: SecretsFile,
+    read_stdin: Callable[[], str] | None,
+) -> tuple[Mapping[str, str], ...]:
+    """Return the secrets of an eval whose config was not checked yet, and tell them to `outlet`.
+
+    Without `read_stdin`, the secrets file "-" is not read.
+    """
+    stdin = ""
+    if secrets_file == "-" and read_stdin is not None:
+        with suppress(FileFault):  # reported by those who need the secrets
+            stdin = read_stdin()
+    hidden = known_secrets(
+        path, overrides, folder=folder.absolute(), environ=environ, secrets_file=secrets_file, stdin=stdin
+    )
+    if outlet is not None:
+        outlet.hide(*hidden)
+    return hidden
+
+
+def once(read: Callable[[], str]) -> Callable[[], str]:
+    """Return a function that calls `read` once, and always returns its text or raises its `FileFault`."""
+
+    @functools.cache
+    def outcome() -> str | FileFault:
+        try:
+            return read()
+        except FileFault as fault:
+            return fault
+
+    def again() -> str:
+        known = outcome()
+        if isinstance(known, FileFault):
+            raise known
+        return known
+
+    return again
 
 
 def configured_dataset(config: EvalConfig) -> Dataset:

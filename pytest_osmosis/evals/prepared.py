@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
-from pytest_osmosis.text.redaction import MIN_CHARS
+from pytest_osmosis.text.redaction import Redaction, is_too_short
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -30,6 +30,7 @@ class Prepared:
     """An eval that may start.
 
     - `secrets`: the values of its secrets and of the models' keys, empty when evals are only listed
+    - `hidden`: all values that no file may contain, the secrets among them
     - `notes`: warnings about the selected rows, for the header
     - `row_digests`, `contents`: digests of the rows by index, as published and as prompt and whole row
     - `price`: the price of the model, None if it is unknown
@@ -46,6 +47,7 @@ class Prepared:
     plan: Plan
     target: ModelTarget
     secrets: Mapping[str, str]
+    hidden: tuple[Mapping[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     row_digests: Mapping[int, str] = field(default_factory=dict)
     contents: Mapping[int, Content] = field(default_factory=dict)
@@ -83,7 +85,11 @@ class Prepared:
 
     @property
     def short_secrets(self) -> list[str]:
-        return [name for name, value in self.secrets.items() if len(value) < MIN_CHARS]
+        return [name for name, value in self.secrets.items() if is_too_short(value)]
+
+    @property
+    def redaction(self) -> Redaction:
+        return Redaction(*self.hidden, self.secrets)
 
     @property
     def needs_every_run(self) -> str | None:

@@ -20,6 +20,8 @@ from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.prepare import (
     SecretsFile,
     configured_dataset,
+    hide_secrets,
+    once,
     stored_baseline,
     with_digest,
     with_prices,
@@ -37,6 +39,7 @@ from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
 _NOT_STORED = "no rollout is stored"
@@ -79,12 +82,19 @@ def prepare_rescore(
     rescore_all: bool = False,
     listing: bool = False,
     updating: bool = False,
+    outlet: Outlet | None = None,
 ) -> Prepared:
     """Prepare to score the rollouts of `run` again, with the config in `path`.
 
     Without a path it is the present version of the run's own config, with the options that were typed then. Missing
-    secrets are left out, because most of them only serve to ask a model. Raises `ProblemsError`.
+    secrets are left out, because most of them only serve to ask a model. `outlet` learns the secrets before anything
+    else happens. Raises `ProblemsError`.
     """
+    read_stdin = once(read_stdin)
+    hidden = hide_secrets(
+        outlet, path or run.config, overrides, folder=run.workspace, environ=environ, secrets_file=secrets_file,
+        read_stdin=None if listing else read_stdin,
+    )  # fmt: skip
     rollouts = _stored_rollouts(run)
     planned = Plan.from_json(run.manifest["plan"])
     config = _config(run, path, overrides)
@@ -108,6 +118,7 @@ def prepare_rescore(
         plan=_plan(planned, config, dataset),
         target=_target(run.manifest["target"]),
         secrets=secrets,
+        hidden=hidden,
         notes=(*_change_notes(rollouts.contents, contents), *_secret_notes(missing_secrets), *notes),
         row_digests=digests,
         contents=contents,

@@ -16,15 +16,16 @@ import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.host.secret_values import secret_headers
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import absolute, shown
-from pytest_osmosis.text.redaction import Redaction
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
+
+READ_BACK = ("eval", "folder", "config", "workspace", "plan", "plan_digest", "secrets")
+"""Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
 
 def runs_folder(config: EvalConfig) -> Path:
@@ -41,8 +42,9 @@ def new_run_directory(prepared: Prepared, began_at: datetime) -> RunDirectory:
             on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 _ignore_in_git(config.workspace / RUNS.parent)
-            text = json.dumps(_manifest(directory, prepared, began_at), indent=2, default=str)
-            directory.manifest.write_text(text + "\n", encoding="utf-8")
+            manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
+            redacted = {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
+            directory.manifest.write_text(json.dumps(redacted, indent=2) + "\n", encoding="utf-8")
             on_error.pop_all()
     except OSError as error:
         folder = shown(runs_folder(config))
@@ -60,7 +62,6 @@ def _ignore_in_git(folder: Path) -> None:
 def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
     """Return the config, the options and the plan, with the names of secrets, never their values."""
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
-    redaction = redaction_of(prepared)
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -68,10 +69,10 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "started_at": utc_text(began_at),
         "folder": str(absolute(directory.path)),
         "config": shown(config.path),
-        "config_text": None if config.text is None else redaction.text(config.text),
+        "config_text": config.text,
         "overridden": list(config.overridden),
         "preset": list(config.preset),
-        "typed": json.loads(redaction.text(json.dumps(typed))),
+        "typed": typed,
         "plan": prepared.plan.to_json(),
         "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
         "target": _target(prepared.target),
@@ -117,15 +118,10 @@ def utc_text(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def redaction_of(prepared: Prepared) -> Redaction:
-    """Return the redaction of all secrets of an eval, and of secret headers."""
-    return Redaction({**secret_headers(prepared.target.headers), **prepared.secrets})
-
-
 def redacted_log(directory: RunDirectory, prepared: Prepared) -> str:
     log = directory.host_log
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    return redaction_of(prepared).text(text)
+    return prepared.redaction.text(text)
 
 
 def redact_log(directory: RunDirectory, prepared: Prepared) -> str | None:

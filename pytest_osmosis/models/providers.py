@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 Client = Literal["embedded", "openai", "anthropic", "light", "litellm"]
 MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
@@ -78,6 +78,34 @@ LITELLM_PREFIXES = (
     "snowflake", "vertex_ai", "watsonx",
 )  # fmt: skip
 """Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
+
+LITELLM_KEYS = (
+    "AZURE_API_KEY", "AZURE_AI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK",
+    "CLOUDFLARE_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "DATABRICKS_API_KEY", "GITHUB_API_KEY", "REPLICATE_API_KEY",
+    "SNOWFLAKE_JWT", "WATSONX_API_KEY", "WATSONX_APIKEY", "WATSONX_TOKEN", "WATSONX_ZENAPIKEY",
+)  # fmt: skip
+"""Variables from which LiteLLM reads the keys of these providers."""
+
+
+def key_variables() -> frozenset[str]:
+    """Return the names of all variables that hold a provider's key. Their values are secrets in every eval."""
+    return frozenset({service.api_key_env for service in SERVICES.values() if service.api_key_env}.union(LITELLM_KEYS))
+
+
+def provider_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of all providers in an environment, and the passwords in addresses of providers, by name."""
+    variables = [each.url_env for each in SERVICES.values() if each.url_env is not None]
+    passwords = {f"password in {name}": password_in(environ.get(name, "")) for name in variables}
+    keys = {name: environ.get(name, "") for name in sorted(key_variables())}
+    return {name: value for name, value in {**keys, **passwords}.items() if value}
+
+
+def password_in(address: str) -> str:
+    """Return the password in an address, "" without one."""
+    try:
+        return unquote(urlsplit(address).password or "")
+    except ValueError:
+        return ""
 
 
 def service_at(base_url: str) -> Service | None:

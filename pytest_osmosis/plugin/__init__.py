@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
         _begin(config, _control)
     elif extra := reward_options.outside_testpaths(config):
         _set_arguments(config, [*config.args, *extra])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Clean the message of a usage error, which pytest prints itself."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        if options.may_concern(config):
+            from pytest_osmosis.plugin.output.session_outlet import clean_error
+
+            clean_error(config, error)
+        raise
 
 
 def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:

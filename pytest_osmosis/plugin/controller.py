@@ -72,7 +72,8 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        return [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
+        lines = [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
+        return [self.evals.outlet.shown(line) for line in lines]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         plans = self.evals.plans.get(file_path)
@@ -100,7 +101,7 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return test_eval_lines(self.evals)
+        return [self.evals.outlet.shown(line) for line in test_eval_lines(self.evals)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -26,6 +26,7 @@ from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
 from pytest_osmosis.plugin.outcomes import Outcomes
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
 from pytest_osmosis.plugin.session_end import SessionEnd
 from pytest_osmosis.plugin.session_eval import NamedEval, SessionEval
@@ -55,6 +56,7 @@ class EvalSession:
         prestarted: PrestartedHost | None,
     ) -> None:
         self.config = config
+        self.outlet = outlet_of(config)
         self.options = options
         self.named: dict[str, NamedEval] = {}
         self.by_id: dict[str, SessionEval] = {}
@@ -70,7 +72,9 @@ class EvalSession:
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.failed_tests = FailedTests(config)
-        self.end = SessionEnd(options, self.queue, self.by_id, self.hook_caller, self.failed_tests, self.kept_back)
+        self.end = SessionEnd(
+            options, self.outlet, self.queue, self.by_id, self.hook_caller, self.failed_tests, self.kept_back
+        )
         self._naming = naming
         self._prestarted = prestarted
         self._replay_hosts: InlineHosts | None = None

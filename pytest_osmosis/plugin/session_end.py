@@ -16,6 +16,7 @@ from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.output import markdown_page
 from pytest_osmosis.plugin.session_eval import SessionEval
+from pytest_osmosis.text.outlet import Outlet
 
 
 class SessionEnd:
@@ -27,6 +28,7 @@ class SessionEnd:
     def __init__(
         self,
         options: SessionOptions,
+        outlet: Outlet,
         queue: EvalQueue,
         evals: Mapping[str, SessionEval],
         hook_caller: HookCaller,
@@ -34,6 +36,7 @@ class SessionEnd:
         kept_back: Collection[UnitKey],
     ) -> None:
         self._options = options
+        self._outlet = outlet
         self._queue = queue
         self._evals = evals
         self._hook_caller = hook_caller
@@ -98,8 +101,8 @@ class SessionEnd:
             return None
         self._markdown_is_written = True
         results = [finished.results for finished in evals]
-        unwritten = markdown_page.write(results, self._options.markdown)
-        for failure in (unwritten, markdown_page.append_to_job_page(results)):
+        unwritten = markdown_page.write(results, self._options.markdown, self._outlet)
+        for failure in (unwritten, markdown_page.append_to_job_page(results, self._outlet)):
             if failure is not None:
                 evals[-1].run.notices.add(failure)
         return unwritten

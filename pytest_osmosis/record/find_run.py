@@ -15,7 +15,6 @@ from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import escaped
 
 LATEST = "latest"
 _MOST_LISTED = 5
@@ -67,7 +66,7 @@ def find_run(folder: Path, name: str) -> StoredEvalRun:
     if matches:
         raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
     close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
-    hint = f'did you mean "{escaped(close[0])}"? ' if close else ""
+    hint = f'did you mean "{close[0]}"? ' if close else ""
     newest = f"the newest are {_listed(runs)}" if runs else "there are none"
     raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
 
@@ -103,7 +102,7 @@ def _run_of_results(path: Path) -> StoredEvalRun:
     places = [place for home in homes for place in (home / run_dir, home / RUNS / run_dir.name)]
     folder = next((place for place in places if is_run(place)), None)
     if folder is None:
-        raise OsmosisError(f"{shown(path)}: its run, {escaped(str(run_dir))}, no longer exists")
+        raise OsmosisError(f"{shown(path)}: its run, {run_dir}, no longer exists")
     return stored(folder)
 
 
@@ -120,4 +119,4 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _listed(runs: list[Path]) -> str:
-    return listed((escaped(run.name) for run in runs), _MOST_LISTED)
+    return listed((run.name for run in runs), _MOST_LISTED)

@@ -22,6 +22,7 @@ from pytest_osmosis.results.results import (
     by_row,
     tokens_of,
 )
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -34,9 +35,24 @@ def published(results: Results) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, Iterator) else value for key, value in _members(results).items()}
 
 
-def published_text(results: Results) -> Iterator[str]:
+OWN_VALUES = frozenset(
+    {"status", "boundary", "model_tag", "run_dir", "eval_fns", "scores", "thresholds", "decide", "granularity"}
+)
+"""Keys whose values are words of ours, or names by which other parts of the results are found."""
+
+
+def published_text(results: Results, redaction: Redaction) -> Iterator[str]:
     """Yield the published object as the text of a file, piece by piece, because it is large for many rows."""
-    return text_of(_members(results))
+
+    def redacted(value: Any) -> Any:
+        return redaction.value(value, unchanged=OWN_VALUES)
+
+    return text_of(
+        {
+            key: map(redacted, value) if isinstance(value, list | Iterator) else redacted(value)
+            for key, value in _members(results).items()
+        }
+    )
 
 
 def text_of(members: Mapping[str, Any]) -> Iterator[str]:

@@ -6,18 +6,53 @@ import re
 import unicodedata
 
 LINE_CHARS = 400
-CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+MOST_MARKS = 4
+"""More combining marks than this on one character are left out: no script needs them."""
+
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufff0-\uffff"
+_DIRECTIONS = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_UNSEEN = (
+    r"\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000effff"
 )
+_JOINED = r"\u0590-\u1fff\u2190-\u2bff\u3030\ua800-\uabff\ufe0f\U00010a00-\U000113ff\U0001f000-\U0001faff"
+"""Scripts and emoji that use the joiners U+200C and U+200D, which are shown as escapes after anything else."""
+_COMMANDS = (
+    r"(?P<command>(?:^|(?<=\n))[^\S\n]*:(?=:)|\#(?=\#(?:\[|[Vv][Ss][Oo]\[|[Tt][Ee][Aa][Mm][Cc][Ii][Tt][Yy]\[))"
+    r"|section(?=_(?:start|end):))"
+)
+"""The beginnings of what a runner of CI executes if it finds it in a log: GitHub Actions, Azure, TeamCity, GitLab."""
+_MARKS = (
+    r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc\u0ec8-\u0ece"
+    r"\u0f71-\u0f84\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe0e\ufe0f\ufe20-\ufe2f"
+)
+_UNSAFE = re.compile(
+    rf"{_COMMANDS}|[{_CONTROLS}{_DIRECTIONS}{_UNSEEN}]|(?<![{_JOINED}])[\u200c\u200d]"
+    rf"|(?P<marks>(?<=[{_MARKS}]{{{MOST_MARKS}}})[{_MARKS}]+)"
+)
+_ASCII_SUSPECTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|::|##|section_")
 
 
 def escaped(text: str) -> str:
-    r"""Return `text` with control sequences, direction marks, line separators and lone surrogates as escapes.
+    r"""Return `text` with everything as escapes that a terminal or a runner of CI would obey, or that nobody can see.
 
-    >>> print(escaped("a\x1b[31mb"))
-    a\x1b[31mb
+    These are control sequences, direction marks, line separators, lone surrogates, invisible characters and workflow
+    commands.
+
+    >>> print(escaped("a\x1b[31mb"), escaped("::error::x"), escaped("##vso[task]"))
+    a\x1b[31mb \::error::x #\#vso[task]
     """
-    return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text.replace("\r\n", "\n"))
+    if text.isascii() and not _ASCII_SUSPECTS.search(text):
+        return text
+    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match["command"]:
+        return f"{match[0]}\\" if match[0][0] in "#s" else _UNSAFE.sub(_escape, match[0][:-1]) + "\\:"
+    if match["marks"]:
+        return f"[... {len(match[0]):,} combining marks left out ...]"
+    return ascii(match[0])[1:-1]
 
 
 def shortened(text: str, limit: int) -> str:

@@ -23,6 +23,7 @@ from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.record.find_run import StoredEvalRun
 
 
@@ -104,6 +105,7 @@ class EvalPreparer:
             updating=self._options.update_baseline,
             compared=compared,
             named_rows=rows,
+            outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))
 
@@ -119,6 +121,7 @@ class EvalPreparer:
             rescore_all=self._options.rescore,
             listing=self._config.option.collectonly or self._options.dry_run,
             updating=self._options.update_baseline,
+            outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))
 

@@ -17,6 +17,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.debug.tracing import ReturnTracer, cut_to_users, tracing
 from pytest_osmosis.plugin.items.item import EvalItem
+from pytest_osmosis.plugin.output.terminal import write_line
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.verdicts.pass_rule import kind_of, score_line
 
@@ -126,7 +127,7 @@ class DebuggerHooks:
         terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None:
             terminal.ensure_newline()
-            terminal.write_line(f"osmosis: {text}")
+            write_line(terminal, f"osmosis: {text}")
 
 
 def record_frame(record: RunRecord, scoring: ScoringFields, score: float | None = None) -> PromptFrame:

@@ -9,19 +9,22 @@ from pathlib import Path
 from pytest_osmosis.report.markdown import markdown, page
 from pytest_osmosis.results import files
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
 
-def write(results: Sequence[Results], path: Path | None) -> str | None:
+def write(results: Sequence[Results], path: Path | None, outlet: Outlet) -> str | None:
     """Write a section for each eval to `path`. Return why that failed, None if it did not."""
-    return None if path is None else _tried(path, lambda: files.write(path, [page(results)]))
+    return None if path is None else _tried(path, lambda: files.write(path, [outlet.text(page(results))]))
 
 
-def append_to_job_page(results: Sequence[Results]) -> str | None:
+def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None:
     """Append the same to the page of the job, if there is one. Return why that failed, None if it did not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     job = Path(name) if name else None
-    return None if job is None else _tried(job, lambda: files.append(job, "\n".join(map(markdown, results))))
+    return (
+        None if job is None else _tried(job, lambda: files.append(job, outlet.text("\n".join(map(markdown, results)))))
+    )
 
 
 def _tried(path: Path, write: Callable[[], object]) -> str | None:

@@ -10,6 +10,7 @@ from _pytest.terminal import TerminalReporter
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
+from pytest_osmosis.plugin.output.terminal import write_line
 from pytest_osmosis.report.live_line import Pace, live_line
 from pytest_osmosis.text.safe import width
 
@@ -99,7 +100,7 @@ class ProgressLine:
             terminal.ensure_newline()
             if terminal._tw.width_of_current_line:
                 terminal.write_line("")
-            terminal.write_line(f"osmosis: {self._line(running, now, None)}")
+            write_line(terminal, f"osmosis: {self._line(running, now, None)}")
             terminal.flush()
 
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
@@ -127,7 +128,7 @@ class ProgressLine:
                 self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
                 self.clear()
                 terminal.ensure_newline()
-                terminal.write_line(f"osmosis {run.prepared.config.name}: {text}")
+                write_line(terminal, f"osmosis {run.prepared.config.name}: {text}")
                 terminal.flush()
 
     def clear(self) -> None:

@@ -11,9 +11,15 @@ from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+
+
+def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
+    """Write a line of ours. The terminal itself redacts secrets (see `session_outlet`)."""
+    terminal.write_line(escaped(line))
 
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
@@ -23,7 +29,7 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
         return
     for line in lines:
         terminal.ensure_newline()
-        terminal.write_line(line)
+        write_line(terminal, line)
 
 
 class TerminalSummary:
@@ -61,19 +67,19 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
         if not finished.is_written:
             continue
         run = finished.run
-        terminal.section(f"osmosis: {run.prepared.config.name}", "-")
+        terminal.section(escaped(f"osmosis: {run.prepared.config.name}"), "-")
         for line in [
             *summary_lines(finished.results, verbose=verbose, columns=columns),
             *notice_lines(run.notices.texts),
             *finished.unwritten,
         ]:
-            terminal.write_line(line)
+            write_line(terminal, line)
         for path in finished.written[-1:]:
-            terminal.write_line(f"results: {shown(path)}")
+            write_line(terminal, f"results: {shown(path)}")
         if run.directory.host_log.exists():
-            terminal.write_line(f"user code also wrote to {shown(run.directory.host_log)}")
+            write_line(terminal, f"user code also wrote to {shown(run.directory.host_log)}")
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
-        terminal.write_line(f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
+        write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
-        terminal.write_line(str(error))
+        write_line(terminal, str(error))

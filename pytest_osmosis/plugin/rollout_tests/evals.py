@@ -24,6 +24,7 @@ from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
 from pytest_osmosis.plugin.rollout_tests.request import EvalRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
@@ -132,7 +133,14 @@ class TestEvals:
         with self._lock:
             if request.key not in self._plans:
                 overrides = [*request.overrides(), *self._options.overrides]
-                prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
+                prepared = prepare(
+                    request.path,
+                    overrides,
+                    environ=os.environ,
+                    listing=True,
+                    compared=False,
+                    outlet=outlet_of(self._config),
+                )
                 self._plans[request.key] = prepared.plan
             return self._plans[request.key]
 

@@ -24,6 +24,7 @@ from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, host_setup, prepare
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
@@ -67,7 +68,14 @@ class ReferenceSource:
     def _solutions(self, request: EvalRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
             overrides = [*request.overrides(), *self._overrides]
-            prepared = prepare(request.path, overrides, environ=os.environ, listing=True, compared=False)
+            prepared = prepare(
+                request.path,
+                overrides,
+                environ=os.environ,
+                listing=True,
+                compared=False,
+                outlet=outlet_of(self._config),
+            )
             pythonpath = session_options.pythonpath(self._config)
             self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath)
         return self._evals[request.key]

@@ -1,0 +1,140 @@
+"""The secrets of an eval, as far as they can be known before its config is checked.
+
+A config may be broken, and the message on it may quote a value that is a secret. So names and values are gathered from
+the text of the config, whether it is TOML or not, and mistakes are left to those who report them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_osmosis.config import Override
+from pytest_osmosis.config.document import MOST_BYTES
+from pytest_osmosis.config.secrets import parse_dotenv
+from pytest_osmosis.config.workspace import workspace_of
+from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.host.secret_values import secret_headers
+from pytest_osmosis.models.providers import password_in, provider_secrets
+
+KEY_NAME = "api_key_env"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STRING = r"""["']([^"'\n]*)["']"""
+_KEY_NAMES = re.compile(rf"{KEY_NAME}[\"']?\s*=\s*{_STRING}")
+_REQUIRED = re.compile(r"required[\"']?\s*=\s*\[([^\]]*)")
+_HEADERS = re.compile(r"headers[\"']?\s*=\s*\{([^}]*)|\[\s*model\s*\.\s*headers\s*\]([^\[]*)")
+_PAIR = re.compile(rf"""["']?([A-Za-z0-9_-]+)["']?\s*=\s*{_STRING}""")
+_ADDRESSES = re.compile(r"https?://[^\s\"'<>/@]+@[^\s\"'<>]*")
+
+
+def known_secrets(
+    path: Path | None,
+    overrides: Sequence[Override],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    secrets_file: Path | Literal["-"] | None = None,
+    stdin: str = "",
+) -> tuple[Mapping[str, str], ...]:
+    """Return the values of all secrets by their names, a mapping for each source.
+
+    They are those of variables that the config or an option names, of provider keys, of the secrets file (`stdin` for
+    "-"), of headers and addresses. Never raises for what it cannot read.
+    """
+    workspace = folder if path is None else workspace_of(path)
+    texts = [_text(file) for file in (path, workspace / "pyproject.toml") if file is not None]
+    contents = [*map(_content, texts), *map(_as_content, overrides)]
+    text_of_secrets = stdin if secrets_file == "-" else _text(secrets_file) if secrets_file is not None else ""
+    in_file = parse_dotenv(text_of_secrets.removeprefix("\ufeff"), "").values
+    names = [*_names_in_texts(texts), *(name for content in contents for name in _names(content))]
+    return (
+        provider_secrets(environ),
+        _values(names, environ),
+        in_file,
+        *map(_headers, contents),
+        *map(_headers_in_text, texts),
+        *_passwords([*texts, *(str(override.value) for override in overrides)]),
+        *({KEY_NAME: name} for name in names if not _VARIABLE.fullmatch(name)),  # a key in place of its variable
+    )
+
+
+def _values(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: environ[name] for name in names if environ.get(name)}
+
+
+def _text(path: Path) -> str:
+    try:
+        with open_file(path) as file:
+            return file.read(MOST_BYTES).decode("utf-8", errors="replace")
+    except (FileFault, OSError):
+        return ""
+
+
+def _content(text: str) -> dict[str, Any]:
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _as_content(override: Override) -> dict[str, Any]:
+    """Return an override as a config would hold it."""
+    value = override.value
+    for key in reversed(override.below):
+        value = {key: value}
+    if isinstance(value, str) and override.as_toml:
+        value = _content(f"value = {value}").get("value", value)
+    return {override.table: {override.key: value}}
+
+
+def _tables(content: object) -> Iterator[dict[str, Any]]:
+    if isinstance(content, dict):
+        yield content
+        for item in content.values():
+            yield from _tables(item)
+    elif isinstance(content, list):
+        for item in content:
+            yield from _tables(item)
+
+
+def _names(content: object) -> Iterator[str]:
+    """Yield the names of variables under `api_key_env` and `[secrets] required`, at any depth."""
+    for table in _tables(content):
+        if isinstance(table.get(KEY_NAME), str):
+            yield table[KEY_NAME]
+        secrets = table.get("secrets")
+        required = secrets.get("required") if isinstance(secrets, dict) else None
+        yield from [required] if isinstance(required, str) else filter(_is_text, required or [])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _names_in_texts(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from _KEY_NAMES.findall(text)
+        for listed in _REQUIRED.findall(text):
+            yield from filter(_VARIABLE.fullmatch, re.findall(_STRING, listed))
+
+
+def _headers(content: object) -> dict[str, str]:
+    tables = [table["headers"] for table in _tables(content) if isinstance(table.get("headers"), dict)]
+    pairs = {name: value for table in tables for name, value in table.items() if isinstance(value, str)}
+    return secret_headers(pairs)
+
+
+def _headers_in_text(text: str) -> dict[str, str]:
+    pairs = [pair for groups in _HEADERS.findall(text) for group in groups for pair in _PAIR.findall(group)]
+    return secret_headers(dict(pairs))
+
+
+def _passwords(texts: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the passwords of addresses in texts."""
+    for text in texts:
+        for address in _ADDRESSES.findall(text):
+            yield {"password": password_in(address)}

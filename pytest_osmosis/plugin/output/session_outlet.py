@@ -1,0 +1,97 @@
+"""The outlet of a session, and the places at which text leaves pytest: terminal, reports, errors.
+
+pytest prints reports and errors itself, and other plugins write them to files. So a report is cleaned before anybody
+sees it, and secrets are taken out of all that pytest's terminal writes, whoever made it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.models.providers import provider_secrets
+from pytest_osmosis.text.outlet import Outlet
+
+OUTLET = pytest.StashKey[Outlet]()
+OURS = frozenset({"osmosis", "osmosis_eval", "osmosis_reward"})
+"""Markers of tests whose reports contain text of models, rows or user code of an eval."""
+
+
+def outlet_of(config: pytest.Config) -> Outlet:
+    """Return the outlet of the session. It begins to work when it is asked for first."""
+    if OUTLET not in config.stash:
+        outlet = config.stash[OUTLET] = Outlet(provider_secrets(os.environ))
+        config.pluginmanager.register(OutletHooks(config, outlet), "osmosis-outlet")
+    return config.stash[OUTLET]
+
+
+def clean_error(config: pytest.Config, error: pytest.UsageError) -> None:
+    """Clean the messages of an error before pytest prints them."""
+    error.args = tuple(outlet_of(config).shown(str(message)) for message in error.args)
+
+
+class OutletHooks:
+    """Cleans reports, and guards the terminal."""
+
+    def __init__(self, config: pytest.Config, outlet: Outlet) -> None:
+        self._config = config
+        self._outlet = outlet
+        self._is_guarded = False
+        self._guard_terminal()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        self._guard_terminal()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not OURS.isdisjoint(report.keywords):
+            _clean_report(report, self._outlet.shown)
+            report.user_properties = [(name, self._property(value)) for name, value in report.user_properties]
+            if hasattr(report, "wasxfail"):
+                report.wasxfail = self._outlet.shown(report.wasxfail)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        _clean_report(report, self._outlet.shown)
+
+    def _property(self, value: object) -> object:
+        return self._outlet.shown(value) if isinstance(value, str) else value
+
+    def _guard_terminal(self) -> None:
+        """Redact what pytest's terminal writes from now on.
+
+        `_tw` is private, but plugins have always written through it. Without it, reports and our own lines are still
+        cleaned.
+        """
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        writer = getattr(terminal, "_tw", None)
+        if writer is None or self._is_guarded:
+            return
+        self._is_guarded = True
+        write, outlet = writer.write, self._outlet
+
+        def redacted(msg: str, **options: Any) -> None:
+            write(outlet.text(msg), **options)
+
+        writer.write = redacted
+
+
+def _clean_report(report: pytest.TestReport | pytest.CollectReport, shown: Callable[[str], str]) -> None:
+    report.longrepr = _cleaned(report.longrepr, shown)
+    report.sections = [(shown(title), shown(content)) for title, content in report.sections]
+
+
+def _cleaned(part: Any, shown: Callable[[str], str]) -> Any:
+    """Return a part of a failure's representation with all its texts cleaned. Objects are changed in place."""
+    if isinstance(part, str):
+        return shown(part)
+    if isinstance(part, list | tuple):
+        return type(part)(_cleaned(item, shown) for item in part)
+    if type(part).__module__.startswith("_pytest."):
+        for name, value in vars(part).items():
+            setattr(part, name, _cleaned(value, shown))
+    return part

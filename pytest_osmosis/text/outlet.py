@@ -1,0 +1,34 @@
+"""The last step of every text on its way out of a session, whoever wrote it.
+
+Files get `redaction`. Terminals and reports get `shown`: also without control characters and workflow commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import escaped
+
+
+class Outlet:
+    """Knows the secrets of a session: of all its evals, as soon as their configs are looked at."""
+
+    def __init__(self, *secrets: Mapping[str, str]) -> None:
+        self._secrets = list(secrets)
+        self.redaction = Redaction(*secrets)
+
+    def hide(self, *secrets: Mapping[str, str]) -> None:
+        """Redact these values too from now on."""
+        new = [source for source in secrets if source not in self._secrets]
+        if new:
+            self._secrets += new
+            self.redaction = Redaction(*self._secrets)
+
+    def text(self, text: str) -> str:
+        """Return `text` for a file."""
+        return self.redaction.text(text)
+
+    def shown(self, text: str) -> str:
+        """Return `text` for a terminal, a log of CI, or a report that others print."""
+        return escaped(self.redaction.text(text))

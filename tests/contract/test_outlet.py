@@ -1,0 +1,27 @@
+"""Text leaves the package at few places, all of which the outlet covers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest_osmosis
+
+PACKAGE = Path(pytest_osmosis.__file__).parent
+WAYS_OUT = re.compile(r"\bprint\(|\bwarnings?\.warn\(|\.(?:write_line|write_sep|section)\(|\btw\.(?:write|line)\(")
+KNOWN = {
+    "cli/main.py": 3,  # each line through an outlet, and a schema, which holds no text of others
+    "demo/server.py": 3,  # a program of its own, which knows no secret
+    "plugin/loop.py": 1,  # a constant
+    "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
+    "plugin/output/terminal.py": 3,  # `write_line` itself, an escaped title, and annotations: commands of ours
+}
+
+
+def test_no_module_prints_past_the_outlet() -> None:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        code = re.sub(r'r?"""[\s\S]*?"""|#.*', "", path.read_text(encoding="utf-8"))
+        if times := len(WAYS_OUT.findall(code)):
+            found[path.relative_to(PACKAGE).as_posix()] = times
+    assert found == KNOWN

@@ -1,0 +1,133 @@
+"""A secret is found in every shape in which a server, a model or user code may give it back."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.text.normal_form import NormalForm, normal_form
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import shortened
+
+KEY = "sk-Ab3/x+9.Zq_7&tail"
+REDACTION = Redaction({"KEY": KEY})
+
+
+def _percent(text: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+SHAPES = {
+    "as it is": KEY,
+    "over lines": KEY[:5] + "\n   " + KEY[5:],
+    "letter by letter": " ".join(KEY),
+    "with zero-width spaces": "\u200b".join(KEY),
+    "in JSON": json.dumps(KEY).replace("/", "\\/")[1:-1],
+    "in JSON within JSON": json.dumps(json.dumps(f"<{KEY}>")),
+    "over lines in JSON": json.dumps({"a": KEY[:5] + "\r\n\t" + KEY[5:]}),
+    "every letter in JSON": "".join(f"\\u{ord(char):04x}" for char in KEY),
+    "some letters in JSON": KEY.replace("A", "\\u0041"),
+    "in Python": "".join(f"\\x{ord(char):02x}" for char in KEY),
+    "in HTML": html.escape(KEY),
+    "every letter in HTML": "".join(f"&#{ord(char)};" for char in KEY),
+    "every letter in HTML, hexadecimal": "".join(f"&#X{ord(char):X};" for char in KEY),
+    "in a URL": quote(KEY, safe=""),
+    "in a URL, lower case": quote(KEY, safe="").replace("%2F", "%2f").replace("%2B", "%2b"),
+    "every letter in a URL": _percent(KEY),
+    "userinfo of a URL": f"https://user:{quote(KEY, safe='')}@host/v1",
+    "hexadecimal": KEY.encode().hex(),
+    "hexadecimal, upper case": KEY.encode().hex().upper(),
+    **{
+        f"base64 after {n} bytes": base64.b64encode(b"u:::"[:n] + KEY.encode() + b"!?"[: n % 3]).decode()
+        for n in range(4)
+    },
+    **{f"base64url after {n} bytes": base64.urlsafe_b64encode(b"u:::"[:n] + KEY.encode()).decode() for n in range(4)},
+    "base64 over lines": base64.encodebytes(b"x" * 50 + KEY.encode()).decode(),
+    "base64 in a URL": quote(base64.b64encode(KEY.encode()).decode(), safe=""),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_secret_in_another_shape_is_redacted_and_the_text_around_it_stays(shape: str) -> None:
+    redacted = REDACTION.text(f"before {SHAPES[shape]} after")
+    assert "[KEY]" in redacted
+    assert redacted.startswith("before ")
+    assert redacted.endswith(" after")
+    assert not any(piece in normal_form(redacted) for piece in (KEY, normal_form(KEY)[4:12], KEY.encode().hex()[4:20]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_redacted_in_events_and_in_their_keys(shape: str) -> None:
+    event = {"ev": "rollout", "row": 0, "messages": [{"role": "tool", "content": SHAPES[shape], SHAPES[shape]: [1]}]}
+    (message,) = json.loads(REDACTION.event(event))["messages"]
+    assert "[KEY]" in message["content"]
+    assert "[KEY]" in list(message)[2]
+
+
+ENCODABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=8)
+
+
+@given(ENCODABLE.filter(lambda value: len(normal_form(value)) >= 8), st.integers(0, 7))
+def test_any_secret_is_found_in_its_normal_form(value: str, cut: int) -> None:
+    value = value.strip()
+    redaction = Redaction({"KEY": value})
+    content = value.encode()
+    for shape in (
+        f"{value[:cut]}\n {value[cut:]}",
+        "".join(f"&#{ord(char)};" for char in value),
+        "".join(f"%{byte:02x}" for byte in content),
+        base64.b64encode(content).decode(),
+        content.hex(),
+    ):
+        assert "[KEY]" in redaction.text(f"<{shape}>")
+
+
+@given(st.text(alphabet="ab \\un0%4&#;\n\u200b\ud83d\u00e9x"), st.data())
+def test_places_of_a_normal_form_lead_back(text: str, data: st.DataObject) -> None:
+    normal = NormalForm(text)
+    if normal.text:
+        start = data.draw(st.integers(0, len(normal.text) - 1))
+        end = data.draw(st.integers(start + 1, len(normal.text)))
+        first, last = normal.span(start, end)
+        assert 0 <= first < last <= len(text)
+        assert normal.text[start:end] in NormalForm(text[first:last]).text
+
+
+@pytest.mark.parametrize("text", ["a production line", "sk-Ab3/x+9", "sk-Ab3/x... is the form", "%%%&&&\\\\", "é日本"])
+def test_ordinary_text_stays(text: str) -> None:
+    assert REDACTION.text(text) == text
+
+
+def test_white_space_does_not_make_a_value_long_enough() -> None:
+    assert Redaction({"KEY": " 1234567\n"}).text("1234567 and  1234567\n") == "1234567 and  1234567\n"
+
+
+@pytest.mark.parametrize("blanks", [" {} ", "\n{}\n", "\u00a0{}", "x{}x", '"{}"', "({})"])
+def test_a_value_of_exactly_8_characters_is_redacted_whatever_surrounds_it(blanks: str) -> None:
+    for value in ("abcd1234", " abcd1234\t"):
+        assert "abcd1234" not in Redaction({"KEY": value}).text(blanks.format("abcd1234"))
+
+
+def test_a_secret_that_a_shortened_text_cuts_is_redacted() -> None:
+    long = "tok-" + "0123456789abcdefghij" * 20
+    redaction = Redaction({"LONG": long})
+    assert redaction.text(f'must be an integer, got "{long[:90]}...') == 'must be an integer, got "[LONG]...'
+    cut = redaction.text(shortened(f"it is {long}", 200))
+    assert cut.startswith("it is [LONG] [... ")
+    assert cut.endswith("left out ...] [LONG]")
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\\" * 400_000, "\\u00" * 100_000, "%4" * 200_000, "&#" * 200_000, "s k - " * 70_000]
+)
+def test_no_text_makes_the_search_slow(hostile: str) -> None:
+    began = time.process_time()
+    REDACTION.text(hostile + KEY.encode().hex().replace("7", "7 "))
+    assert time.process_time() - began < 5.0
