@@ -6,13 +6,14 @@ with a message.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, shape, string
+from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, label, shape
 from pytest_osmosis.models.targets import ModelTarget
 
 
@@ -35,30 +36,76 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message, and
-    that of the error if the body reports one.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read or has other types, "model" if it
+    has no message, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
     choices = body.get("choices")
-    if not isinstance(choices, list) or not choices:
-        fault = "no choices" if "choices" not in body or choices == [] else f"choices = {shape(choices)}"
-        raise failures.no_answer(status, fault, body)
-    choice = choices[0] if isinstance(choices[0], dict) else {}
+    if choices is None or choices == []:
+        raise failures.no_answer(
+            status, "choices = null" if "choices" in body and choices is None else "no choices", body
+        )
+    if not isinstance(choices, list):
+        raise failures.misshapen(status, f"choices = {shape(choices)}", body)
+    choice = choices[0]
+    if not isinstance(choice, dict):
+        raise failures.misshapen(status, "a choice that is not an object", body)
     message = choice.get("message")
-    if not isinstance(message, dict):
+    if message is None:
         raise failures.no_answer(status, "a choice without a message", choice, body)
-    if not _is_list_of_objects(message.get("tool_calls")):
-        raise failures.no_answer(status, "tool_calls that are not a list of objects", body)
+    fault = _fault(message)
+    if fault is not None:
+        raise failures.misshapen(status, fault, choice, body)
     if error_in(choice) is not None or (error_in(body) is not None and not _says_something(message)):
         raise failures.no_answer(status, "an answer that the server broke off", choice, body)
     if choice.get("finish_reason") == "error":
         raise failures.broken_off(status)
     return ChatReply(
-        message={**message, "role": message.get("role") or "assistant"},
-        finish_reason=string(choice.get("finish_reason")),
+        message=_message(message),
+        finish_reason=label(choice.get("finish_reason")),
         usage=_usage(body.get("usage")),
-        model=string(body.get("model")),
+        model=label(body.get("model")),
     )
+
+
+def _fault(message: object) -> str | None:
+    """Return the part of a message that agents could not read, in words, or None."""
+    if not isinstance(message, dict):
+        return f"message = {shape(message)}"
+    for field, kinds in (("role", str), ("refusal", str), ("content", (str, list))):
+        if not isinstance(message.get(field), (kinds, type(None))):
+            return f"{field} = {shape(message[field])}"
+    if isinstance(message.get("content"), list) and not all(
+        isinstance(part, (str, dict)) for part in message["content"]
+    ):
+        return "content that is not a list of objects"
+    calls = message.get("tool_calls")
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
+        return "tool_calls that are not a list of objects"
+    return None if all(map(_is_call, calls or ())) else "tool_calls without a function, its name or its arguments"
+
+
+def _is_call(call: Mapping[str, Any]) -> bool:
+    """Return False for a call of a function that cannot be called. Calls of other types are the agent's own matter."""
+    function = call.get("function")
+    if function is None:
+        return call.get("type") not in (None, "function")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return False
+    return isinstance(function.get("arguments"), (str, dict, type(None)))
+
+
+def _message(message: Message) -> Message:
+    """Return the message with a role, and with the arguments of its calls as text, which some servers send as JSON."""
+    calls = {"tool_calls": [_call(call) for call in message["tool_calls"]]} if message.get("tool_calls") else {}
+    return {**message, "role": message.get("role") or "assistant", **calls}
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    if function is None or isinstance(function.get("arguments"), str):
+        return call
+    return {**call, "function": {**function, "arguments": json.dumps(function.get("arguments") or {})}}
 
 
 def _usage(data: object) -> Usage | None:
@@ -85,7 +132,3 @@ def _usage(data: object) -> Usage | None:
 
 def _says_something(message: Mapping[str, Any]) -> bool:
     return any(message.get(name) for name in ("content", "tool_calls", "refusal"))
-
-
-def _is_list_of_objects(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(item, dict) for item in value))

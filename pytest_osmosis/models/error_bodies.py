@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pytest_osmosis.models.json_text import read
+
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 NO_KEY = ("api key not valid", "api_key_invalid", "no connected db")  # Google's and LiteLLM's 400 for a wrong key
 
@@ -66,8 +68,8 @@ class ErrorBody(NamedTuple):
 def read_error(body: str) -> ErrorBody:
     """Return the error in the body of an answer that is known to be one."""
     try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
+        data = read(body)
+    except ValueError:
         data = body
     if isinstance(data, list) and data:  # one well-known server wraps its error object in a list
         data = data[0]

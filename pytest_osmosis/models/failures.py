@@ -6,7 +6,6 @@ This module alone decides whose failure it is (`boundary`), and whether a later 
 
 from __future__ import annotations
 
-import math
 import re
 import ssl
 import sys
@@ -29,6 +28,8 @@ from pytest_osmosis.text.safe import one_line
 MAX_MESSAGE = 300
 MAX_BODY = 200
 
+SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+MAX_WAIT_S = 1e7
 RETRIED = frozenset({408, 409, 429})
 UNREACHABLE = (
     aiohttp.ClientConnectorError,  # refused, no such host, TLS, proxy
@@ -130,6 +131,15 @@ class Failures:
         code = error.status or status
         return self._error(f"the server answered {status} with error {_status_text(code)}", code, error, None)
 
+    def misshapen(self, status: int, content: str, *objects: Mapping[str, Any]) -> ModelError:
+        """Return the error for a 2xx body with `content` where the API has another type: never the model's failure.
+
+        As in `no_answer`, an error in one of its `objects` counts more.
+        """
+        if error_in(*objects) is not None:
+            return self.no_answer(status, content, *objects)
+        return ModelError(f"the server answered {status} with {content}", status=status, retryable=True)
+
     def broken_off(self, status: int) -> ModelError:
         """Return the error for an answer that the server did not finish, and does not say why."""
         return ModelError(f'the server answered {status} with finish_reason "error"', status=status, retryable=True)
@@ -178,7 +188,7 @@ class Failures:
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait that the server asks for: retry-after-ms, or else Retry-After in seconds or as an HTTP date.
 
-    None without a valid header, 0.0 for a date in the past. Source: RFC 9110, section 10.2.3.
+    None without a valid header or for a wait of months, 0.0 for a date in the past. Source: RFC 9110, section 10.2.3.
 
     >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
     1.5
@@ -192,11 +202,12 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _not_negative(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return _waited(float(text)) if SECONDS.fullmatch(text.strip()) else None
+
+
+def _waited(seconds: float) -> float | None:
+    """Return a wait, None if it is too long to be meant."""
+    return max(0.0, seconds) if seconds <= MAX_WAIT_S else None
 
 
 def _until(date: str, now: datetime) -> float | None:
@@ -206,7 +217,7 @@ def _until(date: str, now: datetime) -> float | None:
         return None
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)
-    return max(0.0, (then - now).total_seconds())
+    return _waited((then - now).total_seconds())
 
 
 def _status_text(status: int) -> str:

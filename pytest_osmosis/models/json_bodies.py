@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
+
+MAX_COUNT = 10**9
+"""More tokens than any request can have. What a larger number would cost is not worth computing."""
+MAX_LABEL = 200
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -43,8 +47,10 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     if not text.strip():
         raise failures.unreadable(status, text, "is empty")
     try:
-        body = _read(text)
-    except (ValueError, RecursionError):
+        body = read(text)
+    except TooDeep:
+        raise failures.unreadable(status, text, f"is nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError:
         body = _error_event(text)
         if body is None:
             raise failures.unreadable(status, text, "is not JSON") from None
@@ -57,27 +63,16 @@ def _error_event(text: str) -> dict[str, Any] | None:
     """Return the first error in a stream of server-sent events, which some servers answer unasked, or None."""
     for line in text.splitlines():
         if line.startswith("data:"):
-            with suppress(ValueError, RecursionError):
-                data = _read(line.removeprefix("data:"))
+            with suppress(ValueError):
+                data = read(line.removeprefix("data:"))
                 if isinstance(data, dict) and error_in(data) is not None:
                     return data
     return None
 
 
-def _not_a_number(_constant: str) -> None:
-    """Return None for NaN and Infinity, because replies are written as strict JSON."""
-
-
-def _finite(literal: str) -> float | None:
-    number = float(literal)
-    return number if math.isfinite(number) else None
-
-
-_read = json.JSONDecoder(parse_constant=_not_a_number, parse_float=_finite).decode
-
-
 def count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a number of tokens, None for a value that cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
 
 
 def count_in(details: object, name: str) -> int | None:
@@ -88,6 +83,14 @@ def string(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def label(value: object) -> str | None:
+    """Return the name of a model or of a reason, None for a value that cannot be one."""
+    return value if isinstance(value, str) and len(value) <= MAX_LABEL else None
+
+
 def shape(value: object) -> str:
     """Return the type of a value in words: "null" or "a list"."""
-    return "null" if value is None else f"a {type(value).__name__}"
+    return SHAPES.get(type(value), "a number")
+
+
+SHAPES = {type(None): "null", bool: "a boolean", str: "a string", list: "a list", dict: "an object"}

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, shape, string
+from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, label, shape, string
 from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]
@@ -204,31 +204,37 @@ def _image_source(image: object) -> Block:
 def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read, "model" if it has no message, and
-    that of the error if the body reports one.
+    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read or has other types, "model" if it
+    has no message, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
     blocks = body.get("content")
+    if blocks is None:
+        raise failures.no_answer(status, "content = null" if "content" in body else "no content", body)
     if not isinstance(blocks, list):
-        fault = "no content" if "content" not in body else f"content = {shape(blocks)}"
-        raise failures.no_answer(status, fault, body)
-    if not all(isinstance(block, dict) for block in blocks):
-        raise failures.no_answer(status, "content that is not a list of objects", body)
-    if not all(_is_whole(block) for block in blocks):
-        raise failures.no_answer(status, "a tool_use without id, name or input", body)
-    reason = string(body.get("stop_reason"))
+        raise failures.misshapen(status, f"content = {shape(blocks)}", body)
+    fault = next(filter(None, map(_fault, blocks)), None)
+    if fault is not None:
+        raise failures.misshapen(status, fault, body)
+    reason = label(body.get("stop_reason"))
     return ChatReply(
         message=_refused(blocks, body) if reason == "refusal" else _message(blocks),
         finish_reason=None if reason is None else FINISH_REASONS.get(reason, reason),
         usage=_usage(body.get("usage")),
-        model=string(body.get("model")),
+        model=label(body.get("model")),
     )
 
 
-def _is_whole(block: Block) -> bool:
-    """Return False for a tool call without the fields that its result needs."""
+def _fault(block: object) -> str | None:
+    """Return the part of a block that agents could not read, in words, or None."""
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        return "content that is not a list of objects with a type"
+    if block["type"] == "text" and not isinstance(block.get("text"), str):
+        return f"text = {shape(block.get('text'))}"
     wanted = (("id", str), ("name", str), ("input", dict))
-    return block.get("type") != "tool_use" or all(isinstance(block.get(key), kind) for key, kind in wanted)
+    if block["type"] == "tool_use" and not all(isinstance(block.get(key), kind) for key, kind in wanted):
+        return "a tool_use without id, name or input"
+    return None
 
 
 def _message(blocks: list[Block]) -> Message:

@@ -383,17 +383,33 @@ async def test_citations_are_sent_back_unchanged() -> None:
     [
         ({}, "no content"),
         ({"content": None}, "content = null"),
-        ({"content": "42"}, "content = a str"),
-        ({"content": ["42"]}, "content that is not a list of objects"),
-        ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input"),
-        ({"content": [{"type": "tool_use", "name": "f", "input": {}}]}, "a tool_use without id, name or input"),
-        ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input"),
         (servers.completion({"role": "assistant", "content": "42"}), "no content"),
     ],
 )
 async def test_a_reply_without_an_answer_is_the_models_failure(body: dict[str, Any], told: str) -> None:
     error = await failure_of(servers.data(body))
     assert kind(error) == ("model", False, "no", 200)
+    assert str(error) == f"the server answered 200 with {told}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("42", "content = a string"),
+        ({}, "content = an object"),
+        (["42"], "content that is not a list of objects with a type"),
+        ([{"text": "42"}], "content that is not a list of objects with a type"),
+        ([{"type": ["text"], "text": "42"}], "content that is not a list of objects with a type"),
+        ([{"type": "text", "text": 42}], "text = a number"),
+        ([{"type": "text"}], "text = null"),
+        ([{"type": "tool_use", "id": "c", "name": "f"}], "a tool_use without id, name or input"),
+        ([{"type": "tool_use", "name": "f", "input": {}}], "a tool_use without id, name or input"),
+        ([{**USE, "input": "{}"}], "a tool_use without id, name or input"),
+    ],
+)
+async def test_a_reply_of_other_types_is_the_servers_failure(content: object, told: str) -> None:
+    error = await failure_of(servers.data({"content": content}))
+    assert kind(error) == ("provider", True, "no", 200)
     assert str(error) == f"the server answered 200 with {told}"
 
 

@@ -156,10 +156,11 @@ async def test_unknown_fields_of_the_message_are_kept() -> None:
     assert reply.message["provider_specific_fields"] == {"a": 1}
 
 
-async def test_nan_and_infinity_become_null() -> None:
-    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5]}}]}'
-    reply = await reply_of(servers.body(text))
-    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5]}
+async def test_numbers_beyond_any_use_become_null() -> None:
+    large = "9" * 400
+    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5, %s, -%s]}}]}'
+    reply = await reply_of(servers.body(text % (large, large)))
+    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5, None, None]}
 
 
 @pytest.mark.parametrize(
@@ -168,18 +169,74 @@ async def test_nan_and_infinity_become_null() -> None:
         ({}, "no choices"),
         ({"choices": []}, "no choices"),
         ({"choices": None}, "choices = null"),
-        ({"choices": "x"}, "choices = a str"),
-        ({"choices": [None]}, "a choice without a message"),
         ({"choices": [{}]}, "a choice without a message"),
         ({"choices": [{"message": None}]}, "a choice without a message"),
-        ({"choices": [{"message": {"tool_calls": {"id": 1}}}]}, "tool_calls that are not a list of objects"),
-        ({"choices": [{"message": {"tool_calls": ["x"]}}]}, "tool_calls that are not a list of objects"),
     ],
 )
 async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:
     error = await failure_of(servers.data(fields))
     assert kind(error) == ("model", False, "no", 200)
     assert str(error) == f"the server answered 200 with {what}"
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ("x", "choices = a string"),
+        ({}, "choices = an object"),
+        (0, "choices = a number"),
+        ([None], "a choice that is not an object"),
+        (["x"], "a choice that is not an object"),
+    ],
+)
+async def test_choices_of_other_types_are_the_servers_failure(choices: object, told: str) -> None:
+    error = await failure_of(servers.data({"choices": choices}))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == f"the server answered 200 with {told}"
+
+
+NO_CALL = "tool_calls without a function, its name or its arguments"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"content": 42}, "content = a number"),
+        ({"content": {"text": "42"}}, "content = an object"),
+        ({"content": [42]}, "content that is not a list of objects"),
+        ({"role": ["assistant"]}, "role = a list"),
+        ({"refusal": {"text": "no"}}, "refusal = an object"),
+        ({"tool_calls": {"id": 1}}, "tool_calls that are not a list of objects"),
+        ({"tool_calls": ["x"]}, "tool_calls that are not a list of objects"),
+        ({"tool_calls": [{"id": "c"}]}, NO_CALL),
+        ({"tool_calls": [{"id": "c", "function": "f"}]}, NO_CALL),
+        ({"tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]}, NO_CALL),
+        ({"tool_calls": [{"id": "c", "function": {"name": None, "arguments": "{}"}}]}, NO_CALL),
+        ({"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": [1]}}]}, NO_CALL),
+    ],
+)
+async def test_a_message_of_other_types_is_the_servers_failure(fields: dict[str, Any], told: str) -> None:
+    error = await failure_of(servers.message(**fields))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == f"the server answered 200 with {told}"
+
+
+async def test_a_message_that_is_no_object_is_the_servers_failure() -> None:
+    error = await failure_of(servers.data({"choices": [{"message": "42"}]}))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error) == "the server answered 200 with message = a string"
+
+
+@pytest.mark.parametrize(("sent", "read"), [({"a": 1}, '{"a": 1}'), ({}, "{}"), (None, "{}"), ("{", "{")])
+async def test_the_arguments_of_a_call_are_text(sent: object, read: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": sent}}
+    reply = await reply_of(servers.message(content=None, tool_calls=[call]))
+    assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}]
+
+
+async def test_a_call_of_another_type_is_kept() -> None:
+    call = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
+    assert (await reply_of(servers.message(content=None, tool_calls=[call]))).tool_calls == [call]
 
 
 async def test_an_error_next_to_missing_choices_is_shown() -> None:

@@ -275,9 +275,50 @@ async def test_json_that_is_not_an_object_is_the_servers_failure(text: str) -> N
     assert f"the server answered 200 with a body that is not a JSON object: '{text}' (POST http" in str(error)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000])
-async def test_json_that_python_cannot_read_is_the_servers_failure(text: str) -> None:
-    assert kind(await failure_of(servers.body(text))) == ("provider", True, "no", 200)
+@pytest.mark.parametrize("depth", [101, 500, 900, 5000, 100_000])
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+async def test_json_that_is_nested_too_deeply_is_the_servers_failure(depth: int, opened: str, closed: str) -> None:
+    error = await failure_of(servers.body(opened * depth + "1" + closed * depth))
+    assert kind(error) == ("provider", True, "no", 200)
+    assert str(error).startswith("the server answered 200 with a body that is nested more than 100 levels deep: '")
+
+
+@pytest.mark.parametrize("depth", [500, 100_000])
+async def test_an_error_that_is_nested_too_deeply_is_shown_as_text(depth: int) -> None:
+    error = await failure_of(servers.body('{"error": ' + "[" * depth + "]" * depth + "}", status=500))
+    assert kind(error) == ("provider", True, "no", 500)
+    assert ': {"error": [[[[' in str(error)
+
+
+ABSURD = ("9" * 400, "1e999", "-7", "NaN", "Infinity", "true", "7.5", '"7"', "[]", "{}", "10000000000")
+"""JSON for values that no count of tokens can have."""
+
+
+@pytest.mark.parametrize("number", ABSURD)
+async def test_absurd_usage_is_unknown_and_costs_nothing(number: str) -> None:
+    text = json.dumps(servers.completion({"role": "assistant", "content": "42"}, created="CREATED"))
+    if CLIENT.name == "anthropic":
+        text = json.dumps(servers.messages_reply({"type": "text", "text": "42"}, created="CREATED"))
+    text = text.replace(": 7,", f": {number},").replace('"CREATED"', number)
+    reply = await reply_of(servers.body(text))
+    assert (reply.content, reply.usage) == ("42", None)
+
+
+@pytest.mark.parametrize("value", [5, [], {}, True, "x" * 201])
+async def test_a_reason_or_a_model_without_a_name_is_unknown(value: object) -> None:
+    chat = servers.completion({"role": "assistant", "content": "42"}, model=value)
+    chat["choices"][0]["finish_reason"] = value
+    message = servers.messages_reply({"type": "text", "text": "42"}, model=value)
+    message["stop_reason"] = value
+    reply = await reply_of(servers.by_api(chat, message))
+    assert (reply.content, reply.finish_reason, reply.model) == ("42", None, None)
+
+
+async def test_a_reason_that_nobody_knows_is_kept() -> None:
+    chat = servers.completion({"role": "assistant", "content": "42"})
+    chat["choices"][0]["finish_reason"] = "tired"
+    message = servers.messages_reply({"type": "text", "text": "42"}, stop_reason="tired")
+    assert (await reply_of(servers.by_api(chat, message))).finish_reason == "tired"
 
 
 async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
@@ -397,6 +438,15 @@ async def test_an_error_without_a_body_is_its_status() -> None:
         ({"retry_after": "-1"}, None),
         ({"retry_after": "inf"}, None),
         ({"retry_after": "nan"}, None),
+        ({"retry_after": "1e999"}, None),
+        ({"retry_after": "1e3"}, None),
+        ({"retry_after": "9" * 400}, None),
+        ({"retry_after": "1_0"}, None),
+        ({"retry_after": "\u0663"}, None),
+        ({"retry_after_ms": "9" * 400, "retry_after": "2"}, 2.0),
+        ({"retry_after": "Fri, 31 Dec 9999 23:59:59 GMT"}, None),
+        ({"retry_after": "Mon, 01 Jan 10000 00:00:00 GMT"}, None),
+        ({"retry_after": "Mon, 01 Jan 0001 00:00:00 +2359"}, 0.0),
         ({}, None),
     ],
 )
