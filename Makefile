@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -37,6 +37,11 @@ test: check ## lint, types and the fast tests: everything that is not marked slo
 
 test-all: check ## lint, types and every test; print the ten slowest
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+
+# LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
+test-litellm: $(STAMP) ## test the client of LiteLLM
+	test -d $(VENV)/litellm/litellm || $(BIN)/python -m pip install --quiet --target $(VENV)/litellm "litellm>=1.100" "mcp>=2.2" "openai<3"
+	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_clients.py tests/unit/models/test_retry.py
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

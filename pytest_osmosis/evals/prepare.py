@@ -23,7 +23,7 @@ from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import missing_extra, resolve
+from pytest_osmosis.models.targets import missing_extra, missing_login, resolve
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
@@ -84,6 +84,8 @@ def prepare(
         names = dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each, _ in targets))])
         secrets = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
         problems.extend(filter(None, (missing_extra(each, where=at) for each, at in targets)))
+        visible = {**environ, **config.env, **(secrets or {})}
+        problems.extend(filter(None, (missing_login(each, visible, where=at) for each, at in targets)))
     baseline_results = checked(lambda: stored_baseline(config, updating))
     if problems:
         raise ProblemsError(problems)

@@ -23,7 +23,7 @@ def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def secrets_of(setup: Setup, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the values that must not leave a host, by name: of its secrets, of its models' headers, of all keys."""
     keys = [target["api_key_env"] for target in setup.targets.values()]
-    names = [*key_variables(), *setup.secrets, *filter(None, keys)]
+    names = [*key_variables(environ), *setup.secrets, *filter(None, keys)]
     headers = [secret_headers(target["headers"]) for target in setup.targets.values()]
     return {**{name: value for each in headers for name, value in each.items()}, **_values(names, environ)}
 

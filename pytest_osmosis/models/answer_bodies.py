@@ -50,14 +50,16 @@ class WholeResponse(ClientResponse):
     """
 
     max_bytes = 64 * MB
+    body = b""
 
     async def start(self, connection: Connection) -> ClientResponse:
         """Read the answer. Raises `UnfitAnswer` if the body is too large or cannot be unpacked."""
         protocol = connection.protocol
         assert protocol is not None
         await super().start(connection)
+        self.body = await self._unpacked()
         whole = StreamReader(protocol, limit=2**62, loop=asyncio.get_running_loop())
-        whole.feed_data(await self._unpacked())
+        whole.feed_data(self.body)
         whole.feed_eof()
         self.content = whole
         return self

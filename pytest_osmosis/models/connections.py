@@ -8,9 +8,7 @@ are not kept. Answers are bounded; see `answer_bodies`.
 from __future__ import annotations
 
 import select
-import warnings
 from collections.abc import Mapping
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from ssl import SSLContext
 from typing import Any
@@ -72,40 +70,12 @@ class Connections:
             self._session = aiohttp.ClientSession(
                 connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                **_bounds(self._max_bytes),
+                **bounds(self._max_bytes),
             )
         return self._session
 
 
-BROKEN: ContextVar[list[Exception] | None] = ContextVar("BROKEN", default=None)
-"""The errors of requests through `bounded_session`, where the caller set a list."""
-
-
-def bounded_session(max_bytes: int) -> type[aiohttp.ClientSession]:
-    """Return a class of sessions whose answers are bounded, for a library that opens sessions itself.
-
-    The errors of requests are also put in `BROKEN`, because the library makes others of them.
-    """
-
-    async def keeping_errors(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        try:
-            return await asking_for_known_codings(request, send)
-        except Exception as error:
-            kept = BROKEN.get()
-            if kept is not None:
-                kept.append(error)
-            raise
-
-    def __init__(self: aiohttp.ClientSession, **options: Any) -> None:
-        bounds = {**_bounds(max_bytes), "middlewares": (keeping_errors,)}
-        aiohttp.ClientSession.__init__(self, **{**options, **bounds})
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # aiohttp prefers options, which the library would pass
-        return type("BoundedSession", (aiohttp.ClientSession,), {"__init__": __init__})
-
-
-def _bounds(max_bytes: int) -> dict[str, Any]:
+def bounds(max_bytes: int) -> dict[str, Any]:
     """Return the options of a session that bound its answers."""
     return {
         "response_class": bounded(max_bytes),

@@ -140,6 +140,11 @@ class Failures:
             return self.no_answer(status, content, *objects)
         return ModelError(f"the server answered {status} with {content}", status=status, retryable=True)
 
+    def unsent(self, reason: str) -> ModelError:
+        """Return the error for a request that a library did not send."""
+        text = f"no request was sent: {self._shown(reason, MAX_MESSAGE)}"
+        return ModelError(text, systemic="until_success")
+
     def broken_off(self, status: int) -> ModelError:
         """Return the error for an answer that the server did not finish, and does not say why."""
         return ModelError(f'the server answered {status} with finish_reason "error"', status=status, retryable=True)

@@ -2,25 +2,40 @@
 
 LiteLLM picks the provider by the model's prefix. Unless `[model] api_key_env` is set, it reads keys from variables of
 its own. Its retries are off (`retry` has them), and so is the download of its price list.
+
+LiteLLM makes statuses of all errors, whether a server sent one or not, and invents usage. So errors, and replies in the
+shape of chat completions, are read from the server's own answer, which `watched_sessions` keeps.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import MB
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply
-from pytest_osmosis.models.connections import BROKEN, SilentConnector, bounded_session
+from pytest_osmosis.models.connections import SilentConnector, check_ascii
+from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import decoded, encoded, json_object, shown
+from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.models.watched_sessions import EXCHANGE, Exchange, watched_session
 
 A_DAY_S = 86_400.0  # replaces LiteLLM's own timeout, because callers enforce theirs
+HEADERS = ("Authorization", "Content-Type", "User-Agent", "api-key", "x-api-key")
+"""Headers as LiteLLM spells them; it would send others with the same name in addition."""
+PREFIX = re.compile(r"^litellm\.\w+: (\w+Error: )?(\w+Exception( \w+)? ?-? ?)?")
+"""LiteLLM's words before a message: "litellm.NotFoundError: NotFoundError: OpenAIException - "."""
 
 
 class LiteLLMModel:
@@ -28,44 +43,104 @@ class LiteLLMModel:
 
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
-        _bound_answers(target.max_response_mb * MB)
+        _watch_sessions(target.max_response_mb * MB)
         self._target = target
-        self._failures = Failures(target.describe, target.base_url or target.describe, api_key)
+        self._api_key = api_key
         self._takes_seed = _takes_seed(self._litellm, target.model)
-        options = {"api_key": api_key, "api_base": target.base_url, "extra_headers": dict(target.headers) or None}
+        headers = merged(dict.fromkeys(HEADERS, ""), target.headers)
+        options = {
+            "api_key": api_key,
+            "api_base": _api_base(target),
+            "extra_headers": {name: value for name, value in headers.items() if value} or None,
+        }
         self._options = {name: value for name, value in options.items() if value is not None}
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        broken: list[Exception] = []
-        BROKEN.set(broken)
+        """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
+        arguments = {"messages": list(request.messages), **_optional(request, self._takes_seed)}
+        encoded(arguments)
+        exchange = Exchange()
+        EXCHANGE.set(exchange)
         try:
+            check_ascii({**self._target.headers, "key": self._api_key})
             response = await self._litellm.acompletion(
                 model=self._target.model,
-                messages=list(request.messages),
                 timeout=A_DAY_S,
                 num_retries=0,
                 max_retries=0,
-                **_optional(request, self._takes_seed),
                 **self._options,
+                **arguments,
             )
-            text = response.model_dump_json()
+            if not exchange.is_chat_completion:
+                text = response.model_dump_json()
         except Exception as error:
-            raise self._failure(broken[-1] if broken else error) from None
-        return read_reply(200, text, self._failures)
+            if not exchange.is_chat_completion:
+                raise self._failure(error, exchange) from None
+        failures = self._failures(exchange)
+        if exchange.is_chat_completion:
+            text = decoded(200, exchange.body, failures)
+        return read_reply(200, text, failures)
 
     async def close(self) -> None:
-        """Close the connections that LiteLLM keeps."""
-        close = getattr(self._litellm, "close_litellm_async_clients", None)
-        if close is not None:
-            await close()
+        """Close the clients that LiteLLM keeps, and let it forget them: it would use closed ones again."""
+        await self._litellm.close_litellm_async_clients()
+        self._litellm.in_memory_llm_clients_cache.flush_cache()
 
-    def _failure(self, error: Exception) -> ModelError:
-        status = getattr(error, "status_code", None)
-        if not isinstance(status, int) or isinstance(error, self._litellm.APIConnectionError):
-            return self._failures.of_exception(error)
-        response = getattr(error, "response", None)
-        headers: Mapping[str, str] = getattr(response, "headers", None) or {}
-        return self._failures.of_status(status, headers, str(error), now=datetime.now(UTC))
+    def _failures(self, exchange: Exchange) -> Failures:
+        address = self._target.base_url or _origin(exchange.url) or self._target.describe
+        return Failures(address, exchange.url or address, self._api_key)
+
+    def _failure(self, error: Exception, exchange: Exchange) -> ModelError:
+        failures = self._failures(exchange)
+        if exchange.error is not None or isinstance(error, UnicodeError):
+            return failures.of_exception(exchange.error or error)
+        text = PREFIX.sub("", str(error), count=1)
+        if exchange.status is not None:
+            return _error_in(exchange, text, failures)
+        of_connection = next((each for each in _chain(error) if isinstance(each, aiohttp.ClientError | OSError)), None)
+        if of_connection is not None:
+            return failures.of_exception(of_connection)
+        headers, status = getattr(error, "litellm_response_headers", None), getattr(error, "status_code", None)
+        if headers and isinstance(status, int):  # LiteLLM reaches this provider without aiohttp
+            return failures.of_status(status, headers, text, now=datetime.now(UTC))
+        return failures.unsent(text)
+
+
+def _error_in(exchange: Exchange, text: str, failures: Failures) -> ModelError:
+    """Return the error in a server's answer. `text` is LiteLLM's, for answers that only LiteLLM understands."""
+    status = exchange.status or 0
+    if status // 100 != 2:
+        return failures.of_status(status, exchange.headers, shown(exchange.body), now=datetime.now(UTC))
+    try:
+        own = decoded(status, exchange.body, failures)
+        body = json_object(status, own, failures)
+        if error_in(body) is not None:
+            read_reply(status, own, failures)
+    except ModelError as error:
+        return error
+    return failures.no_answer(status, "an answer that LiteLLM cannot read", {"error": text})
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield `error` and what led to it, each once."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+
+def _api_base(target: ModelTarget) -> str | None:
+    """Return the address as LiteLLM wants it: for Anthropic's API without the /v1 that it adds."""
+    if target.base_url is None or target.provider != "anthropic":
+        return target.base_url
+    return target.base_url.rstrip("/").removesuffix("/v1")
 
 
 def _imported() -> Any:
@@ -76,14 +151,14 @@ def _imported() -> Any:
     return litellm
 
 
-def _bound_answers(max_bytes: int) -> None:
-    """Let LiteLLM open its sessions with our bounds.
+def _watch_sessions(max_bytes: int) -> None:
+    """Let LiteLLM open watched sessions.
 
     It has no option for that: it takes a session or a client for some providers, and opens its own for others. If it no
-    longer opens them by these names, answers are not bounded: tests/unit/models/test_litellm.py notices.
+    longer opens them by these names, answers are neither bounded nor kept: `make test-litellm` notices.
     """
     opening = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    opening.__dict__.update(ClientSession=bounded_session(max_bytes), TCPConnector=SilentConnector)
+    opening.__dict__.update(ClientSession=watched_session(max_bytes), TCPConnector=SilentConnector)
 
 
 def _takes_seed(litellm: Any, model: str) -> bool:

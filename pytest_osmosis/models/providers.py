@@ -6,7 +6,8 @@ server. The peculiarities apply to the service at that host, also if a config se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -73,30 +74,66 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
     }
 )
 
-LITELLM_PREFIXES = (
-    "azure", "azure_ai", "bedrock", "cloudflare", "cohere", "databricks", "github", "replicate", "sagemaker",
-    "snowflake", "vertex_ai", "watsonx",
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The variables by which LiteLLM logs in at a provider: `keys` hold secrets, `others` do not.
+
+    Without one of them, no request can be sent, unless LiteLLM may look `elsewhere` too, such as in ~/.aws.
+    """
+
+    keys: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+
+AWS = Login(
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"), elsewhere=True
+)
+LITELLM_LOGINS: Mapping[str, Login] = MappingProxyType(
+    {
+        "azure": Login(
+            ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
+            ("AZURE_CLIENT_ID", "AZURE_CREDENTIAL", "AZURE_FEDERATED_TOKEN_FILE"),
+        ),
+        "azure_ai": Login(("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"), ("AZURE_CLIENT_ID",)),
+        "bedrock": AWS,
+        "cloudflare": Login(("CLOUDFLARE_API_KEY",)),
+        "cohere": Login(("COHERE_API_KEY", "CO_API_KEY")),
+        "databricks": Login(("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"), elsewhere=True),
+        "github": Login(("GITHUB_API_KEY",)),
+        "replicate": Login(("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
+        "sagemaker": AWS,
+        "snowflake": Login(("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"), elsewhere=True),
+        "vertex_ai": Login(("VERTEXAI_CREDENTIALS",), elsewhere=True),
+        "watsonx": Login(("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"), elsewhere=True),
+    }
+)
 """Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
+LITELLM_PREFIXES = tuple(LITELLM_LOGINS)
 
-LITELLM_KEYS = (
-    "AZURE_API_KEY", "AZURE_AI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK",
-    "CLOUDFLARE_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "DATABRICKS_API_KEY", "GITHUB_API_KEY", "REPLICATE_API_KEY",
-    "SNOWFLAKE_JWT", "WATSONX_API_KEY", "WATSONX_APIKEY", "WATSONX_TOKEN", "WATSONX_ZENAPIKEY",
-)  # fmt: skip
-"""Variables from which LiteLLM reads the keys of these providers."""
+OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "OPENAI_ADMIN_KEY", "WATSONX_ZENAPIKEY")
+"""Further variables that the official clients and LiteLLM read."""
+KEY_NAME = re.compile(r"(API_?KEY|API_TOKEN|AUTH_TOKEN)$|^(OPENAI|ANTHROPIC)_CUSTOM_HEADERS$")
+"""The names of keys of the many other providers that LiteLLM knows."""
 
 
-def key_variables() -> frozenset[str]:
-    """Return the names of all variables that hold a provider's key. Their values are secrets in every eval."""
-    return frozenset({service.api_key_env for service in SERVICES.values() if service.api_key_env}.union(LITELLM_KEYS))
+def key_variables(environ: Iterable[str]) -> list[str]:
+    """Return the variables of `environ` whose values may be keys of providers. They are secrets in every eval.
+
+    >>> key_variables(["HOME", "GROQ_API_KEY", "AZURE_AD_TOKEN", "AZURE_API_BASE", "SOME_PROVIDER_API_KEY"])
+    ['GROQ_API_KEY', 'AZURE_AD_TOKEN', 'SOME_PROVIDER_API_KEY']
+    """
+    known = {*OTHER_KEYS, *(service.api_key_env for service in SERVICES.values())}
+    known.update(name for login in LITELLM_LOGINS.values() for name in login.keys)
+    return [name for name in environ if name in known or KEY_NAME.search(name)]
 
 
 def provider_secrets(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of all providers in an environment, and the passwords in addresses of providers, by name."""
     variables = [each.url_env for each in SERVICES.values() if each.url_env is not None]
     passwords = {f"password in {name}": password_in(environ.get(name, "")) for name in variables}
-    keys = {name: environ.get(name, "") for name in sorted(key_variables())}
+    keys = {name: environ[name] for name in sorted(key_variables(environ))}
     return {name: value for name, value in {**keys, **passwords}.items() if value}
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Client, MaxTokensKey, Service, service_at
+from pytest_osmosis.models.providers import (
+    LITELLM_LOGINS,
+    LITELLM_PREFIXES,
+    SERVICES,
+    Client,
+    MaxTokensKey,
+    Service,
+    service_at,
+)
 from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
@@ -72,12 +80,12 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     """Return the target for a config's model_path and `[model]`.
 
     `missing_key` and `missing_extra` check if it can be used. Raises `ConfigError` at `where` for an unknown provider,
-    an invalid address, and a client that does not speak the provider's API.
+    an invalid address, and a client that does not speak the provider's API or may not have the address.
     """
     prefix, slash, name = model_path.partition("/")
     if table.base_url is not None:
         _check_url(table.base_url, "[model] base_url", where)
-        return _at_address(model_path, table, table.base_url)
+        return _at_address(model_path, table, table.base_url, where)
     if model_path == DEMO:
         return _target("demo", name, table, client="embedded")
     if name and prefix in SERVICES:
@@ -92,7 +100,9 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
 def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
     """Return the problem with an unset or empty variable of the key, or None."""
     name = target.api_key_env
-    if name is None or environ.get(name, "").strip():
+    if name is None:
+        return missing_login(target, environ, where=where)
+    if environ.get(name, "").strip():
         return None
     state = "is empty" if name in environ else "is not set"
     return Problem(
@@ -101,6 +111,18 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
         f"set it (export {name}=...), pass a file that holds it (--osmosis-secrets-file=...), "
         f"or name another variable in [model] api_key_env",
     )
+
+
+def missing_login(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
+    """Return the problem if LiteLLM will find none of the variables by which it logs in, or None."""
+    if target.provider != "litellm" or target.api_key_env is not None:
+        return None
+    login = LITELLM_LOGINS.get(target.model.partition("/")[0])
+    if login is None or login.elsewhere or any(environ.get(name) for name in (*login.keys, *login.others)):
+        return None
+    names = f"{', '.join(login.keys[:-1])} or {login.keys[-1]}" if len(login.keys) > 1 else login.keys[0]
+    text = f"it finds no key in {names}; export one, or name another variable in [model] api_key_env"
+    return Problem(where, f"{target.describe}: {text}")
 
 
 def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
@@ -112,8 +134,18 @@ def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
     return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
 
 
-def _at_address(model: str, table: ModelTable, base_url: str) -> ModelTarget:
-    """Return the target for a server that the config names. Only a key that the config names is sent."""
+def _at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:
+    """Return the target for a server that the config names. Only a key that the config names is sent.
+
+    LiteLLM would send the keys of its own variables there. Raises `ConfigError` for it.
+    """
+    if table.client == "litellm":
+        text = (
+            '[model] client: "litellm" takes no base_url; leave out client for a server with OpenAI\'s API, write '
+            'client = "anthropic" for one with Anthropic\'s, or leave out base_url for a provider that LiteLLM knows: '
+            "LiteLLM's own variables, such as AZURE_API_BASE, may set its address"
+        )
+        raise ConfigError([Problem(where, text)])
     service = service_at(base_url)
     auto: Client = service.client if service is not None else "light"
     client = auto if table.client == "auto" else table.client
@@ -125,12 +157,13 @@ def _at_service(prefix: str, name: str, table: ModelTable, environ: Mapping[str,
     client = _client_for(table, service.clients, f"{prefix}/{name}", where)
     base_url = _address(service, environ, where)
     litellm = client == "litellm"
+    leaves_address = litellm and service.url_env is None  # else LiteLLM would look into more variables
     return _target(
         prefix,
         f"{prefix}/{name}" if litellm else name,
         table,
         client=client,
-        base_url=None if litellm and base_url == service.base_url else base_url,
+        base_url=None if leaves_address else base_url,
         api_key_env=table.api_key_env or service.api_key_env,
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pytest
@@ -16,10 +17,13 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
 from pytest_osmosis.models.targets import resolve
 from tests.servers import Behaviour, ChatServer
 
-ClientName = Literal["openai", "light", "anthropic"]
+ClientName = Literal["openai", "light", "anthropic", "litellm"]
 
+HAS_LITELLM = importlib.util.find_spec("litellm") is not None
+"""True under `make test-litellm`: LiteLLM needs another version of openai than the other tests."""
 CHAT_CLIENTS: tuple[ClientName, ...] = ("openai", "light")
-CLIENTS: tuple[ClientName, ...] = (*CHAT_CLIENTS, "anthropic")
+DIRECT_CLIENTS: tuple[ClientName, ...] = (*CHAT_CLIENTS, "anthropic")
+CLIENTS: tuple[ClientName, ...] = ("litellm",) if HAS_LITELLM else DIRECT_CLIENTS
 KEY = "sk-a-key-of-some-length"
 PROMPT: list[Message] = [{"role": "user", "content": "17 * 23"}]
 TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"type": "object"}}}
@@ -50,7 +54,8 @@ async def model_at(
     max_in_flight: int = 4,
     max_response_mb: int = 64,
 ) -> AsyncIterator[Model]:
-    """A model at this address, closed in the end."""
+    """A model at this address, closed in the end. LiteLLM gets it as OpenAI's address, and always a key."""
+    environ = {"MY_KEY": key} if key else {}
     table = ModelTable(
         base_url=base_url,
         api_key_env="MY_KEY" if key else None,
@@ -58,7 +63,10 @@ async def model_at(
         client=CLIENT.name,
         max_response_mb=max_response_mb,
     )
-    environ = {"MY_KEY": key} if key else {}
+    if CLIENT.name == "litellm":
+        environ = {"MY_KEY": key or "sk-any", "OPENAI_BASE_URL": base_url}
+        table = replace(table, base_url=None, api_key_env="MY_KEY")
+        path = f"openai/{path}"
     model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
     try:
         yield model

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
+from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, key_variables
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_key, resolve
 
 ClientChoice = Literal["auto", "openai", "anthropic", "light", "litellm"]
@@ -169,9 +169,16 @@ def test_auto_means_the_official_clients_for_their_own_services_and_light_for_ot
     assert target(model_path, ModelTable(base_url=base_url)).client == client
 
 
-@pytest.mark.parametrize("client", ["openai", "anthropic", "light", "litellm"])
-def test_a_private_server_accepts_every_client(client: ClientChoice) -> None:
+@pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
+def test_a_private_server_accepts_every_client_but_litellm(client: ClientChoice) -> None:
     assert target("m", ModelTable(base_url=LOCAL, client=client)).client == client
+
+
+@pytest.mark.parametrize("model_path", ["ok", "openai/ok", "azure/gpt-5", "litellm/openai/ok"])
+@pytest.mark.parametrize("api_key_env", [None, "MY_KEY"])
+def test_litellm_is_given_no_address_to_which_it_would_send_keys(model_path: str, api_key_env: str | None) -> None:
+    text = refusal(model_path, ModelTable(base_url=LOCAL, client="litellm", api_key_env=api_key_env))
+    assert text.startswith(f'{WHERE}: [model] client: "litellm" takes no base_url; leave out client')
 
 
 @pytest.mark.parametrize(
@@ -219,6 +226,38 @@ def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
     found = target("groq/llama", table)
     assert (found.model, found.base_url, found.api_key_env) == ("groq/llama", None, "GROQ_API_KEY")
     assert target("openai/m", table, {"OPENAI_BASE_URL": LOCAL}).base_url == LOCAL
+
+
+@pytest.mark.parametrize(
+    ("prefix", "environ", "missing"),
+    [
+        ("azure", {}, "AZURE_AD_TOKEN, AZURE_CLIENT_SECRET or AZURE_PASSWORD"),
+        ("azure", {"AZURE_API_KEY": ""}, "AZURE_API_KEY, AZURE_OPENAI_API_KEY"),
+        ("azure", {"AZURE_API_KEY": "k"}, None),
+        ("azure", {"AZURE_CLIENT_ID": "k"}, None),
+        ("cloudflare", {}, "in CLOUDFLARE_API_KEY;"),
+        ("cohere", {}, "in COHERE_API_KEY or CO_API_KEY;"),
+        ("bedrock", {}, None),
+        ("vertex_ai", {}, None),
+        ("litellm/oci", {}, None),
+    ],
+)
+def test_a_login_that_litellm_will_not_find_is_a_problem(
+    prefix: str, environ: dict[str, str], missing: str | None
+) -> None:
+    problem = missing_key(target(f"{prefix}/m"), environ, where=WHERE)
+    assert (missing is None) if problem is None else (missing or "?") in str(problem)
+    assert missing_key(target(f"{prefix}/m", ModelTable(api_key_env="K")), {"K": "k"}, where=WHERE) is None
+
+
+def test_the_variables_whose_values_may_be_sent_as_keys_are_known() -> None:
+    keys = {
+        "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_CUSTOM_HEADERS", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN",
+        "GROQ_API_KEY", "HF_TOKEN", "AZURE_API_KEY", "AZURE_AD_TOKEN", "CO_API_KEY", "AWS_SECRET_ACCESS_KEY",
+        "TOGETHERAI_API_KEY", "PERPLEXITYAI_API_KEY", "OCI_API_KEY", "WATSONX_APIKEY", "DATAROBOT_API_TOKEN",
+    }  # fmt: skip
+    others = {"PATH", "OPENAI_BASE_URL", "AZURE_API_BASE", "AZURE_CLIENT_ID", "KEYBOARD", "MAX_TOKENS"}
+    assert {*key_variables({*keys, *others})} == keys
 
 
 def test_a_missing_litellm_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
