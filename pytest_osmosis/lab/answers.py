@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_osmosis.lab.calls import MISSING, CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.lab.target import Target
+from pytest_osmosis.rewards.decorator import python_function
 
 Call = Callable[[CallInput], CallOutcome]
 Score = Callable[[CallInput], float | None]
@@ -152,8 +153,10 @@ def _suggested_formats(constants: Sequence[str]) -> Iterator[str]:
 
 
 def _constants(target: Target) -> list[str]:
-    inner = inspect.unwrap(target.function)
-    module = getattr(inner, "__globals__", {})
+    inner = python_function(target.function)
+    if inner is None:
+        return []
+    module = inner.__globals__
     codes = [inner.__code__]
     codes += [value.__code__ for value in module.values() if inspect.isfunction(value) and value.__globals__ is module]
     texts = [text for code in codes for text in _texts(code)]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.rewards.decorator import Declaration, declaration_of
+from pytest_osmosis.rewards.decorator import (
+    Declaration,
+    Definition,
+    declaration_of,
+    definition_of,
+    take_definitions,
+)
 from pytest_osmosis.rewards.functions import MODES, Mode
 
 ARGUMENTS: Mapping[Mode, tuple[str, str, str]] = {
@@ -50,9 +56,10 @@ def target_of(name: str, value: object, module: str, path: Path, *, plain: bool 
     if declaration is None or getattr(value, "__module__", None) != module:
         return None
     assert callable(value)
-    inner = inspect.unwrap(value)
     first = next(iter(inspect.signature(value).parameters), "")
-    return Target(name, value, declaration, MODES.get(first), path, inner.__code__.co_firstlineno)
+    definition = definition_of(value)
+    line = 1 if definition is None else definition.line
+    return Target(name, value, declaration, MODES.get(first), path, line)
 
 
 def targets_in(module: Any, path: Path, *, plain: bool = False) -> Iterator[Target]:
@@ -65,6 +72,20 @@ def targets_in(module: Any, path: Path, *, plain: bool = False) -> Iterator[Targ
         target = target_of(name, value, module.__name__, path, plain=plain)
         if target is not None and names[id(value)] == name:
             yield target
+
+
+def untested_in(module: Any, targets: Sequence[Target]) -> list[Definition]:
+    """Return the decorated functions of a module that no name in it leads to: methods, replaced and hidden ones."""
+    found = {definition_of(target.function) for target in targets}
+    methods = (
+        getattr(value, "__func__", value)
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and cls.__module__ == module.__name__
+        for value in vars(cls).values()
+    )
+    marked = (definition_of(method) for method in methods if declaration_of(method) is not None)
+    decorated = dict.fromkeys((*take_definitions(module.__name__), *filter(None, marked)))
+    return [definition for definition in decorated if definition not in found]
 
 
 def _looks_like_one(name: str, value: object) -> bool:

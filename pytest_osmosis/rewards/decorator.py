@@ -23,6 +23,7 @@ MARK = "__osmosis_reward__"
 
 _SDK_MODULE = "osmosis_ai.utils"
 _SDK_WRAPPER = "osmosis_reward.<locals>"
+_FUNCTIONS = (types.FunctionType, functools._lru_cache_wrapper)
 
 
 class RewardWarning(UserWarning):
@@ -84,10 +85,14 @@ def osmosis_reward(function: Any = None, /, **arguments: Any) -> Any:
     _check_declaration(declaration)
 
     def decorate(function: Function) -> Function:
-        if not callable(function):
-            raise TypeError(f"osmosis_reward: must decorate a function, got {type(function).__name__}")
+        if not isinstance(function, _FUNCTIONS):
+            got = "a class" if inspect.isclass(function) else type(function).__name__
+            raise TypeError(f"osmosis_reward: must decorate a function, got {got}; decorate a function that calls it")
         _check_signature(function)
         setattr(function, MARK, declaration)
+        definition = definition_of(function)
+        if definition is not None:
+            _DEFINITIONS.setdefault(function.__module__, {})[definition] = None
         return function
 
     return decorate if function is None else decorate(function)
@@ -104,13 +109,46 @@ def declaration_of(function: object) -> Declaration | None:
     return None
 
 
+class Definition(NamedTuple):
+    """The place where a function is defined, and its name there: `Judge.score`, or `made.<locals>.score`."""
+
+    file: str
+    line: int
+    name: str
+
+
+_DEFINITIONS: dict[str, dict[Definition, None]] = {}
+"""The decorated functions of each module since `take_definitions` was last called for it."""
+
+
+def take_definitions(module: str) -> list[Definition]:
+    """Return the functions that were decorated while a module was imported, and forget them."""
+    return list(_DEFINITIONS.pop(module, {}))
+
+
+def definition_of(function: Callable[..., Any]) -> Definition | None:
+    """Return the place of a function or object that can be called. None if it is not written in Python."""
+    inner = python_function(function)
+    code = None if inner is None else inner.__code__
+    return None if code is None else Definition(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+def python_function(function: Callable[..., Any]) -> types.FunctionType | None:
+    """Return the function under all decorators, or an object's `__call__`. None if it is not written in Python."""
+    inner = inspect.unwrap(function)
+    for each in (inner, inspect.getattr_static(type(inner), "__call__")):
+        if isinstance(each, types.FunctionType):
+            return each
+    return None
+
+
 def _layers(function: object) -> Iterator[object]:
     """Yield a function and those that it wraps.
 
     Attributes of other objects are not read: mocks, for one, return something for any name.
     """
     seen = set()
-    while isinstance(function, (types.FunctionType, functools._lru_cache_wrapper)) and id(function) not in seen:
+    while isinstance(function, _FUNCTIONS) and id(function) not in seen:
         seen.add(id(function))
         yield function
         function = vars(function).get("__wrapped__")

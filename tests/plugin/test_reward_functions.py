@@ -158,6 +158,135 @@ def test_a_traceback_begins_in_the_function(plain_workspace: Workspace) -> None:
     assert "calls.py" not in result.stdout.str()
 
 
+HIDDEN = """
+from pytest_osmosis import osmosis_reward
+
+class Judge:
+    @staticmethod
+    @osmosis_reward
+    def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+        return 1.0
+
+    @osmosis_reward
+    def __call__(self, solution_str, ground_truth):
+        return 1.0
+
+def made(scale):
+    @osmosis_reward
+    def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+        return float("nan")
+    return score
+
+BY_NAME = {"made": made(1)}
+
+@osmosis_reward
+def twice(messages, ground_truth):
+    return float("nan")
+
+@osmosis_reward
+def twice(messages, ground_truth):
+    return 1.0
+
+short = osmosis_reward(lambda messages, ground_truth: 1.0)
+"""
+
+
+def test_decorated_functions_that_would_not_be_tested_are_collection_errors(plain_workspace: Workspace) -> None:
+    plain_workspace.write("rewards.py", HIDDEN)
+
+    result = plain_workspace.run("rewards.py")
+
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    fix = "is decorated with @osmosis_reward and would not be tested: a reward function needs a name of its own*"
+    result.stdout.fnmatch_lines_random(
+        [
+            f"*rewards.py:5: Judge.score {fix}",
+            f"*rewards.py:10: Judge.__call__ {fix}",
+            f"*rewards.py:15: made.<locals>.score {fix}",
+            f"*rewards.py:22: twice {fix}",
+        ]
+    )
+    assert "rewards.py:30" not in result.stdout.str()
+    assert ":26:" not in result.stdout.str()
+
+
+SDK = """
+import functools
+
+def osmosis_reward(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
+"""
+OF_THE_SDK = """
+from osmosis_ai.utils import osmosis_reward
+
+class Exact:
+    def __call__(self, solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+        return 1.0
+
+exact = osmosis_reward(Exact())
+"""
+
+
+def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.ini("pythonpath = .")
+    workspace.write("osmosis_ai/__init__.py", "")
+    workspace.write("osmosis_ai/utils.py", SDK)
+    workspace.write("rewards.py", OF_THE_SDK)
+
+    assert outcomes(workspace, "rewards.py") == {"passed": 1}
+
+    workspace.write("rewards.py", OF_THE_SDK + "class Other:\n    score = staticmethod(osmosis_reward(exact))\n")
+    refused = workspace.run("rewards.py")
+    workspace.write("rewards.py", f"{OF_THE_SDK}class Other:\n    @osmosis_reward\n    def score(solution_str): ...\n")
+    method = workspace.run("rewards.py")
+
+    refused.assert_outcomes(passed=1)
+    method.stdout.fnmatch_lines(["*rewards.py:10: Other.score is decorated with @osmosis_reward and would not be *"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
+def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
+    plain_workspace: Workspace, arguments: list[str]
+) -> None:
+    workspace = plain_workspace
+    workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /tmp/else.py folder notes.txt")
+    for file in ("rewards.py", "test_a.py"):
+        workspace.write(file, PLAIN)
+    workspace.write("folder/rewards.py", PLAIN)
+    workspace.write("notes.txt", "")
+
+    result = workspace.run(*arguments)
+
+    assert result.ret == 4
+    root, fix = workspace.root, "name Python files, or patterns like reward_fn/[*].py, from the rootdir"
+    result.stderr.fnmatch_lines(
+        [
+            f"ERROR: ini osmosis_rewards: rewrds.py: there is no such file below {root}; {fix}",
+            f"ERROR: ini osmosis_rewards: more/[*].py: there is no such file below {root}; {fix}",
+            f"ERROR: ini osmosis_rewards: ../else.py: must stay below the rootdir {root}; {fix}",
+            f"ERROR: ini osmosis_rewards: /tmp/else.py: must stay below the rootdir {root}; {fix}",
+            f"ERROR: ini osmosis_rewards: folder: is a folder; {fix}",
+            f"ERROR: ini osmosis_rewards: notes.txt: is not a Python file; {fix}",
+        ]
+    )
+    assert "osmosis_rewards: rewards.py" not in result.stderr.str()
+
+
+def test_a_named_file_without_a_reward_function_is_an_error(plain_workspace: Workspace) -> None:
+    plain_workspace.ini("osmosis_rewards = helpers.py more/*.py")
+    for file in ("helpers.py", "more/tools.py"):
+        plain_workspace.write(file, "def helper(text): ...\n")
+
+    result = plain_workspace.run()
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*helpers.py: holds no reward function; decorate one with @osmosis_reward, or *"])
+
+
 def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(plain_workspace: Workspace) -> None:
     plain_workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
 

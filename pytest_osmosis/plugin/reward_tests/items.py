@@ -17,43 +17,60 @@ from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
 from pytest_osmosis.lab.cases import RewardCase
 from pytest_osmosis.lab.findings import LabResult
-from pytest_osmosis.lab.target import Target, targets_in
+from pytest_osmosis.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.guard import GUARD
-from pytest_osmosis.rewards.decorator import RewardWarning
+from pytest_osmosis.rewards.decorator import Definition, RewardWarning
+from pytest_osmosis.text.paths import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
 
 
 class RewardModule(pytest.Module):
-    """A module that is not a test module, so only its reward functions are collected."""
+    """A module that is not a test module, so only its reward functions are collected.
+
+    `must_hold_one` is True if the ini key names this file, and not just a pattern that it matches.
+    """
+
+    must_hold_one = False
 
     def collect(self) -> list[pytest.Item | pytest.Collector]:
-        return [item for item in super().collect() if isinstance(item, RewardItem)]
+        items: list[pytest.Item | pytest.Collector] = [
+            item for item in super().collect() if isinstance(item, RewardItem)
+        ]
+        if self.must_hold_one and not items:
+            fix = f"decorate one with @osmosis_reward, or take the file out of the ini key {reward_options.FILES}"
+            raise self.CollectError(f"{shown(self.path)}: holds no reward function; {fix}")
+        return items
 
 
 class RewardFiles:
     """Collects the reward functions of files that the ini key or the arguments name."""
 
     def __init__(self, config: pytest.Config) -> None:
+        problems = reward_options.problems(config)
+        if problems:
+            raise pytest.UsageError(*problems)
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
         self.listed = listed - typed
+        self._named = reward_options.named(config)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect a file of the ini key; pytest itself collects files among the arguments."""
-        if file_path not in self.listed or parent.session.isinitpath(file_path):
-            return None
-        module: RewardModule = RewardModule.from_parent(parent, path=file_path)
-        return module
+        return None if parent.session.isinitpath(file_path) else self._module(file_path, parent)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
         """Collect a file of the ini key that was added to testpaths."""
-        if module_path not in self.listed:
+        return self._module(module_path, parent)
+
+    def _module(self, path: Path, parent: pytest.Collector) -> RewardModule | None:
+        if path not in self.listed:
             return None
-        module: RewardModule = RewardModule.from_parent(parent, path=module_path)
+        module: RewardModule = RewardModule.from_parent(parent, path=path)
+        module.must_hold_one = path in self._named
         return module
 
 
@@ -68,6 +85,9 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
     if TARGETS not in module.stash:
         plain = module.path in module.config.stash.get(NAMED, set())
         targets = list(targets_in(module.obj, module.path, plain=plain))
+        untested = untested_in(module.obj, targets)
+        if untested:
+            raise module.CollectError("\n".join(map(_untested_text, untested)))
         try:
             cases = cases_by_function(targets, module.path) if targets else {}
         except ConfigError as error:
@@ -76,6 +96,12 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
             GUARD.end_with_parent()  # xdist's own way needs the interpreter's lock, which a reward function may hold
         module.stash[TARGETS] = {target.name: (target, cases[target.name]) for target in targets}
     return module.stash[TARGETS]
+
+
+def _untested_text(definition: Definition) -> str:
+    where = f"{shown(Path(definition.file))}:{definition.line}"
+    fix = "a reward function needs a name of its own at the top of its module"
+    return f"{where}: {definition.name} is decorated with @osmosis_reward and would not be tested: {fix}"
 
 
 def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Iterator[pytest.Item]:

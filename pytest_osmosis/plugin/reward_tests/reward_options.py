@@ -64,8 +64,36 @@ def names_files(config: pytest.Config) -> bool:
 
 def listed(config: pytest.Config) -> set[Path]:
     """Return the files of the ini key, apart from test modules."""
-    paths = {path for pattern in config.getini(FILES) for path in config.rootpath.glob(pattern)}
-    return {path for path in paths if path.suffix == ".py" and not _is_test_module(config, path)}
+    paths = {path for pattern in config.getini(FILES) for path in _matches(config, pattern)}
+    return {path for path in paths if not _is_test_module(config, path)}
+
+
+def named(config: pytest.Config) -> set[Path]:
+    """Return the files that the ini key names without a pattern."""
+    return {config.rootpath / pattern for pattern in config.getini(FILES) if not set(pattern) & set("*?[")}
+
+
+def problems(config: pytest.Config) -> list[str]:
+    """Return the names and patterns of the ini key that lead to no test, and why."""
+    found = ((pattern, _problem(config, pattern)) for pattern in config.getini(FILES))
+    fix = "name Python files, or patterns like reward_fn/*.py, from the rootdir"
+    return [f"ini {FILES}: {pattern}: {problem}; {fix}" for pattern, problem in found if problem]
+
+
+def _problem(config: pytest.Config, pattern: str) -> str | None:
+    root = config.rootpath
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        return f"must stay below the rootdir {root}"
+    if _matches(config, pattern):
+        return None
+    found = next(root.glob(pattern), None)
+    if found is None:
+        return f"there is no such file below {root}"
+    return "is a folder" if found.is_dir() else "is not a Python file"
+
+
+def _matches(config: pytest.Config, pattern: str) -> list[Path]:
+    return [path for path in config.rootpath.glob(pattern) if path.suffix == ".py" and path.is_file()]
 
 
 def typed(config: pytest.Config) -> set[Path]:

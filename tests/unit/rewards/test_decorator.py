@@ -88,6 +88,31 @@ WRONG = [
 ]
 
 
+class Judge:
+    def __call__(self, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("other", "got"),
+    [
+        (Judge(), "Judge"),
+        (Judge().__call__, "method"),
+        (staticmethod(reward), "staticmethod"),
+        (classmethod(reward), "classmethod"),  # type: ignore[arg-type]
+        (functools.partial(reward), "partial"),
+        (Judge, "a class"),
+        (len, "builtin_function_or_method"),
+    ],
+)
+def test_anything_but_a_function_is_refused_because_it_would_not_be_tested(other: Any, got: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        osmosis_reward(other)
+
+    fix = "decorate a function that calls it"
+    assert str(refused.value) == f"osmosis_reward: must decorate a function, got {got}; {fix}"
+
+
 @pytest.mark.parametrize("future", [False, True])
 @pytest.mark.parametrize("signature", RIGHT)
 def test_a_valid_signature_is_accepted(signature: str, future: bool) -> None:
