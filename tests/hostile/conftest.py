@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.hostile.memory import PeakMemory
-from tests.hostile.sweep import control_sequences, secrets
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.sweep import control_characters, control_sequences, secrets
+from tests.hostile.workspaces import Artefact, HostileWorkspace
 
 HERE = Path(__file__).parent
 MEMORY_MB = 600
@@ -30,6 +30,15 @@ def plugin_args(request: pytest.FixtureRequest) -> list[str]:
     return args
 
 
+def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
+    """Return what a terminal, a runner of CI or a reader of reports would obey or choke on."""
+    if artefact.printed:
+        return control_sequences(artefact.content, annotates=annotates)
+    if artefact.name.endswith((".xml", ".md")):
+        return control_characters(artefact.content)
+    return ()
+
+
 @pytest.fixture
 def hostile(
     pytester: pytest.Pytester,
@@ -46,7 +55,7 @@ def hostile(
         for artefact in artefacts
         for problem in [
             *secrets(artefact.content, workspace.secrets),
-            *(control_sequences(artefact.content) if artefact.printed else []),
+            *_obeyed(artefact, annotates=workspace.annotates),
         ]
     ]
     assert not found, "\n".join(found)

@@ -1,32 +1,136 @@
 """The search through everything that a command printed or wrote.
 
-It shares no code with the product: a search that uses the product's redaction would miss what the product misses.
+It shares no code with the product: a search that uses the product's redaction would miss what the product misses. The
+product looks for encoded values in a text. This search decodes the text, twice over, and looks for the values.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
 
-CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-"""Characters that no line of ours contains: C0 but tab and newline, DEL, C1 in UTF-8."""
-COMMANDS = re.compile(rb"^[ \t]*::[^\n]*::|##\[|##vso\[|##teamcity\[|section_(?:start|end):", re.MULTILINE)
-"""Beginnings of what GitHub Actions, Azure Pipelines, TeamCity and GitLab execute."""
+from tests.hostile.runners import commands
+
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # C0 but tab and newline, DEL, C1
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # directions
+    r"|[\u00ad\u034f\u180e\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"  # nobody sees them
+    r"|[\ud800-\udfff]"
+    r"|[\u0300-\u036f]{9}"
+)
+"""Characters that no line of ours contains. Bytes that are not UTF-8 count as lone surrogates."""
+ANNOTATION = re.compile(r"^::(?:error|notice) [^\n]*\n?", re.MULTILINE)
+LEAST_PIECE, MOST_PIECE = 8, 16
+"""This much of the beginning or the end of a secret is too much of it."""
+DEEP_BYTES = 1_000_000
+"""Larger contents are decoded once."""
 
 
 def secrets(content: bytes, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each secret that `content` holds; `values` by the names of their variables."""
-    for name, value in values.items():
-        if value.encode() in content:
-            yield f"holds the value of {name}: {_around(content, content.index(value.encode()))}"
+    """Yield a line for each secret that `content` holds in any shape; `values` by the names of their variables."""
+    text = content.decode("utf-8", "surrogateescape")
+    for how, view in views(text, depth=2 if len(content) < DEEP_BYTES else 1).items():
+        for name, value in values.items():
+            found = next((piece for piece in _pieces(value.strip()) if piece in view), None)
+            if found is not None:
+                yield f"holds the value of {name}{how}: {_around(view, view.index(found))}"
 
 
-def control_sequences(content: bytes) -> Iterator[str]:
-    """Yield a line for each character or command in `content` that a terminal or a CI runner would execute."""
-    for pattern, what in ((CONTROL, "control character"), (COMMANDS, "workflow command")):
-        if found := pattern.search(content):
-            yield f"{what}: {_around(content, found.start())}"
+def _pieces(value: str) -> Iterator[str]:
+    length = max(LEAST_PIECE, min(MOST_PIECE, len(value) * 2 // 3))
+    for whole in dict.fromkeys([value, _without_blanks(value)]):
+        yield from (whole, whole[:length], whole[-length:])
 
 
-def _around(content: bytes, place: int) -> str:
-    return repr(content[max(0, place - 60) : place + 60])
+def views(text: str, depth: int) -> dict[str, str]:
+    """Return the text as it is, and decoded in every way, by the way."""
+    found = {"": text}
+    known = {text}
+    newest = dict(found)
+    for _ in range(depth):
+        decoded = {
+            f"{how}, {name}": decode(view)
+            for how, view in newest.items()
+            for name, decode in DECODERS.items()
+            if view  # an empty text has no other form
+        }
+        newest = {how: view for how, view in decoded.items() if view not in known}
+        known |= set(newest.values())
+        found |= newest
+    return found
+
+
+def _without_blanks(text: str) -> str:
+    return re.sub(r"[\s\x00-\x1f\u00ad\u200b-\u200f\u2060\ufeff]|\\+[nrt]", "", text)
+
+
+def _from_json(text: str) -> str:
+    text = re.sub(r"\\+u([0-9a-fA-F]{4})|\\+x([0-9a-fA-F]{2})", lambda found: chr(int(found[1] or found[2], 16)), text)
+    return re.sub(r"\\+([\"'/\\])", r"\1", text)
+
+
+def _from_base64(text: str) -> str:
+    return "\n".join(_decoded_runs(text, r"[A-Za-z0-9+/_-]{8,}", 4, _base64_text))
+
+
+def _base64_text(run: str) -> str:
+    plain = run.replace("-", "+").replace("_", "/")
+    return base64.b64decode(plain[: len(plain) // 4 * 4]).decode("latin-1") + _last_of(plain)
+
+
+def _last_of(run: str) -> str:
+    """Return what the characters after the last group of four hold."""
+    rest = run[len(run) // 4 * 4 :]
+    return base64.b64decode(rest + "A" * (4 - len(rest))).decode("latin-1")[: len(rest) - 1] if len(rest) > 1 else ""
+
+
+def _from_hexadecimal(text: str) -> str:
+    return "\n".join(_decoded_runs(text, r"[0-9a-fA-F]{16,}", 2, _hexadecimal_text))
+
+
+def _hexadecimal_text(run: str) -> str:
+    return bytes.fromhex(run[: len(run) // 2 * 2]).decode("utf-8", "replace")
+
+
+def _decoded_runs(text: str, pattern: str, group: int, decode: Callable[[str], str]) -> Iterator[str]:
+    """Yield each run of digits decoded from each of the places at which a group of digits may begin."""
+    for run in re.findall(pattern, text):
+        for offset in range(group):
+            yield decode(run[offset:])
+
+
+DECODERS: Mapping[str, Callable[[str], str]] = {
+    "without blanks": _without_blanks,
+    "from JSON": _from_json,
+    "from HTML": html.unescape,
+    "from a URL": unquote,
+    "from base64": _from_base64,
+    "from hexadecimal digits": _from_hexadecimal,
+}
+
+
+def control_characters(content: bytes) -> Iterator[str]:
+    """Yield a line for the first character in `content` that a terminal would obey, or that nobody can see."""
+    text = content.decode("utf-8", "surrogateescape")
+    if found := CONTROL.search(text):
+        yield f"control character: {_around(text, found.start())}"
+
+
+def control_sequences(content: bytes, *, annotates: bool = False) -> Iterator[str]:
+    """Yield a line for each character or command in `content` that a terminal or a runner of CI would obey.
+
+    With `annotates`, the product's own annotations are left out.
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    if annotates:
+        text = ANNOTATION.sub("", text)
+    yield from control_characters(content)
+    for command in commands(text):
+        yield f"workflow command of {command}"
+
+
+def _around(text: str, place: int) -> str:
+    return ascii(text[max(0, place - 60) : place + 60])

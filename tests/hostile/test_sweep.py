@@ -1,9 +1,13 @@
-"""The search itself finds what is planted, and nothing in what is clean."""
+"""The search itself finds what is planted in every shape, and nothing in what is clean."""
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import subprocess
 import sys
+from urllib.parse import quote
 
 import pytest
 
@@ -12,23 +16,94 @@ from tests.hostile.sweep import control_sequences, secrets
 from tests.hostile.workspaces import API_KEY, HostileWorkspace
 from tests.plugin.workspaces import wait_until
 
+KEY = 'pa/ss+wo"rd&1=é?'
+BYTES = KEY.encode()
+CONTROLS = (
+    *("\x1b[31mred", "a\rb", "bell\a", "\x9b31m", "\x00", "\u202eevil", "\u2066x", "a\u200bb", "\u2028", "\ufeff"),
+    *("\U000e0041", "e" + "\u0301" * 30),
+)
+COMMANDS = (
+    *(
+        "::error::x",
+        "  ::set-output name=a::b",
+        "\u3000::warning file=a,line=1::b",
+        "a\n\t::add-mask::x",
+        "a\r::debug::",
+    ),
+    *("a ##[error]x", "##[set-env name=a;]b", "x ##vso[task.setvariable variable=a]b", "##VSO[task.complete]"),
+    *(
+        "b ##teamcity[buildStop comment='']",
+        "section_start:1:a\r\x1b[0K",
+        "section_end:12:a.b[x=y]\r\x1b[0K",
+    ),
+)
+SHAPES = {
+    "as it is": KEY,
+    "half": KEY[:11] + "...",
+    "other half": "..." + KEY[-10:],
+    "over lines": KEY[:5] + "\n        " + KEY[5:],
+    "letter by letter": " ".join(KEY),
+    "in JSON": json.dumps(KEY),
+    "in JSON within JSON": json.dumps(json.dumps(KEY).replace("/", "\\/")),
+    "every letter in JSON": "".join(f"\\u{ord(char):04X}" for char in KEY),
+    "in Python": ascii(KEY),
+    "in HTML": html.escape(KEY),
+    "every letter in HTML": "".join(f"&#{ord(char)};" for char in KEY),
+    "in HTML, in JSON": json.dumps("".join(f"&#x{ord(char):x};" for char in KEY)).replace("&", "\\u0026"),
+    "in a URL": quote(KEY, safe=""),
+    "in a URL, lower case": "".join(f"%{byte:02x}" for byte in BYTES),
+    "hexadecimal": "0" + BYTES.hex(),
+    "hexadecimal, upper case": BYTES.hex().upper(),
+    **{f"base64 after {n} bytes": base64.b64encode(b"a:b"[:n] + BYTES).decode() for n in range(4)},
+    **{f"base64url after {n} bytes": base64.urlsafe_b64encode(b"a:b"[:n] + BYTES).decode() for n in range(4)},
+    "base64 over lines": base64.encodebytes(b"x" * 52 + BYTES).decode(),
+    "base64 in a URL": quote(base64.b64encode(BYTES).decode(), safe=""),
+}
+
+
+@pytest.mark.parametrize("text", [*CONTROLS, *COMMANDS])
+def test_a_planted_control_sequence_is_found(text: str) -> None:
+    assert list(control_sequences(f"before\n{text}\nafter\n".encode("utf-8", "surrogatepass")))
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_a_planted_command_is_found_as_one(text: str) -> None:
+    assert any("workflow command" in problem for problem in control_sequences(text.encode()))
+
+
+def test_bytes_that_are_no_text_are_found() -> None:
+    assert list(control_sequences(b"\x9b31m"))
+
 
 @pytest.mark.parametrize(
     "text",
-    ["\x1b[31mred", "a\rb", "bell\a", "\x9b31m", "::error::x", "  ::set-output name=a::b", "a ##[error]", "##vso[task"],
+    [
+        "tests::test_a passed\n",
+        "a\tb\n",
+        "tests/x.toml::row0-run0 PASSED\n",
+        "é ≥ 日本 👨\u200d👩 می\u200cرم\n",
+        "\\::error::x and #\\#[error] and ## [x] and section_start: 1\n",
+        "::\n",
+    ],
 )
-def test_a_planted_control_sequence_is_found(text: str) -> None:
-    assert list(control_sequences(text.encode()))
-
-
-@pytest.mark.parametrize("text", ["tests::test_a passed\n", "a\tb\n", "tests/x.toml::row0-run0 PASSED\n", "é ≥\n"])
 def test_ordinary_output_is_clean(text: str) -> None:
     assert not list(control_sequences(text.encode()))
 
 
-def test_a_planted_secret_is_found() -> None:
-    assert list(secrets(f"key={API_KEY}".encode(), {"OPENAI_API_KEY": API_KEY}))
-    assert not list(secrets(b"key=sk-other", {"OPENAI_API_KEY": API_KEY}))
+def test_only_annotations_of_the_product_are_left_out() -> None:
+    ours = b"::error file=data/x.jsonl,line=1,title=x::score 0 < 1\n"
+    assert not list(control_sequences(ours, annotates=True))
+    assert list(control_sequences(ours + b"::set-output name=a::b\n", annotates=True))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_planted_secret_is_found_in_every_shape(shape: str) -> None:
+    assert list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"KEY": KEY}))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_another_secret_is_not_found(shape: str) -> None:
+    assert not list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"OPENAI_API_KEY": API_KEY}))
 
 
 def test_memory_of_descendants_is_counted() -> None:
@@ -45,3 +120,18 @@ def test_an_eval_of_a_hostile_workspace_runs(hostile: HostileWorkspace) -> None:
     assert {"stdout of command 1", "stderr of command 1", "junit.xml"} <= names
     assert any(name.endswith("results.json") for name in names)
     assert "rewards.py" not in names
+
+
+def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None:
+    """A secret in each file would be found: this test plants one in a copy of each."""
+    hostile.eval(rows=[{"score": 0.0}], env={"A": "b"})
+    hostile.write("rewards.py", "print('at import')\n" + (hostile.root / "rewards.py").read_text())
+    hostile.run(
+        "--osmosis-config=configs/eval/x.toml", "--junitxml=junit.xml", "--osmosis-markdown=page.md",
+        "--json-report", "--json-report-file=report.json", "--osmosis-output=out.json",
+    )  # fmt: skip
+    names = {artefact.name.rpartition("/")[2] for artefact in hostile.artefacts()}
+    wanted = {"journal.jsonl", "manifest.json", "results.json", "host.log", "junit.xml", "page.md", "report.json"}
+    assert wanted | {"out.json", "lastfailed"} <= names
+    for artefact in hostile.artefacts():
+        assert list(secrets(artefact.content + API_KEY.encode(), hostile.secrets)), artefact.name
