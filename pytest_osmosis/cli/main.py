@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
+from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.outlet import Outlet
 
 
@@ -77,11 +78,13 @@ def argument_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once")
-    init.add_argument("name", metavar="NAME", help="the eval's name: letters, digits, - and _")
+    init.add_argument("name", type=filled, metavar="NAME", help="the eval's name: letters, digits, - and _")
 
     show = commands.add_parser("show", help="print a stored conversation with its scores")
-    show.add_argument("run", nargs="?", default="latest", metavar="RUN", help=_RUN_HELP)
-    show.add_argument("row_run", metavar="ROW-RUN", help="a run like row3-run1, or a node id that ends in [row3-run1]")
+    show.add_argument("run", nargs="?", default="latest", type=filled, metavar="RUN", help=_RUN_HELP)
+    show.add_argument(
+        "row_run", type=filled, metavar="ROW-RUN", help="a run like row3-run1, or a node id that ends in [row3-run1]"
+    )
 
     commands.add_parser("runs", help="list the eval runs of this workspace, newest first")
 

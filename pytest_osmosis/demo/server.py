@@ -27,6 +27,7 @@ from pytest_osmosis.demo import anthropic_shape
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.embedded import NAME, reply_to
+from pytest_osmosis.text.arguments import filled
 
 MESSAGES = "/v1/messages"
 SERVED = (NAME, "arithmetic")
@@ -221,13 +222,16 @@ def argument_parser() -> argparse.ArgumentParser:
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
     )
     parser.add_argument("--port", type=_port, default=8123, help="0 picks a free one (default: %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--host", type=filled, default="127.0.0.1", help="the address to listen on (default: %(default)s)"
+    )
     parser.add_argument(
         "--latency-ms", type=_latency, default=0.0, help="wait this many milliseconds before each answer"
     )
-    parser.add_argument("--api-key", help="refuse requests that do not send this key")
+    parser.add_argument("--api-key", type=filled, help="refuse requests that do not send this key")
     parser.add_argument(
         "--model",
+        type=filled,
         action="append",
         default=[],
         metavar="NAME",

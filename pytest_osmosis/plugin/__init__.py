@@ -91,6 +91,7 @@ def _serve(config: pytest.Config) -> None:
 
 def _control(config: pytest.Config) -> None:
     """Register the hooks of a session that names evals, or tell which evals addopts name in vain."""
+    options.refuse_blanks(config)
     prestarted = _prestarted(config) if options.seems_to_run(config) else None
     from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
     from pytest_osmosis.plugin.command.named_evals import AddoptsNotice, named_evals

@@ -327,3 +327,13 @@ def test_the_commands_need_no_pytest(tmp_path: Path, command: list[str]) -> None
     done = python(tmp_path, "-c", code)
     assert "Traceback" not in done.stderr
     assert done.returncode == (1 if command[0] == "show" else 0)
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["show", "", "row0-run0"], ["show", " "], ["init", ""]])
+def test_an_empty_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert "has an empty value" in capsys.readouterr().err

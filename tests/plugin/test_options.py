@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import Workspace, read_json
 from tests.servers import ChatServer, reply, slow
 
@@ -154,3 +155,51 @@ def test_all_missing_secrets_are_named(plain_workspace: Workspace) -> None:
     named = [line.split()[2].rstrip(":") for line in result.errlines if line.startswith("ERROR: secret ")]
     assert named == ["FIRST_SECRET", "SECOND_SECRET", "THIRD_SECRET"]
     assert not (workspace.root / ".osmosis").exists()
+
+
+BLANK = "has an empty value; give it one, or leave it out (is it a variable that is not set?)"
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_every_option_with_an_empty_value_is_exit_4(plain_workspace: Workspace, value: str) -> None:
+    plain_workspace.eval()
+    valued = [option for option in options.ALL if option.metavar is not None]
+
+    result = plain_workspace.run(CONFIG, *(f"{option.flag}={value}" for option in valued))
+
+    assert result.ret == 4
+    said = [line for line in result.stderr.lines if line]
+    assert said == [f"ERROR: {option.flag}: {BLANK}" for option in valued]
+
+
+@pytest.mark.parametrize("name", ["config", "agent", "from", "env", "source", "output"])
+def test_an_empty_value_never_starts_an_eval(plain_workspace: Workspace, name: str) -> None:
+    plain_workspace.eval()
+    plain_workspace.write("eval.toml", (plain_workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8"))
+
+    result = plain_workspace.run(f"--osmosis-{name}=")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-{name}: has an empty value; *"])
+    assert not plain_workspace.run_dirs()
+
+
+def test_ini_keys_and_variables_with_empty_values_are_exit_4(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain_workspace.eval()
+    plain_workspace.ini("osmosis_secrets_file =")
+
+    result = plain_workspace.run(CONFIG, "-oosmosis_max_in_flight=")
+
+    assert result.ret == 4
+    said = [line for line in result.stderr.lines if line]
+    assert sorted(said) == [f"ERROR: ini osmosis_{name}: {BLANK}" for name in ("max_in_flight", "secrets_file")]
+
+    plain_workspace.ini()
+    monkeypatch.setenv("PYTEST_OSMOSIS_OUTPUT", "")  # CI sets variables to nothing
+    monkeypatch.setenv("PYTEST_OSMOSIS_MODEL", " ")
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: PYTEST_OSMOSIS_MODEL: {BLANK}"])

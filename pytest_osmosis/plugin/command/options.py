@@ -202,17 +202,40 @@ def add(parser: pytest.Parser) -> None:
     )
     for option in OF_SESSION:
         if option.name in INI_OF_SESSION:
-            parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default="")
+            parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status when an eval could not be measured (default: 9).", default="9")
 
 
 def may_concern(config: pytest.Config) -> bool:
     """True if this command may have to do with evals. All other pytest runs end our part with this check."""
     return (
-        any(config.getoption(option.dest) for option in ALL)
+        any(config.getoption(option.dest) not in (None, False, []) for option in ALL)
         or any(is_eval_toml(arg) or names_a_row(arg) for arg in config.args)
         or config.getini(COLLECT) != "never"
     )
+
+
+def refuse_blanks(config: pytest.Config) -> None:
+    """Raise `pytest.UsageError` if an option or an ini key has an empty value, as from a variable that is not set.
+
+    An empty environment variable counts as not set.
+    """
+    blank = [option.flag for option in ALL if any(map(_is_blank, _values(config.getoption(option.dest))))]
+    in_session = [option for option in OF_SESSION if option.name in INI_OF_SESSION]
+    blank += [f"ini {option.dest}" for option in in_session if _is_blank(config.getini(option.dest))]
+    if blank:
+        raise pytest.UsageError(*(f"{origin}: {BLANK}" for origin in blank))
+
+
+BLANK = "has an empty value; give it one, or leave it out (is it a variable that is not set?)"
+
+
+def _values(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _is_blank(value: object) -> bool:
+    return isinstance(value, str) and not value.strip()
 
 
 def seems_to_run(config: pytest.Config) -> bool:

@@ -54,6 +54,9 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
     for name, value in sorted(environ.items()):
         if not name.startswith(_PREFIX) or not value:
             continue
+        if not value.strip():
+            problems.append(Problem(name, options.BLANK))
+            continue
         if name == _SET:
             for line in filter(str.strip, value.splitlines()):
                 yield from _set(setting(line, name), name, "environment", problems)

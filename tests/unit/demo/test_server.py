@@ -351,7 +351,10 @@ def test_a_port_in_use_is_reported_with_a_fix(capsys: pytest.CaptureFixture[str]
     assert "--port=0" in errors
 
 
-@pytest.mark.parametrize("argument", ["--port=70000", "--port=x", "--latency-ms=-1", "--latency-ms=nan"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--port=70000", "--port=x", "--latency-ms=-1", "--latency-ms=nan", "--api-key=", "--host= ", "--model="],
+)
 def test_an_argument_out_of_bounds_is_refused(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([argument])

@@ -1,0 +1,12 @@
+"""Arguments of our own commands."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def filled(text: str) -> str:
+    """Return an argument that is not blank. A blank one, as from a variable that is not set, is a usage error."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("has an empty value; give it one (is it a variable that is not set?)")
+    return text
