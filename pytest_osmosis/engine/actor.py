@@ -79,7 +79,7 @@ class Actor:
         self.table = RunTable()
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
-        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices)
+        self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup)
         self._probing = Probing(job.probes, self.hosts, self.permits, self.runs)
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
@@ -132,6 +132,7 @@ class Actor:
             self._handle(message)
         if not self.paused:
             self.hosts.look_after(lambda host: host is self._probing.host or self.table.busy(host))
+            self._recovery.end_silent_hosts()
             self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)

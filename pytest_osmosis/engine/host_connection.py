@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from subprocess import Popen
 from typing import NamedTuple, Protocol
 
-from pytest_osmosis.engine.host_process import started
+from pytest_osmosis.engine.host_process import HostProcess, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
+from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines
+from pytest_osmosis.host.pulse import STACKS_SIGNAL
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.text.user_frames import names_our_file
 
@@ -75,6 +76,9 @@ class Connection(Protocol):
     def last_words(self) -> str:
         """Return the report of a fatal error in the host, "" if there is none."""
 
+    def silence(self) -> Silence | None:
+        """Return the state of a host whose threads cannot run, None if they can."""
+
 
 class Spawn(Protocol):
     """Starts a host and returns its connection; `post` gets `Heard` and, once and last, `Died`. Raises `HostError`."""
@@ -94,20 +98,22 @@ class HostConnection:
         environ: Mapping[str, str],
         log: Path,
         post: Post,
-        prestarted: Popen[bytes] | None = None,
+        prestarted: HostProcess | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
         self.log = log
         self.gather_s = 0.0
+        self._ended = False
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
             with log.open("ab") as stderr:
                 self._log_begun = stderr.tell()
-                self._process = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
+                host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
         except OSError as error:
             raise HostError(f"the engine host cannot be started: {error}") from error
+        self._process, self._pulse = host.process, HostPulse(host.pulse)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin = self._process.stdin.fileno()
@@ -152,6 +158,13 @@ class HostConnection:
             return "\n".join(line for line in words if not names_our_file(line))[:LAST_WORDS_CHARS]
         return ""
 
+    def silence(self) -> Silence | None:
+        return None if self._ended else self._pulse.silence(time.monotonic(), self._ask_for_stacks)
+
+    def _ask_for_stacks(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, STACKS_SIGNAL)
+
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # the process has ended
             while (message := self._outbox.get()) is not None:
@@ -169,6 +182,7 @@ class HostConnection:
             self._post(Heard(self, events))
             self._gather()
         self._post(Died(self, self._reaped()))
+        self._pulse.close()
 
     def _gather(self) -> None:
         """Let messages gather, for as long as they may wait and the pipe has room."""
@@ -183,6 +197,7 @@ class HostConnection:
     def _reaped(self) -> int:
         """Return the exit status, after ending the whole group: its id cannot be reused before the wait."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._ended = True
         self.kill()
         GUARD.forget(self.pid)
         status = self._process.wait()

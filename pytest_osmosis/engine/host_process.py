@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from pytest_osmosis.processes.guard import GUARD
 
@@ -25,28 +25,56 @@ BOOT = (
     "import sys; sys.path.append(sys.argv.pop()); from pytest_osmosis.host.fast_exit import register; register(); "
     "from pytest_osmosis.host.main import main; {}main()"
 )
+PULSE_BYTES = 1 << 16
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """Prefixes of environment variables that a process reads when it starts."""
 
 
+class HostProcess(NamedTuple):
+    """A host's process, and the file that it shares with the engine."""
+
+    process: subprocess.Popen[bytes]
+    pulse: IO[bytes]
+
+
 def started(
     module: str | None, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+) -> HostProcess:
     """Start a process that imports `module` and waits for its `setup`. Raises `OSError` if it cannot be started.
 
     It leads a process group, which ends with this process.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", BOOT.format(f"import {module}; " if module else ""), PACKAGE_ROOT],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        cwd=cwd,
-        env=None if environ is None else dict(environ),
-        start_new_session=True,
-    )
+    pulse = _pulse_file()
+    boot = BOOT.format(f"import {module}; " if module else "")
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", boot, str(pulse.fileno()), PACKAGE_ROOT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=cwd,
+            env=None if environ is None else dict(environ),
+            start_new_session=True,
+            pass_fds=(pulse.fileno(),),
+        )
+    except OSError:
+        pulse.close()
+        raise
     GUARD.watch(process.pid)
-    return process
+    return HostProcess(process, pulse)
+
+
+def _pulse_file() -> IO[bytes]:
+    """Return the file of a pulse: room for beats, and the position at which stacks begin, which the host shares."""
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("osmosis-pulse"), "r+b", buffering=0)
+    else:
+        import tempfile
+
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its connection closes it)
+    file.truncate(PULSE_BYTES)
+    file.seek(PULSE_BYTES)
+    return file
 
 
 class PrestartedHost:
@@ -54,19 +82,19 @@ class PrestartedHost:
 
     def __init__(self) -> None:
         self._environ = dict(os.environ)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._host: HostProcess | None = None
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
-            self._process = started("pytest_osmosis.models.light", subprocess.DEVNULL)
+            self._host = started("pytest_osmosis.models.light", subprocess.DEVNULL)
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> HostConnection:
         """Connect to this process, or to a new one if it is in use or must start with another environment."""
         from pytest_osmosis.engine.host_connection import HostConnection
 
-        process = self._process
-        if process is None or not _is_alive(process) or not self._may_become(environ):
+        host = self._host
+        if host is None or not _is_alive(host.process) or not self._may_become(environ):
             return HostConnection(name, setup, environ=environ, log=log, post=post)
-        self._process = None
-        return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=process)
+        self._host = None
+        return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host)
 
     def _may_become(self, environ: Mapping[str, str]) -> bool:
         changed = dict(self._environ.items() ^ environ.items())
@@ -74,9 +102,11 @@ class PrestartedHost:
 
     def close(self) -> None:
         """End the process if no host uses it. Idempotent."""
-        process, self._process = self._process, None
-        if process is None:
+        host, self._host = self._host, None
+        if host is None:
             return
+        process = host.process
+        host.pulse.close()
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

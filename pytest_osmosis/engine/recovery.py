@@ -15,6 +15,7 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
+from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
 from pytest_osmosis.text.numbers import plural
 
@@ -22,12 +23,15 @@ from pytest_osmosis.text.numbers import plural
 class Recovery:
     """Takes runs back from hosts that are lost."""
 
-    def __init__(self, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder, notices: Notices) -> None:
+    def __init__(
+        self, table: RunTable, runs: Runs, hosts: Hosts, recorder: Recorder, notices: Notices, setup: Setup
+    ) -> None:
         self._table = table
         self._runs = runs
         self._hosts = hosts
         self._recorder = recorder
         self._notices = notices
+        self._setup = setup
 
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
         """End a host whose user code cannot be interrupted. `state` is the culprit, None if a task that an earlier
@@ -39,6 +43,33 @@ class Recovery:
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
+
+    def end_silent_hosts(self) -> None:
+        """End hosts whose threads cannot run because code in C that is over its time holds the interpreter's lock.
+
+        The run is the one that its stack names, or the only one that the host runs. If there is none to blame, the host
+        ends once any of its runs would be over its time.
+        """
+        for host in self._hosts:
+            silence = host.connection.silence() if self._table.busy(host) else None
+            if silence is None:
+                continue
+            state = self._culprit(host, silence.key)
+            if state is None and silence.held_s > max(self._setup.agent_timeout_s, self._setup.grader_timeout_s):
+                self._notices.add(f"an engine host was ended: its threads could not run for {silence.held_s:.0f} s")
+                host.connection.kill()
+            elif state is not None and silence.held_s > silence.left_s.get(state.key, self._time_of(state)):
+                self.stalled(host, state, silence.stack)
+
+    def _culprit(self, host: Host, key: Key | None) -> RunState | None:
+        """Return the run whose code `host` runs: the attempt `key`, or else its only run."""
+        states = [state for state in self._table.in_host(host) if host in state.running or state.stage is Stage.ROLLING]
+        if key is not None:
+            return next((state for state in states if state.key == key), None)
+        return states[0] if len(states) == 1 else None
+
+    def _time_of(self, state: RunState) -> float:
+        return self._setup.grader_timeout_s if state.is_rolled_out else self._setup.agent_timeout_s
 
     def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
         """Fail what a host did for a run: the host has a bug, or user code cancelled it."""

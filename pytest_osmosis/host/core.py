@@ -26,6 +26,7 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
+from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.refusal import refused
@@ -151,7 +152,7 @@ class HostCore:
             raise RuntimeError("this host only scores")
         async with running.deadline:
             with self._user_code(running):
-                returned = await agent.roll(context)
+                returned = await in_frame_of(running.key, lambda: agent.roll(context))
         return plain_messages(returned)
 
     def _context(self, request: RunRequest, chat: RolloutChat) -> ChatContext:
@@ -183,7 +184,7 @@ class HostCore:
         try:
             async with running.deadline:
                 with self._user_code(running):
-                    value = await self._value(name, request, running)
+                    value = await in_frame_of(key, lambda: self._value(name, request, running))
         except BaseException as error:
             if self.closing:
                 raise

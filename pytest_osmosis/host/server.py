@@ -15,6 +15,7 @@ from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.pipes import EventWriter, RequestReader
 from pytest_osmosis.host.protocol import Key, Request, RunRequest, Setup
+from pytest_osmosis.host.pulse import Pulse
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.redaction import Redaction
@@ -26,12 +27,14 @@ CLOSE_S = 1.0
 class HostServer:
     """Serves requests until `close`: connects the event loop, the core and the pipes. Runs wait here for a slot."""
 
-    def __init__(self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction) -> None:
+    def __init__(
+        self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction, pulse: Pulse
+    ) -> None:
         self._code = code
         self._clients = clients
         self._loop = asyncio.new_event_loop()
         self._writer = EventWriter(events, redaction, self._loop)
-        self._monitor = LoopMonitor(self._report_stall)
+        self._monitor = LoopMonitor(self._report_stall, pulse.beat)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._core = HostCore(
             setup, code, clients, self._limits, self._monitor, self._writer.emit, flush=self._writer.flush

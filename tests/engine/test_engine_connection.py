@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.engine import pipe as pipes
 from pytest_osmosis.engine.host_connection import Died, Heard, HostConnection
+from pytest_osmosis.engine.host_process import HostProcess
 from pytest_osmosis.host.protocol import Setup
 
 DEADLINE_S = 60.0
@@ -37,7 +38,8 @@ for line in sys.stdin:
 def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[HostConnection]:
     """Open the connection to a host that writes three megabytes on request."""
     command, pipe = [sys.executable, "-c", TALKS], subprocess.PIPE
-    host = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+    host = HostProcess(process, (tmp_path / "pulse").open("w+b"))
     setup = Setup("roll", str(tmp_path), (), {})
     connection = HostConnection("host", setup, environ={}, log=tmp_path / "log", post=heard.put, prestarted=host)
     try:

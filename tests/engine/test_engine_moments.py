@@ -55,13 +55,16 @@ class ScriptedHost:
     def last_words(self) -> str:
         return ""
 
+    def silence(self) -> None:
+        pass
+
     def say(self, ev: str, run: RunId | None = None, attempt: int = 1, **fields: Any) -> None:
         key = {} if run is None else {**run.to_json(), "attempt": attempt}
         event: Any = {"ev": ev, **key, **fields}
         self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n")]))
 
     def rolls(self, run: RunId, attempt: int = 1) -> None:
-        self.say("rollout", run, attempt, ms=1.0, messages=[], usage=USAGE)
+        self.say("rollout", run, attempt, ms=1.0, messages=[], n_prompt=0, usage=USAGE)
 
     def die(self) -> None:
         self._post(Died(self, -9))

@@ -36,6 +36,9 @@ class FakeConnection:
     def last_words(self) -> str:
         return ""
 
+    def silence(self) -> None:
+        pass
+
 
 class AskingHosts:
     """Two hosts that ask for permits: ten requests a minute by default."""

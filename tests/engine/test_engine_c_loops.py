@@ -1,0 +1,120 @@
+"""Code that holds the interpreter's lock and never returns to Python: its timeout is reported, with its stack.
+
+No thread of its host runs any longer, so the engine must find out which run it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
+from tests.servers import ChatServer
+
+TIMEOUTS = {"agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
+FOREVER = "sum(itertools.repeat(0))"
+AGENT = """
+import itertools
+
+async def rollout(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    if ctx.row_index == 1:
+        sum(itertools.repeat(0))
+    await asyncio.sleep(0.5)
+    return [*ctx.prompt, reply.message]
+"""
+SUBTASK = """
+import itertools
+
+async def spin():
+    sum(itertools.repeat(0))
+
+async def rollout(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    if ctx.row_index == 1:
+        await asyncio.create_task(spin())
+    await asyncio.sleep(0.5)
+    return [*ctx.prompt, reply.message]
+"""
+SCORER = """
+import itertools
+
+{0}def exact(solution_str, ground_truth, extra_info):
+    if extra_info["user_prompt"] == "row 1":
+        sum(itertools.repeat(0))
+    return 1.0
+"""
+
+
+def evaluate(workspace: Workspace, server: ChatServer, **evaluation: Any) -> tuple[Live, float]:
+    """Evaluate, and return how long that took."""
+    begun = time.monotonic()
+    live = evaluated(workspace.config(server, evaluation={**TIMEOUTS, **evaluation}))
+    return live, time.monotonic() - begun
+
+
+def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(AGENT)
+    live, took_s = evaluate(workspace, server)
+    record = live.record(1)
+    assert (record.boundary, record.attempt) == ("timeout", 1)
+    assert str(record.error).startswith(UNINTERRUPTIBLE)
+    assert f'agent.py", line 8, in rollout\n    {FOREVER}' in live.outcome(1).text
+    assert "pytest_osmosis" not in live.outcome(1).text
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert asked_rows(server)[1] == 1
+    assert took_s < 2 + 5 + 10, "loading hosts, and repeating the others, takes no longer than the rest"
+
+
+@pytest.mark.slow
+def test_a_c_loop_in_a_task_of_an_agent_is_found_in_quarantine_at_the_latest(
+    workspace: Workspace, server: ChatServer
+) -> None:
+    workspace.agent(SUBTASK)
+    live, _ = evaluate(workspace, server)
+    record = live.record(1)
+    assert (record.boundary, str(record.error).startswith(UNINTERRUPTIBLE)) == ("timeout", True)
+    assert FOREVER in live.outcome(1).text
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+
+
+@pytest.mark.parametrize("kind", ["", "async "], ids=["sync", "async"])
+def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, server: ChatServer, kind: str) -> None:
+    workspace.write("rewards.py", SCORER.format(kind))
+    live, took_s = evaluate(workspace, server)
+    record = live.record(1)
+    error = record.scorer_errors["rewards:exact"]
+    assert error.message.startswith(UNINTERRUPTIBLE)
+    assert f'rewards.py", line 6, in exact\n    {FOREVER}' in error.details
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert asked_rows(server)[1] == 1
+    assert took_s < 2 + 5 + 10
+
+
+@pytest.mark.slow
+def test_a_long_c_call_within_the_time_is_no_timeout(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(AGENT.replace("repeat(0)", "repeat(0, 600_000_000)"))
+    live, _ = evaluate(workspace, server, agent_workflow_timeout_s=60)
+    assert live.kinds() == ["passed"] * 4
+    assert live.record(1).attempt == 1
+
+
+def test_a_c_loop_harms_no_run_whose_time_is_over_first(workspace: Workspace, server: ChatServer) -> None:
+    code = """
+    import itertools
+
+    async def rollout(ctx):
+        if ctx.row_index == 0:  # its time is nearly over when the loop begins
+            await asyncio.sleep(1.5)
+        if ctx.row_index == 1:
+            await asyncio.sleep(1.2)
+            sum(itertools.repeat(0))
+        return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+    """
+    workspace.agent(code)
+    live, _ = evaluate(workspace, server)
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert live.record(1).attempt == 1

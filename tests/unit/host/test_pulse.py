@@ -1,0 +1,94 @@
+"""The pulse of a host, written and read: beats, and the stacks of a real process that cannot run Python."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from pytest_osmosis.engine.host_process import PULSE_BYTES, _pulse_file
+from pytest_osmosis.engine.pulse import SILENT_S, HostPulse, Silence
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.pulse import STACKS_SIGNAL, Pulse, TimeLeft, key_in, read_beat, read_stacks
+from pytest_osmosis.record.run_id import ModelTag, RunId
+
+KEY = Key(RunId(3, 1, ModelTag.BASELINE), 2)
+STUCK = """
+import asyncio, itertools, sys, threading
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.pulse import Pulse, TimeLeft, in_frame_of
+from pytest_osmosis.record.run_id import ModelTag, RunId
+
+KEY = Key(RunId(3, 1, ModelTag.BASELINE), 2)
+
+async def forever():
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    Pulse(int(sys.argv[1])).beat([TimeLeft(KEY, 1.5)])
+    sum(itertools.repeat(0))
+
+asyncio.run(in_frame_of(KEY, forever))
+"""
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def file() -> Iterator[IO[bytes]]:
+    with _pulse_file() as file:
+        yield file
+
+
+def test_a_beat_tells_the_time_that_is_left(file: IO[bytes]) -> None:
+    pulse = Pulse(os.dup(file.fileno()))
+    pulse.beat([TimeLeft(KEY, 1.23456), TimeLeft(Key(RunId(0, 0), 1), 0.0)])
+    beat = read_beat(os.pread(file.fileno(), PULSE_BYTES, 0))
+    assert beat is not None
+    assert (beat.number, beat.left_s) == (1, {KEY: 1.235, Key(RunId(0, 0), 1): 0.0})
+
+
+def test_a_beat_with_many_runs_keeps_those_with_the_least_time(file: IO[bytes]) -> None:
+    Pulse(os.dup(file.fileno())).beat(TimeLeft(Key(RunId(row, 0), 1), row) for row in range(9_000))
+    beat = read_beat(os.pread(file.fileno(), PULSE_BYTES, 0))
+    assert beat is not None
+    assert list(beat.left_s.values()) == list(range(500))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 9, b"[1", b"[1, 2]\n", b"[1, [[1]]]\n", b"{}\n", b"[[], []]"])
+def test_half_a_beat_is_none(data: bytes) -> None:
+    beat = read_beat(data)
+    assert beat is None or not beat.left_s
+
+
+def test_stacks_are_read_with_the_main_thread_first() -> None:
+    text = (
+        'Thread 0x1 (most recent call first):\n  File "/a b.py", line 3 in wait\n\n'
+        'Current thread 0x2 (most recent call first):\n  File "x.py", line 2 in inner\n'
+        '  File "ours.py", line 1 in osmosis row3-run1-baseline attempt 2\n  ...\n'
+    )
+    main, other = read_stacks(text)
+    assert [frame.name for frame in main] == ["osmosis row3-run1-baseline attempt 2", "inner"]
+    assert [(frame.file, frame.line) for frame in other] == [("/a b.py", 3)]
+    assert (key_in(main), key_in(other), read_stacks("")) == (KEY, None, [])
+
+
+def test_a_process_in_c_is_silent_and_says_where_it_is(file: IO[bytes], tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK, encoding="utf-8")
+    words = [sys.executable, str(tmp_path / "stuck.py"), str(file.fileno())]
+    pulse, silence, end = HostPulse(file), None, time.monotonic() + DEADLINE_S
+    with subprocess.Popen(words, pass_fds=[file.fileno()]) as process:
+        try:
+            while silence is None and time.monotonic() < end:
+                silence = pulse.silence(time.monotonic(), lambda: os.kill(process.pid, STACKS_SIGNAL))
+                time.sleep(0.05)
+        finally:
+            process.kill()
+    assert isinstance(silence, Silence)
+    assert (silence.key, silence.left_s) == (KEY, {KEY: 1.5})
+    assert silence.held_s >= SILENT_S - 1.5
+    assert 'stuck.py", line 12, in forever\n    sum(itertools' in silence.stack
+    assert "pytest_osmosis" not in silence.stack
