@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import runs_above, stored
+from pytest_osmosis.record.find_run import runs_above
+from pytest_osmosis.record.manifest import read_manifest
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.results.read import PublishedHead, read_head
 from pytest_osmosis.text.numbers import count, money, score
@@ -27,11 +29,11 @@ _NOTHING = ["-"] * 5
 
 def _line(folder: Path) -> list[str]:
     try:
-        run = stored(folder)
-        if run.results is None:
-            return [folder.name, _time(str(run.manifest["started_at"])), "no results", *_NOTHING]
+        run = RunDirectory(folder)
+        if not run.results.exists():
+            return [folder.name, _time(read_manifest(run.manifest).started_at), "no results", *_NOTHING]
         head = read_head(run.results)
-    except (OsmosisError, KeyError):
+    except OsmosisError:
         return [folder.name, "-", "unreadable", *_NOTHING]
     return [
         folder.name,

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import StoredEvalRun, find_run
+from pytest_osmosis.record.find_run import find_run
 from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
 from pytest_osmosis.report.conversation import parts_of
@@ -29,8 +30,8 @@ def show_run(folder: Path, name: str, row_run: str) -> list[str]:
     """
     wanted = _wanted(row_run)
     run = find_run(folder, name)
-    results = None if run.results is None else read_results(run.results)
-    return list(_described(run.directory.name, _story(run, wanted), results))
+    results = read_results(run.results) if run.results.exists() else None
+    return list(_described(run.name, _story(run, wanted), results))
 
 
 def _wanted(row_run: str) -> RunId:
@@ -51,10 +52,10 @@ class _Story:
     outputs: Sequence[Mapping[str, str]]
 
 
-def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
+def _story(directory: RunDirectory, wanted: RunId) -> _Story:
     events: list[Event] = []
     n_runs, last = 0, RunId(0, 0)
-    for event in settled(replay(stored.directory.journal)):
+    for event in settled(replay(directory.journal)):
         if event["ev"] == "loaded":
             events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
         elif event["ev"] == "rescored":
@@ -69,7 +70,7 @@ def _story(stored: StoredEvalRun, wanted: RunId) -> _Story:
     record = ledger.records.get(wanted)
     if record is None:
         stored_runs = f"{plural(n_runs, 'rollout')}, the last of {last}" if n_runs else "no rollout"
-        raise OsmosisError(f"{wanted}: not in {shown(stored.directory.path)}, which holds {stored_runs}")
+        raise OsmosisError(f"{wanted}: not in {shown(directory.path)}, which holds {stored_runs}")
     own = [event for event in events if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
     outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]

@@ -8,10 +8,10 @@ its ground truth, is scored by its present content. No model is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.datasets import Content, Dataset, check_rows
@@ -29,7 +29,9 @@ from pytest_osmosis.evals.prepare import (
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.files.shapes import ShapeFault, members, nullable, number, one_of, text, whole
+from pytest_osmosis.models.providers import Client, MaxTokensKey
+from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import IN_USE, in_use
 from pytest_osmosis.record.plan import Plan, spans_of
@@ -41,6 +43,21 @@ from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
+
+TARGET = members(
+    {"provider": one_of("server", *KNOWN), "model": text},
+    {
+        "base_url": nullable(text),
+        "api_key_env": nullable(text),
+        "timeout_s": number(0),
+        "max_retries": whole(),
+        "max_response_mb": whole(1),
+        "client": one_of(*get_args(Client)),
+        "max_tokens_key": one_of(*get_args(MaxTokensKey)),
+        "seed_key": nullable(text),
+    },
+)
+"""The shape of a stored target."""
 
 _NOT_STORED = "no rollout is stored"
 _PROMPT_CHANGED = "its prompt has changed since it was rolled out"
@@ -96,7 +113,7 @@ def prepare_rescore(
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
     rollouts = _stored_rollouts(run)
-    planned = Plan.from_json(run.manifest["plan"])
+    planned = run.manifest.plan
     config = _config(run, path, overrides)
     dataset = configured_dataset(config)
     notes, digests, contents = check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
@@ -116,7 +133,7 @@ def prepare_rescore(
         config=config,
         dataset=dataset,
         plan=_plan(planned, config, dataset),
-        target=_target(run.manifest["target"]),
+        target=_target(run, run.manifest.target),
         secrets=secrets,
         hidden=hidden,
         notes=(*_change_notes(rollouts.contents, contents), *_secret_notes(missing_secrets), *notes),
@@ -151,17 +168,22 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
 
 
 def _description(run: StoredEvalRun) -> EvalDescription:
-    then = run.manifest["subject"]
-    return EvalDescription(name=run.manifest["eval"], model=then["model"], n=then["n"], extra=then["extra"])
+    then = run.manifest.subject
+    return EvalDescription(name=run.manifest.eval, model=then.model, n=then.n, extra=then.extra)
 
 
-def _target(manifest: Mapping[str, Any]) -> ModelTarget:
-    return ModelTarget(**{**manifest, "headers": {}})  # the manifest holds the names of headers only
+def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
+    try:
+        TARGET(stored)
+    except ShapeFault as fault:
+        raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("target")))]) from None
+    kept = {each.name: stored[each.name] for each in fields(ModelTarget) if each.name in stored}
+    return ModelTarget(**{**kept, "headers": {}})  # the manifest holds the names of headers only
 
 
 def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:
-    then = run.manifest.get("baseline")
-    return None if then is None else BaselineModel(then["model"], _target(then["target"]))
+    then = run.manifest.baseline
+    return None if then is None else BaselineModel(then.model, _target(run, then.target))
 
 
 def _without_rollout(
@@ -192,10 +214,10 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
 
 def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]) -> EvalConfig:
     manifest = run.manifest
-    typed = [_typed_override(each) for each in manifest["typed"]] if path is None else []
+    typed = [_typed_override(each) for each in manifest.typed] if path is None else []
     pinned = [
-        Override("evaluation", "n", manifest["subject"]["n"], _PINNED),
-        Override("experiment", "model_path", manifest["subject"]["model"], _PINNED),
+        Override("evaluation", "n", manifest.subject.n, _PINNED),
+        Override("experiment", "model_path", manifest.subject.model, _PINNED),
     ]
     path = path or run.config
     if path is None:

@@ -115,8 +115,7 @@ class RescoreSource:
     @property
     def rolled_out_at(self) -> str:
         """The time at which the earlier eval run began, UTC, ISO 8601."""
-        at: str = self.run.manifest["started_at"]
-        return at
+        return self.run.manifest.started_at
 
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         return self.run.directory, Journal.reopen(self.run.directory.journal)

@@ -17,8 +17,8 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import absolute, shown
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": MANIFEST_VERSION,
         "eval": config.name,
         "started_at": utc_text(began_at),
         "folder": str(absolute(directory.path)),

@@ -1,8 +1,7 @@
-"""The stored eval runs of a workspace, found by name, with their manifests and results."""
+"""The stored eval runs of a workspace, found by name, and what their manifests say."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,58 +10,62 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import FileFault, read_text, something_at
+from pytest_osmosis.files.reading import FileFault, fault_of, read_text, something_at
+from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown
 
 LATEST = "latest"
+MOST_BYTES = 1 << 30
 _MOST_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvalRun:
-    """One eval run of the past. `manifest` holds what was asked for."""
+    """One eval run of the past."""
 
     directory: RunDirectory
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
     @property
     def results(self) -> Path | None:
         """The results file, None if it was not written."""
-        return self.directory.results if self.directory.results.exists() else None
+        return self.directory.results if something_at(self.directory.results) else None
 
     @property
     def workspace(self) -> Path:
         """The workspace of its eval: the recorded one, or the one that now surrounds a run directory that was moved."""
-        return self._here(Path(self.manifest["workspace"]))
+        return self._here(self.manifest.workspace)
 
     @property
     def config(self) -> Path | None:
         """The path of its TOML, None for an eval that options alone described."""
-        return self._here(Path(self.manifest["plan"]["path"])) if self.manifest["config_text"] is not None else None
+        return None if self.manifest.config_text is None else self._here(Path(self.manifest.plan.path))
 
     def _here(self, path: Path) -> Path:
-        from_folder = os.path.relpath(path, self.manifest["folder"])
+        from_folder = os.path.relpath(path, self.manifest.folder)
         moved = Path(os.path.normpath(self.directory.path.absolute() / from_folder))
-        return moved if moved.exists() else path
+        return moved if something_at(moved) else path
 
 
-def find_run(folder: Path, name: str) -> StoredEvalRun:
-    """Return the eval run that `name` means: its folder, its name or the beginning of it, its results, or "latest".
+def find_run(folder: Path, name: str) -> RunDirectory:
+    """Return the directory of the eval run that `name` means.
 
+    `name` is its folder, its name or the beginning of it, its results, or "latest".
     Names are searched in `.osmosis/runs` of `folder` or of the nearest folder above it that has one. Raises
     `OsmosisError` if no run matches, or several do.
     """
     if name != LATEST and is_run(folder / name):
-        return stored(folder / name)
+        return RunDirectory(folder / name)
     if name != LATEST and something_at(folder / name) and not (folder / name).is_dir():
         return _run_of_results(folder / name)
     home, runs = runs_above(folder)
     matches = [run for run in runs if name == LATEST or run.name.startswith(name)]
     exact = [run for run in matches if run.name == name]
     if len(exact or matches) == 1 or (matches and name == LATEST):
-        return stored((exact or matches)[0])
+        return RunDirectory((exact or matches)[0])
     if matches:
         raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
     close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
@@ -76,23 +79,29 @@ def runs_above(folder: Path) -> tuple[Path, list[Path]]:
     homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
     home = next((home for home in homes if home.is_dir()), homes[0])
     runs = [run for run in home.glob("*") if is_run(run)]
-    return home, sorted(runs, key=lambda run: RunDirectory(run).manifest.stat().st_mtime_ns, reverse=True)
+    return home, sorted(runs, key=_written_at, reverse=True)
+
+
+def _written_at(run: Path) -> int:
+    try:
+        return RunDirectory(run).manifest.stat().st_mtime_ns
+    except OSError:  # removed meanwhile
+        return 0
 
 
 def is_run(folder: Path) -> bool:
-    return RunDirectory(folder).manifest.is_file()
+    return fault_of(RunDirectory(folder).manifest) is None
 
 
-def stored(folder: Path) -> StoredEvalRun:
-    """Return the eval run in a run directory. Raises `OsmosisError` if it cannot be read."""
-    directory = RunDirectory(folder)
-    return StoredEvalRun(directory, _read(directory.manifest))
+def stored(directory: RunDirectory) -> StoredEvalRun:
+    """Return the eval run in a run directory. Raises `OsmosisError` if its manifest cannot be read."""
+    return StoredEvalRun(directory, read_manifest(directory.manifest))
 
 
-def _run_of_results(path: Path) -> StoredEvalRun:
-    """Return the eval run that a results file belongs to: the one around it, else the one that it names."""
+def _run_of_results(path: Path) -> RunDirectory:
+    """Return the run directory that a results file belongs to: the one around it, else the one that it names."""
     if is_run(path.parent):
-        return stored(path.parent)
+        return RunDirectory(path.parent)
     results = _read(path)
     try:
         run_dir = Path(results["provenance"]["run_dir"])
@@ -103,16 +112,16 @@ def _run_of_results(path: Path) -> StoredEvalRun:
     folder = next((place for place in places if is_run(place)), None)
     if folder is None:
         raise OsmosisError(f"{shown(path)}: its run, {run_dir}, no longer exists")
-    return stored(folder)
+    return RunDirectory(folder)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(read_text(path))
+        content = parsed(read_text(path, most_bytes=MOST_BYTES))
     except FileFault as fault:
         raise OsmosisError(f"{shown(path)}: {fault}") from None
-    except (ValueError, RecursionError) as error:
-        raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from error
+    except JsonFault as error:
+        raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise OsmosisError(f"{shown(path)}: must be a JSON object")
     return content

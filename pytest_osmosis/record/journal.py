@@ -18,10 +18,14 @@ from typing import IO, Literal
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.files.shapes import ShapeFault, quoted
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.event_shapes import check_event
 from pytest_osmosis.record.run_record import Event
 
 SYNC_INTERVAL_S = 1.0
 READ_BYTES = 1 << 16
+MOST_LINE_BYTES = 1 << 27
 
 
 class Journal:
@@ -132,19 +136,35 @@ def replay(path: Path) -> Iterator[Event]:
 
 def replay_with_positions(path: Path) -> Iterator[tuple[int, Event]]:
     """Yield the events of `replay`, each with its position in the file, for `event_at`."""
-    position = 0
+    position, number = 0, 1
     with _opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if line.endswith(b"\n"):
-                yield position, _event(line, f"{path}:{number}")
-            position += len(line)
+        while (line := _line(file, f"{path}:{number}")) is not None:
+            yield position, _event(line, f"{path}:{number}")
+            position, number = position + len(line), number + 1
 
 
 def event_at(path: Path, position: int) -> Event:
     """Return the event that begins at a position in a journal."""
+    where = f"{path}, byte {position}"
     with _opened(path) as file:
         file.seek(position)
-        return _event(file.readline(), f"{path}, byte {position}")
+        return _event(_line(file, where) or b"", where)
+
+
+def _line(file: IO[bytes], where: str) -> bytes | None:
+    """Return the next whole line, None at the end or before a torn line. Raises `JournalError` if it is too long."""
+    try:
+        line = file.readline(MOST_LINE_BYTES)
+        if len(line) < MOST_LINE_BYTES or line.endswith(b"\n"):
+            return line if line.endswith(b"\n") else None
+        while rest := file.read(READ_BYTES):
+            if b"\n" in rest:
+                raise JournalError(
+                    f"{where}: not a journal line: it is longer than {MOST_LINE_BYTES:,} bytes; {_DAMAGED}"
+                )
+    except OSError as error:
+        raise JournalError(f"{where}: cannot be read: {error.strerror}") from error
+    return None
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -156,12 +176,12 @@ def _opened(path: Path) -> IO[bytes]:
 
 def _event(line: bytes, where: str) -> Event:
     try:
-        event = json.loads(line.decode("ascii"))
+        event = parsed(line.decode("ascii"))
+        if not isinstance(event, dict):
+            raise ShapeFault(f"an event is a JSON object, this is {quoted(event)}")
+        check_event(event)
     except ValueError as error:
         raise JournalError(f"{where}: not a journal line: {error}; {_DAMAGED}") from error
-    if not isinstance(event, dict):
-        reason = f"an event is a JSON object, this is {type(event).__name__}"
-        raise JournalError(f"{where}: not a journal line: {reason}; {_DAMAGED}")
     return event
 
 

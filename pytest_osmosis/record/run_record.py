@@ -112,6 +112,8 @@ class Ledger:
         record = self.records.get(run) or RunRecord(run)
         if event.get("attempt", record.attempt) < record.attempt:
             return None  # a late line of an attempt that was given up
+        if kind == "rollout" and record.rolled and event["attempt"] == record.attempt:
+            return None  # a line that is there twice
         record = fold(record, event)
         if record.rolled and not record.scored and self._complete(record):
             record = record._replace(scored=True)

@@ -121,7 +121,7 @@ class StoredRollouts:
         record = self.records.get(run)
         if record is None or event["attempt"] != record.attempt or str(run.row) not in rows:
             return
-        values: dict[str, float | None] = dict(event["scores"])
+        values: dict[str, float | None] = dict(event.get("scores", {}))
         if event.get("removed"):
             values[event["name"]] = None
         _, row = rows[str(run.row)]

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
+from pytest_osmosis.files.shapes import LARGEST, quoted
+from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
+MOST_BYTES = 1 << 30
+MOST_HEAD_CHARS = 1 << 22
+DEEPEST = 100
+"""The deepest nesting of results, which hold settings and numbers."""
 ROWS = '  "rows": '
 """The beginning of the line where the rows begin; everything before it is small."""
 
@@ -163,10 +169,14 @@ def _head_text(path: Path) -> str:
     lines: list[str] = []
     try:
         with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
-            for line in file:
+            left = MOST_HEAD_CHARS
+            while line := file.readline(left):
                 if line.startswith(ROWS):
                     return "".join(lines).rstrip().rstrip(",") + "}"
                 lines.append(line)
+                left -= len(line)
+                if left <= 0:
+                    raise ValueError(f"more than {MOST_HEAD_CHARS:,} characters come before its rows")
     except (FileFault, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     return "".join(lines)
@@ -174,8 +184,8 @@ def _head_text(path: Path) -> str:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(read_text(path))
-    except (FileFault, ValueError, RecursionError) as error:
+        data = parsed(read_text(path, most_bytes=MOST_BYTES), deepest=DEEPEST)
+    except (FileFault, ValueError) as error:
         raise _unreadable(path, error) from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
@@ -265,10 +275,10 @@ def _fault(error: ValidationError) -> str:
     if error.validator == "type":
         kinds: Any = error.validator_value
         types = [kinds] if isinstance(kinds, str) else kinds
-        return f"{_written(error.instance)} is not {' or '.join(_KINDS.get(kind, kind) for kind in types)}"
+        return f"{quoted(error.instance)} is not {' or '.join(_KINDS.get(kind, kind) for kind in types)}"
     if error.validator in ("enum", "minimum", "maximum", "const"):
         return one_line(error.message)
-    return f"{_written(error.instance)} is not valid ({error.validator})"
+    return f"{quoted(error.instance)} is not valid ({error.validator})"
 
 
 _KINDS = {
@@ -279,10 +289,6 @@ _KINDS = {
     "object": "an object",
     "string": "a string",
 }
-
-
-def _written(value: object) -> str:
-    return one_line(repr(value), 100)
 
 
 def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
@@ -296,15 +302,16 @@ def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
 
 def _head(path: Path, text: str) -> PublishedHead:
     try:
-        return PublishedHead(**_head_members(path, json.loads(text)))
-    except (ValueError, RecursionError) as error:
+        return PublishedHead(**_head_members(path, parsed(text, deepest=DEEPEST)))
+    except ValueError as error:
         raise _unreadable(path, error) from None
     except (KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
 
 
 def _incomplete(path: Path, error: Exception) -> ResultsError:
-    return ResultsError(f"{shown(path)}: {f'lacks {error}' if isinstance(error, KeyError) else error}")
+    text = f"lacks {error}" if isinstance(error, KeyError) else one_line(str(error))
+    return ResultsError(f"{shown(path)}: {text}")
 
 
 def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,7 +319,7 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "path": path,
         "status": _typed(data["status"], str),
-        "stop_reason": data.get("stop_reason"),
+        "stop_reason": _typed(data.get("stop_reason"), str, NoneType),
         "partial": _typed(data["partial"], bool),
         "started_at": _typed(provenance["started_at"], str),
         "plan_digest": _typed(provenance["plan_digest"], str),
@@ -348,6 +355,7 @@ def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
 
 def _typed(value: Any, *types: type) -> Any:
     """Return `value` if it has one of `types`; a boolean is not a number."""
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise TypeError(f"{_written(value)} is not valid")
+    fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    if not fits or (isinstance(value, (int, float)) and abs(value) > LARGEST):
+        raise TypeError(f"{quoted(value)} is not valid")
     return value

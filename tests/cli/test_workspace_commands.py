@@ -17,7 +17,7 @@ from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.journal import encode
-from tests.unit.made import BROKE, finished, published
+from tests.unit.made import BROKE, MANIFEST, finished, published
 
 Cli = Callable[..., Any]
 
@@ -147,7 +147,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
     def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100) -> Path:
         folder = tmp_path / ".osmosis/runs" / name
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text('{"started_at": "2026-01-01T00:00:00.123+00:00"}')
+        (folder / "manifest.json").write_text(json.dumps(MANIFEST))
         os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
         (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, *events))))
         if results is not None:

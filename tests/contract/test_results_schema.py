@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 import pytest_osmosis
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.evals.rescore import prepare_rescore
-from pytest_osmosis.record.find_run import find_run
+from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.run_id import RunId
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     ) -> Any:
         (tmp_path / "x.toml").write_text(config)
         if again:
-            run = find_run(tmp_path, "latest")
+            run = stored(find_run(tmp_path, "latest"))
             prepared = prepare_rescore(run, None, (), environ=os.environ, read_stdin=lambda: "")
         else:
             prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)

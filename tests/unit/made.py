@@ -123,3 +123,40 @@ def published(records: Sequence[RunRecord], plan_digest: str = PROVENANCE["plan_
     """Published results that are valid against the schema."""
     made = results_of(records, extra=CONFIG, **options).to_json()
     return {**made, "provenance": {**PROVENANCE, "plan_digest": plan_digest}}
+
+
+MANIFEST: Mapping[str, Any] = {
+    "schema_version": 1,
+    "eval": "x",
+    "started_at": "2026-01-01T00:00:00.123+00:00",
+    "folder": "/work/.osmosis/runs/x-1",
+    "workspace": "/work",
+    "config_text": None,
+    "typed": [{"table": "evaluation", "key": "n", "value": 2, "below": [], "as_toml": False}],
+    "plan": {
+        "name": "x",
+        "path": "/work/x.toml",
+        "dataset": "/work/data/x.jsonl",
+        "spans": [[0, 2, 1]],
+        "n": 2,
+        "selection": "all 2 rows",
+        "named": [],
+        "granularity": "run",
+        "baseline": False,
+    },
+    "subject": {
+        "model": "demo/arithmetic",
+        "n": 2,
+        "extra": {
+            "path": "x.toml",
+            "dataset": "data/x.jsonl",
+            "selection": "all 2 rows",
+            "batch_size": 1,
+            "sampling": {},
+            "overridden": [],
+        },
+    },
+    "target": {"provider": "demo", "model": "arithmetic", "client": "embedded"},
+    "baseline": None,
+}
+"""The manifest of a run of two rows."""

@@ -138,12 +138,12 @@ def _typed_source(typed: Any) -> SourceName | None:
 
 def _stored_run(config: pytest.Config, run: str, explicit: Sequence[Path | None]) -> StoredEvalRun:
     """Return the run to rescore. Raises `pytest.UsageError` if there is none."""
-    from pytest_osmosis.record.find_run import find_run
+    from pytest_osmosis.record.find_run import find_run, stored
 
     if len(explicit) > 1:
         raise pytest.UsageError(f"{options.FROM.flag} takes one eval, {len(explicit)} given")
     try:
-        return find_run(config.invocation_params.dir, run)
+        return stored(find_run(config.invocation_params.dir, run))
     except OsmosisError as error:
         raise pytest.UsageError(f"{options.FROM.flag}: {error}") from None
 

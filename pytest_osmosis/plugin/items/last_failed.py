@@ -44,7 +44,7 @@ class FailedTests:
     def remember(self) -> None:
         """Remember which tests failed before, for a smoke test. Call this before pytest writes its cache."""
         cache = getattr(self._config, "cache", None)
-        self._failed_before = frozenset() if cache is None else frozenset(cache.get(LAST_FAILED, {}))
+        self._failed_before = frozenset() if cache is None else frozenset(_node_ids(cache, LAST_FAILED))
 
     def correct(self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str]) -> None:
         """Correct both entries after pytest has written them.
@@ -57,7 +57,7 @@ class FailedTests:
             return
         failed = {nodeid: None for eval_id, each in finished.items() for nodeid in self._failed(eval_id, each)}
         recalled = self._recalled - failed.keys()
-        before = cache.get(LAST_FAILED, {})
+        before = dict.fromkeys(_node_ids(cache, LAST_FAILED), True)
         kept = {}
         for nodeid in before:
             key = unit_key(nodeid)
@@ -71,7 +71,7 @@ class FailedTests:
             kept[nodeid] = True
         if kept != before:
             cache.set(LAST_FAILED, kept)
-        ids = cache.get(NODE_IDS, [])
+        ids = _node_ids(cache, NODE_IDS)
         others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
         if len(others) != len(ids):
             cache.set(NODE_IDS, others)
@@ -85,6 +85,15 @@ class FailedTests:
             nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
             if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
                 yield nodeid
+
+
+def _node_ids(cache: pytest.Cache, key: str) -> list[str]:
+    """Return the node ids in an entry of pytest's cache; an entry that something damaged has none."""
+    try:
+        entry = cache.get(key, [])
+    except RecursionError:
+        return []
+    return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
 
 
 def recall(config: pytest.Config, items: Sequence[pytest.Item]) -> set[str]:

@@ -21,7 +21,8 @@ JSON = st.recursive(
     max_leaves=10,
 )
 FULL = Path("/dev/full")
-EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4), max_size=5)
+EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4).map(lambda event: {**event, "ev": "other"}), max_size=5)
+"""Events of a later version."""
 
 
 def written(path: Path, *lines: bytes) -> Path:
@@ -52,26 +53,97 @@ def test_numbers_that_strict_json_lacks_are_refused(value: float) -> None:
 
 def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.jsonl")
-    journal.append(encode({"n": 1}))
+    journal.append(encode({"ev": "other", "n": 1}))
 
-    assert list(replay(journal.path)) == [{"n": 1}]
+    assert list(replay(journal.path)) == [{"ev": "other", "n": 1}]
     journal.close()
 
 
-@pytest.mark.parametrize("torn", [b'{"n":', b'{"n":2}', b"\xff"])
+@pytest.mark.parametrize("torn", [b'{"ev": "other", "n":', b'{"ev": "other", "n":2}', b"\xff"])
 def test_a_torn_last_line_is_skipped(tmp_path: Path, torn: bytes) -> None:
-    path = written(tmp_path / "journal.jsonl", encode({"n": 1}), torn)
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), torn)
 
-    assert list(replay(path)) == [{"n": 1}]
+    assert list(replay(path)) == [{"ev": "other", "n": 1}]
 
 
 @pytest.mark.parametrize("bad", [b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n", b"\0\0\0\0\n"])
 def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
-    path = written(tmp_path / "journal.jsonl", encode({"n": 1}), bad, encode({"n": 3}))
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), bad, encode({"ev": "other", "n": 3}))
 
     fix = "the file was damaged; delete that line to read the others"
     said = rf"journal\.jsonl:2: not a journal line: .*; {fix}$"
     with pytest.raises(JournalError, match=said):
+        list(replay(path))
+
+
+ROLLOUT = '{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":1'
+SCORE = '{"ev":"score","row":0,"run":0,"attempt":1,"ms":1'
+MISSHAPEN = {
+    "{}": "lacks ev",
+    '{"ev":3}': "lacks ev",
+    '{"ev":"start","row":0,"run":0}': "lacks attempt",
+    '{"ev":"start","row":true,"run":0,"attempt":1}': "row: must be an integer of at least 0, got True",
+    '{"ev":"start","row":-1,"run":0,"attempt":1}': "row: must be an integer of at least 0, got -1",
+    f'{{"ev":"start","row":{"9" * 400},"run":0,"attempt":1}}': "row: must be an integer of at least 0, got 9999",
+    f'{{"ev":"start","row":{"9" * 5000},"run":0,"attempt":1}}': "Exceeds the limit",
+    '{"ev":"start","row":0,"run":0,"attempt":1,"model_tag":"third"}': "model_tag: must be one of primary, baseline",
+    '{"ev":"start","row":0,"run":0,"attempt":1,"at":"yesterday"}': "at: must be a time in ISO 8601",
+    '{"ev":"start","row":0,"run":0,"attempt":1,"at":"2026-01-01T00:00:00"}': "at: must be a time in ISO 8601",
+    ROLLOUT.replace("1", "1e999") + "}": "the number 1e999 is larger",
+    ROLLOUT.replace('"ms":1', '"ms":NaN') + "}": "NaN is not JSON",
+    ROLLOUT.replace('"ms":1', '"ms":"1"') + "}": "ms: must be a number of at least 0, got '1'",
+    ROLLOUT.replace('"ms":1', '"ms":-1') + "}": "ms: must be a number of at least 0, got -1",
+    ROLLOUT + ',"usage":{"input_tokens":true}}': "usage.input_tokens: must be an integer of at least 0, got True",
+    ROLLOUT + ',"usage":{"input_tokens":-5}}': "usage.input_tokens: must be an integer of at least 0, got -5",
+    ROLLOUT + ',"messages":"x"}': "messages: must be a list, got 'x'",
+    ROLLOUT + ',"boundary":"\\u001b[31m"}': "boundary: must be one of",
+    ROLLOUT + ',"messages":' + "[" * 700 + "]" * 700 + "}": "it is nested deeper than 500",
+    SCORE + ',"scores":{"\\ud800":"high"}}': "scores.\\ud800: must be a number, got 'high'",
+    SCORE + f',"scores":{{"f":{"9" * 400}}}}}': "scores.f: must be a number, got 9999",
+    SCORE + ',"errors":{"f":"boom"}}': "errors.f: must be an object, got 'boom'",
+    SCORE + ',"errors":{"f":{"message":3}}}': "errors.f.message: must be text, got 3",
+    SCORE + ',"removed":true}': "lacks name",
+    '{"ev":"skip","row":0,"run":0}': "lacks reason",
+    '{"ev":"loaded","scorers":"f"}': "scorers: must be a list, got 'f'",
+    '{"ev":"rows","rows":{"x":["a","b"]}}': "rows: keys must be indices of rows",
+    '{"ev":"rows","rows":{"0":["a"]}}': "rows.0: must be a list of 2, got ['a']",
+}
+"""Lines of JSON that are no event, and the beginning of what is said about each."""
+
+
+@pytest.mark.parametrize("line", MISSHAPEN)
+def test_an_event_of_another_shape_is_named_with_its_member(tmp_path: Path, line: str) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), line.encode() + b"\n")
+
+    with pytest.raises(JournalError) as raised:
+        list(replay(path))
+
+    assert f"journal.jsonl:2: not a journal line: {MISSHAPEN[line]}" in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100_000, b'{"ev":"start"' + b"\0" * 10, b"\0"])
+def test_a_tail_that_a_power_cut_filled_with_nul_is_skipped(tmp_path: Path, tail: bytes) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}), tail)
+
+    assert list(replay(path)) == [{"ev": "other", "n": 1}]
+    Journal.reopen(path).close()
+    assert path.read_bytes() == encode({"ev": "other", "n": 1})
+
+
+@pytest.mark.slow
+def test_a_line_of_a_gigabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}))
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)
+    assert list(replay(path)) == [{"ev": "other", "n": 1}]
+    with path.open("ab") as file:
+        file.write(b"\n")
+
+    with pytest.raises(
+        JournalError, match=r"journal\.jsonl:2: not a journal line: it is longer than 134,217,728 bytes"
+    ):
         list(replay(path))
 
 
@@ -80,11 +152,11 @@ def test_an_empty_journal_has_no_events(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_exists_is_never_overwritten(tmp_path: Path) -> None:
-    path = written(tmp_path / "journal.jsonl", encode({"n": 1}))
+    path = written(tmp_path / "journal.jsonl", encode({"ev": "other", "n": 1}))
 
     with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: File exists"):
         Journal.create(path)
-    assert list(replay(path)) == [{"n": 1}]
+    assert list(replay(path)) == [{"ev": "other", "n": 1}]
 
 
 def test_a_missing_journal_is_an_error(tmp_path: Path) -> None:
@@ -98,7 +170,7 @@ def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path: Path, monkeypa
     with FULL.open("wb", buffering=0) as full, monkeypatch.context() as patch:
         patch.setattr(journal, "_file", full)
         with pytest.raises(JournalError, match=r"journal\.jsonl: cannot be written: No space left"):
-            journal.append(encode({"n": 1}))
+            journal.append(encode({"ev": "other", "n": 1}))
     journal.close()
 
 
@@ -110,19 +182,19 @@ def test_closing_twice_is_fine(tmp_path: Path) -> None:
 
 
 def test_a_reopened_journal_continues_after_its_last_whole_line(tmp_path: Path) -> None:
-    torn = b'{"n": 2, "text": "' + b"x" * 200_000
+    torn = b'{"ev": "other", "n": 2, "text": "' + b"x" * 200_000
     path = tmp_path / "journal.jsonl"
-    path.write_bytes(encode({"n": 1}) + torn)
+    path.write_bytes(encode({"ev": "other", "n": 1}) + torn)
 
     journal = Journal.reopen(path)
-    journal.append(encode({"n": 3}))
+    journal.append(encode({"ev": "other", "n": 3}))
     journal.close()
 
-    assert list(replay(path)) == [{"n": 1}, {"n": 3}]
+    assert list(replay(path)) == [{"ev": "other", "n": 1}, {"ev": "other", "n": 3}]
 
 
 def test_event_at_reads_the_event_at_a_position(tmp_path: Path) -> None:
-    path = written(tmp_path / "journal.jsonl", *(encode({"n": n, "text": "é" * n}) for n in range(3)))
+    path = written(tmp_path / "journal.jsonl", *(encode({"ev": "other", "n": n, "text": "é" * n}) for n in range(3)))
 
     positions = [position for position, _ in replay_with_positions(path)]
 

@@ -1,0 +1,58 @@
+"""JSON that others wrote, without what Python's parser accepts beyond the standard: NaN, infinities, any nesting."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+DEEPEST = 500
+
+
+class JsonFault(ValueError):
+    """The reason why text is not JSON, in one line."""
+
+
+def parsed(text: str, *, deepest: int = DEEPEST) -> Any:
+    """Return the value of a JSON text. Raises `JsonFault`, also for a value nested deeper than `deepest`."""
+    try:
+        value = DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise JsonFault(str(error)) from None
+    except RecursionError:
+        raise JsonFault(f"it is nested deeper than {deepest}") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise JsonFault(str(error)) from None
+    if text.count("[") + text.count("{") > deepest and depth(value) > deepest:
+        raise JsonFault(f"it is nested deeper than {deepest}")
+    return value
+
+
+def depth(value: object) -> int:
+    """Return how deep lists and objects are nested.
+
+    >>> depth({"a": [1, []]}), depth(1)
+    (3, 0)
+    """
+    level, deepest = [value], -1
+    while level:
+        deepest += 1
+        containers = [item for item in level if isinstance(item, (dict, list))]
+        level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
+        if containers and not level:
+            return deepest + 1
+    return deepest
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise JsonFault(f"the number {text[:40]} is larger than the largest float")
+    return number
+
+
+def _refused(text: str) -> NoReturn:
+    raise JsonFault(f"{text} is not JSON")
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refused)

@@ -1,0 +1,148 @@
+"""The manifest of an eval run, `manifest.json`: what was asked for. It is read back to rescore or list the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.files.shapes import (
+    ShapeFault,
+    anything,
+    flag,
+    listing,
+    members,
+    moment,
+    nullable,
+    one_of,
+    table,
+    text,
+    whole,
+)
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.plan import Granularity, Plan
+from pytest_osmosis.text.paths import shown
+
+MANIFEST_VERSION = 1
+MOST_BYTES = 1 << 26
+MOST_RUNS = 10_000_000
+"""The most runs of a plan; more are not believed, because they could not have been made."""
+
+SPANS = listing(listing(whole(), length=3))
+PLAN = members(
+    {
+        "name": text,
+        "path": text,
+        "dataset": text,
+        "spans": SPANS,
+        "n": whole(1),
+        "selection": text,
+        "named": SPANS,
+        "granularity": one_of(*get_args(Granularity)),
+        "baseline": flag,
+    }
+)
+EXTRA = members(
+    {
+        "path": text,
+        "dataset": text,
+        "selection": text,
+        "batch_size": whole(1),
+        "sampling": table(anything),
+        "overridden": listing(text),
+    }
+)
+SHAPE = members(
+    {
+        "schema_version": one_of(MANIFEST_VERSION),
+        "eval": text,
+        "started_at": moment,
+        "folder": text,
+        "workspace": text,
+        "config_text": nullable(text),
+        "typed": listing(
+            members({"table": text, "key": text, "value": anything, "below": listing(text), "as_toml": flag})
+        ),
+        "plan": PLAN,
+        "subject": members({"model": text, "n": whole(1), "extra": EXTRA}),
+        "target": table(anything),
+        "baseline": nullable(members({"model": text, "target": table(anything)})),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSubject:
+    """The model that an eval run asked, its runs per row, and what else described it."""
+
+    model: str
+    n: int
+    extra: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBaseline:
+    """The second model of an eval run, and its target."""
+
+    model: str
+    target: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The request for an eval run. `typed` are the overrides of its command, `target` is that of its model.
+
+    `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
+    """
+
+    eval: str
+    started_at: str
+    folder: str
+    workspace: Path
+    config_text: str | None
+    typed: Sequence[Mapping[str, Any]]
+    plan: Plan
+    subject: StoredSubject
+    target: Mapping[str, Any]
+    baseline: StoredBaseline | None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest. Raises `OsmosisError` with the place in the file if it is not valid."""
+    where = shown(path)
+    try:
+        data = parsed(read_text(path, most_bytes=MOST_BYTES))
+        SHAPE(data)
+        plan = _plan(data["plan"])
+    except ShapeFault as fault:
+        raise OsmosisError(f"{where}: {fault}") from None
+    except FileFault as fault:
+        raise OsmosisError(f"{where}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
+    except ValueError as error:
+        raise OsmosisError(f"{where}: is not JSON: {error}") from None
+    subject, baseline = data["subject"], data["baseline"]
+    return Manifest(
+        eval=data["eval"],
+        started_at=data["started_at"],
+        folder=data["folder"],
+        workspace=Path(data["workspace"]),
+        config_text=data["config_text"],
+        typed=data["typed"],
+        plan=plan,
+        subject=StoredSubject(subject["model"], subject["n"], subject["extra"]),
+        target=data["target"],
+        baseline=None if baseline is None else StoredBaseline(baseline["model"], baseline["target"]),
+    )
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    runs = data["n"] * sum(n_rows for _, n_rows, _ in (*data["spans"], *data["named"]))
+    if runs > MOST_RUNS:
+        raise ShapeFault(f"holds {runs:,} runs; at most {MOST_RUNS:,} are read", ".plan")
+    if "\0" in data["path"] + data["dataset"]:
+        raise ShapeFault("path, dataset: must be paths, got the character \\x00", ".plan")
+    known = Plan.__dataclass_fields__.keys()
+    return Plan.from_json({key: value for key, value in data.items() if key in known})
