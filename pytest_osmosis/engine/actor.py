@@ -33,7 +33,7 @@ from pytest_osmosis.engine.stall_notice import StallNotice
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005
@@ -246,6 +246,8 @@ class Actor:
                 self._refuse(CodeError(event["error"], event["details"]))
             case "probed":
                 self._probing.answered(event)
+            case "denied":
+                self.runs.denied(ModelTag(event["model_tag"]), event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
             case "ask":

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.clients import Clients, clients_of, probed
+from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.limits import HostLimits
@@ -266,7 +266,8 @@ class InlineHost:
                 self._code = load(setup)
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
-            self._core = HostCore(setup, self._code, self._clients, self._limits, monitor, self._emit, self._raised)
+            models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
+            self._core = HostCore(setup, self._code, models, self._limits, monitor, self._emit, self._raised)
         return self._code
 
     def inside(self) -> AbstractContextManager[None]:
@@ -276,6 +277,9 @@ class InlineHost:
         if self._process_state is None:
             self._process_state = ProcessState(setup.workspace, self._environ, setup.roots)
         return self._process_state.active()
+
+    def _denied_by(self, tag: ModelTag) -> Callable[[str], None]:
+        return lambda error: self._emit({"ev": "denied", "model_tag": str(tag), "error": error})
 
     def _raised(self, key: Key, error: BaseException) -> None:
         if self._loop.interrupted or isinstance(error, self._through):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Stop
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import ProbedEvent
@@ -48,10 +47,8 @@ class Probing:
         if tag not in self._left:
             return  # the host that died meanwhile had sent it
         self._left.remove(tag)
-        if error is not None and tag is ModelTag.BASELINE:
-            self._runs.stop_baseline(f"the probe failed: {error}")
-        elif error is not None:
-            self._runs.stop(Stop("systemic", f"the probe failed: {error}"))
+        if error is not None:
+            self._runs.stop_model(tag, f"the probe failed: {error}")
         if not self._left:
             self.host, self.is_over = None, True
 

@@ -85,6 +85,18 @@ class Runs:
             self._notices.alert(f"no further request is sent to the baseline's model: {text}")
             self._skip_unbegun(ModelTag.BASELINE)
 
+    def denied(self, tag: ModelTag, error: str) -> None:
+        """Stop the eval, or its baseline: the model denies every request. No host sends it another one."""
+        self._hosts.broadcast({"op": "deny", "model_tag": str(tag), "error": error})
+        self.stop_model(tag, error)
+
+    def stop_model(self, tag: ModelTag, cause: str) -> None:
+        """Stop the eval, or its baseline, because no further run of this model could succeed."""
+        if tag is ModelTag.BASELINE:
+            self.stop_baseline(cause)
+        else:
+            self.stop(Stop("systemic", cause))
+
     def _skip_unbegun(self, model: ModelTag | None) -> None:
         """Skip the runs that have not begun: all of them, or those of one model."""
         table = self._table
@@ -136,10 +148,8 @@ class Runs:
             self._hosts.throttle.finished()
             self._hosts.relimit()
         cause = self._systemic[state.run.model].saw(event)
-        if cause is not None and state.run.is_baseline:
-            self.stop_baseline(cause)
-        elif cause is not None:
-            self.stop(Stop("systemic", cause))
+        if cause is not None:
+            self.stop_model(state.run.model, cause)
         elif (reached := self._budget.rolled_out(record)) is not None and self.any_left:
             self.stop(reached)
         if record.boundary is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.protocol import ProbedEvent, Setup
 from pytest_osmosis.models import create, probe
-from pytest_osmosis.models.base import Model
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import ModelTag
 
@@ -21,6 +22,32 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
         return {}
     targets = {tag: ModelTarget(**target) for tag, target in setup.targets.items()}
     return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
+
+
+class DeniableModel:
+    """A model that gets no further request once one has met an error that every other would meet too: a wrong key.
+
+    `on_denied` is called with that error. `error` is its text, or that of another host's.
+    """
+
+    def __init__(self, model: Model, on_denied: Callable[[str], None]) -> None:
+        self.error: str | None = None
+        self._model = model
+        self._on_denied = on_denied
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        if self.error is not None:
+            raise ModelError(self.error, systemic="always")
+        try:
+            return await self._model.chat(request)
+        except ModelError as error:
+            if error.systemic == "always" and self.error is None:
+                self.error = str(error)
+                self._on_denied(self.error)
+            raise
+
+    async def close(self) -> None:
+        await self._model.close()
 
 
 async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:

@@ -99,6 +99,8 @@ PermitRequest = TypedDict("PermitRequest", {"op": Literal["permit"], "ids": Sequ
 """Send the requests `ids`, for which the host has asked."""
 DropRequest = TypedDict("DropRequest", {"op": Literal["drop"], "model_tag": str | None})
 """Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
+DenyRequest = TypedDict("DenyRequest", {"op": Literal["deny"], "model_tag": str, "error": str})
+"""Send no further request to a model: it would deny it with `error`, as it denied one of another host."""
 ControlRequest = TypedDict("ControlRequest", {"op": Literal["pause", "resume", "close"]})
 """`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
 
@@ -129,7 +131,7 @@ class ScoreRequest(ScoringFields):
     names: Sequence[str]
 
 
-RunsRequest = ProbeRequest | RunRequest | ScoreRequest | DropRequest
+RunsRequest = ProbeRequest | RunRequest | ScoreRequest | DropRequest | DenyRequest
 LimitsRequest = LimitRequest | HoldRequest | PermitRequest
 Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRequest
 
@@ -144,8 +146,10 @@ RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str
 """The other answer to `setup`: the code does not load, and the host ends."""
 ProbedEvent = TypedDict("ProbedEvent", {"ev": Literal["probed"], "model_tag": str, "error": str | None})
 """The answer to `probe`: the error that every request to the model would meet, None if it answered."""
+DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": str, "error": str})
+"""A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequence[AttemptFields]})
-"""The answer to `drop`: the runs that will not begin here."""
+"""The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
 ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
 """A server had no room: the host sends it nothing for `wait_s`."""
 AnsweredEvent = TypedDict("AnsweredEvent", {"ev": Literal["answered"], "id": int, "usage": Mapping[str, int] | None})
@@ -193,7 +197,7 @@ class BrokenEvent(AttemptFields):
 
 
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | DroppedEvent
-RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent
+RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
 

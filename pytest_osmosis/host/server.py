@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from pytest_osmosis.host.clients import Clients, probed
+from pytest_osmosis.host.clients import Clients, DeniableModel, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
@@ -32,12 +32,13 @@ class HostServer:
     ) -> None:
         self._code = code
         self._clients = clients
+        self._models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in clients.items()}
         self._loop = asyncio.new_event_loop()
         self._writer = EventWriter(events, redaction, self._loop)
         self._monitor = LoopMonitor(self._report_stall, pulse.beat)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._core = HostCore(
-            setup, code, clients, self._limits, self._monitor, self._writer.emit, flush=self._writer.flush
+            setup, code, self._models, self._limits, self._monitor, self._writer.emit, flush=self._writer.flush
         )
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -63,7 +64,7 @@ class HostServer:
         for request in requests:
             match request["op"]:
                 case "run":
-                    self._waiting.append(request)
+                    self._accept(request)
                 case "score":
                     self._spawn(self._core.score(request), Key.of(request))
                 case "limit":
@@ -76,12 +77,28 @@ class HostServer:
                     self._limits.pause(op == "pause")
                 case "drop":
                     self._drop(request["model_tag"])
+                case "deny":
+                    self._models[ModelTag(request["model_tag"])].error = request["error"]
                 case "probe":
                     self._spawn(self._probe(ModelTag(request["model_tag"])))
                 case "close" if not self._closing:  # the engine may send it twice
                     self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
         self._begin_rollouts()
+
+    def _accept(self, request: RunRequest) -> None:
+        """Let a run wait for its slot, or give it back if its model denies all requests."""
+        self._waiting.append(request)
+        tag = Key.of(request).run.model
+        if self._models[tag].error is not None:
+            self._drop(str(tag))
+
+    def _denied_by(self, tag: ModelTag) -> Callable[[str], None]:
+        def denied(error: str) -> None:
+            self._writer.emit({"ev": "denied", "model_tag": str(tag), "error": error})
+            self._drop(str(tag))
+
+        return denied
 
     def _begin_rollouts(self) -> None:
         begun = 0

@@ -185,7 +185,7 @@ class Live:
         ledger = self.run.engine.ledger
         assert Counter(run for run, _ in self.told) == Counter(self.run.selected.runs)
         statuses = Counter(record.status for record in self.results.records)
-        assert statuses.total() == len(self.run.selected.runs)
+        assert statuses.total() == len(self.run.selected.own)
         assert fold(replay(self.run.directory.journal)) == ledger
         assert self.run.engine.progress.in_flight == 0
 

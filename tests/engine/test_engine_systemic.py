@@ -5,14 +5,16 @@ A host gets two runs ahead of their turn, so two may still begin before it gets 
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.engine.test_engine_retries import by_row
-from tests.servers import ChatServer, reply, status
+from tests.servers import QUOTA, Behaviour, ChatServer, Exchange, reply, status
 
 ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
 AHEAD = 2
@@ -44,10 +46,87 @@ def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspac
     with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
         live = evaluated(workspace.config(server, **ONE_BY_ONE))
         assert max(asked_rows(server)) <= 1 + AHEAD
-    assert live.kinds()[:2] == ["passed", "error"]
-    assert live.kinds()[2 + AHEAD :] == ["skipped"] * 4
+    assert live.kinds() == ["passed", "error", *["skipped"] * 6]
     assert live.record(1).boundary == "provider"
     assert stopped_with(live, "401")
+
+
+def refused_once(n: int, answer: Behaviour) -> Behaviour:
+    """Hold requests until there are `n`, then answer all of them with the same."""
+    n_there = 0
+    all_there = asyncio.Event()
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        nonlocal n_there
+        n_there += 1
+        if n_there >= n:
+            all_there.set()
+        await all_there.wait()
+        return await answer(exchange)
+
+    return behave
+
+
+@pytest.mark.parametrize("answer", [status(401), status(429, QUOTA), status(402)], ids=["401", "quota", "402"])
+def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
+    workspace: Workspace, answer: Behaviour
+) -> None:
+    workspace.rows([{"user_prompt": f"row {index}"} for index in range(80)])
+    with ChatServer(refused_once(16, answer)) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 16}))
+        assert len(server.requests) == 16
+    assert live.kinds().count("error") == 16
+    assert live.kinds().count("skipped") == 64
+    assert live.results.stopped is not None
+
+
+@pytest.mark.slow
+def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> None:
+    """Every agent asks again and again. Both hosts have requests in flight when the key is refused."""
+    workspace.rows([{"user_prompt": f"row {index}"} for index in range(40)])
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            for _ in range(50):
+                try:
+                    await ctx.chat(ctx.prompt)
+                except Exception:
+                    await asyncio.sleep(0.05)
+        """
+    )
+    with ChatServer(refused_once(8, status(401))) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": 2}))
+        assert len(server.requests) == 8
+    assert live.results.stopped is not None
+    assert "401" in live.results.stopped
+
+
+def test_a_denial_that_the_agent_swallows_stops_the_eval_all_the_same(workspace: Workspace) -> None:
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            try:
+                await ctx.chat(ctx.prompt)
+            except Exception:
+                return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    with ChatServer(status(401)) as server:
+        live = evaluated(workspace.config(server, **ONE_BY_ONE))
+        assert len(server.requests) == 1
+    assert live.kinds() == ["passed", *["skipped"] * 7]
+    assert stopped_with(live, "401")
+
+
+def test_a_denied_baseline_stops_alone(workspace: Workspace) -> None:
+    """The baseline's model has the server to itself."""
+    with ChatServer(status(401)) as denying, ChatServer(reply("42")) as server:
+        baseline = {"model_path": "other", "base_url": denying.base_url}
+        live = evaluated(workspace.config(server, baseline=baseline, **ONE_BY_ONE))
+        assert len(denying.requests) == 1
+        assert asked_rows(server).total() == 8
+    assert live.results.stopped is None
+    assert "401" in str(live.run.engine.baseline_stopped)
 
 
 def test_a_404_stops_the_eval_only_before_the_first_success(workspace: Workspace) -> None:
