@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.evals.baseline import differing_settings
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.evals.undecided_gates import undecided
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import results
+from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.stats import Summary
@@ -102,7 +104,7 @@ class Conclusion:
                 comparison.matched(measured.row_runs(), stored.row_runs()),
                 started_at=stored.started_at,
                 allowed=allowed,
-                differs=self._prepared.differs,
+                differs=differing_settings(stored, published_config(measured.description, measured.pass_rule)),
             )
         if baseline is None or self._selected.lacks_baseline:
             return None

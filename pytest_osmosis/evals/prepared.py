@@ -37,7 +37,7 @@ class Prepared:
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
-    - `differs`: the settings that differ from the baseline's results, in words
+    - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
     - `typed`: the overrides of the command line
     - `source`: new rollouts, or stored ones
     """
@@ -94,7 +94,7 @@ class Prepared:
     @property
     def needs_every_run(self) -> str | None:
         """The reason why the gates cannot be decided before the last run, None if they can."""
-        return early_stop.why_impossible(self.config.gates, removable=_has_grader(self.config))
+        return early_stop.why_impossible(self.config.gates, removable=_may_have_grader(self.config))
 
 
 def identity(prepared: Prepared) -> dict[str, Any]:
@@ -116,13 +116,19 @@ def identity(prepared: Prepared) -> dict[str, Any]:
 
 
 def differences(prepared: Prepared) -> tuple[str, ...]:
-    """Return the settings that differ from those of the baseline's results."""
-    if prepared.baseline_results is None:
+    """Return the settings that differ from those of the baseline's results, as far as the config tells.
+
+    The code of an entrypoint is not loaded yet. It holds a Grader if nothing else scores; otherwise it may hold one,
+    and counts as unchanged.
+    """
+    stored, config = prepared.baseline_results, prepared.config
+    if stored is None:
         return ()
-    config = prepared.config
-    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if _has_grader(config) else []))
-    here = published_config(prepared.description, pass_rule(config, scorers))
-    return differing_settings(prepared.baseline_results, here)
+    has_grader = _may_have_grader(config)
+    if has_grader and config.scoring.grader is None and config.scoring.eval_fns:
+        has_grader = GRADER_SCORE in stored.pass_rule.scorers
+    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []))
+    return differing_settings(stored, published_config(prepared.description, pass_rule(config, scorers)))
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
@@ -130,5 +136,5 @@ def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
     return PassRule(scorers, config.evaluation.pass_threshold, config.scoring.thresholds, config.scoring.decide)
 
 
-def _has_grader(config: EvalConfig) -> bool:
+def _may_have_grader(config: EvalConfig) -> bool:
     return config.scoring.grader is not None or config.experiment.entrypoint is not None

@@ -175,3 +175,28 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
     assert {"setup", "test-all", "test-litellm", "docs"} == {*targets}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []
+
+
+WITHOUT_TOOLS = """
+import sys
+import pytest
+
+class Missing:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in ("hatchling", "hypothesis", "pyarrow", "trustme", "yaml"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_the_checkout_runs_its_own_config_without_the_tools_of_its_tests() -> None:
+    words = ["--osmosis-config=configs/eval/multiply.toml", "--osmosis-dry-run", "-pno:hypothesispytest"]
+
+    command = [sys.executable, "-c", WITHOUT_TOOLS, *words]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "osmosis: multiply (configs/eval/multiply.toml)" in done.stdout

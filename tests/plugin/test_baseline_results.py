@@ -16,6 +16,16 @@ GATE = {"max_regression": 0.02}
 PASS: Row = {}
 FAIL: Row = {"score": 0.0}
 BROKEN: Row = {"reward": "raises"}
+GRADER = """
+class Judge(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(1.0)
+"""
+WORKFLOW = """
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        await ctx.chat(ctx.prompt)
+"""
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
@@ -195,3 +205,16 @@ def test_an_environment_variable_never_writes_a_baseline(
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; pass *"])
+
+
+@pytest.mark.parametrize("grader", ["", GRADER])
+def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(plain_workspace: Workspace, grader: str) -> None:
+    code = "from pytest_osmosis import AgentWorkflow, Grader\n" + WORKFLOW + grader
+    plain_workspace.write("rollouts/mine/main.py", code)
+    with_baseline(plain_workspace, [PASS] * 3, experiment={"rollout": "mine", "entrypoint": "main.py"})
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
+    result.stdout.no_fnmatch_line("*the baseline differs in *")

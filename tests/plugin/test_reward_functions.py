@@ -253,7 +253,7 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
     plain_workspace: Workspace, arguments: list[str]
 ) -> None:
     workspace = plain_workspace
-    workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /tmp/else.py folder notes.txt")
+    workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /else/where.py folder notes.txt")
     for file in ("rewards.py", "test_a.py"):
         workspace.write(file, PLAIN)
     workspace.write("folder/rewards.py", PLAIN)
@@ -268,7 +268,7 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
             f"ERROR: ini osmosis_rewards: rewrds.py: there is no such file below {root}; {fix}",
             f"ERROR: ini osmosis_rewards: more/[*].py: there is no such file below {root}; {fix}",
             f"ERROR: ini osmosis_rewards: ../else.py: must stay below the rootdir {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: /tmp/else.py: must stay below the rootdir {root}; {fix}",
+            f"ERROR: ini osmosis_rewards: /else/where.py: must stay below the rootdir {root}; {fix}",
             f"ERROR: ini osmosis_rewards: folder: is a folder; {fix}",
             f"ERROR: ini osmosis_rewards: notes.txt: is not a Python file; {fix}",
         ]
