@@ -218,3 +218,16 @@ def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(plain_workspace:
     assert result.ret == 0
     result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
     result.stdout.no_fnmatch_line("*the baseline differs in *")
+
+
+def test_a_run_of_the_baseline_that_passed_in_words_does_not_count(plain_workspace: Workspace) -> None:
+    with_baseline(plain_workspace, [PASS] * 7)
+    results = read_json(plain_workspace.root / FILE)
+    for row in results["rows"]:
+        row["runs"][0]["passed"] = "no"
+    plain_workspace.write(FILE, json.dumps(results))
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*baselines/x.json: rows[[]0].runs[[]0].passed: 'no' is not a boolean; *"])

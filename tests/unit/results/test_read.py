@@ -138,6 +138,18 @@ def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
         ({"schema_version": 1}, "lacks "),
         (changed(("rows", 3, "runs", 0, "success"), "no"), "rows[3].runs[0].success: 'no' is not a boolean"),
         (changed(("rows", 1, "runs", 1, "passed"), "no"), "rows[1].runs[1].passed: 'no' is not a boolean"),
+        (changed(("rows", 1, "runs", 1, "passed"), 1), "rows[1].runs[1].passed: 1 is not a boolean"),
+        (
+            changed(("rows", 1, "runs", 1, "scores"), {A: "1.0"}),
+            "rows[1].runs[1].scores.rewards:a: '1.0' is not a number",
+        ),
+        (
+            changed(("rows", 1, "runs", 1, "scores"), {A: True}),
+            "rows[1].runs[1].scores.rewards:a: True is not a number",
+        ),
+        (changed(("rows", 1, "runs", 1, "scores"), [1.0]), "rows[1].runs[1].scores: [1.0] is not an object"),
+        (changed(("summary", "pass_rate"), "1.0"), "summary.pass_rate: '1.0' is not a number or null"),
+        (changed(("summary", "measured"), "3"), "summary.measured: '3' is not an integer"),
         (changed(("rows", 0, "runs", 0, "status"), "done"), "rows[0].runs[0].status: 'done' is not one of ["),
         (changed(("rows", 2, "runs", 1, "run_index"), ...), "rows[2].runs[1]: lacks run_index"),
         (changed(("rows", 1, "row_digest"), "abc"), "rows[1].row_digest: 'abc' is not valid (pattern)"),
