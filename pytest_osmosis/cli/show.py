@@ -18,9 +18,12 @@ from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, PassRule
 
 _INDENT = "  "
+MOST_CHARS = 100_000
+"""The most that is shown of one message or output."""
 
 
 def show_run(folder: Path, name: str, row_run: str) -> list[str]:
@@ -134,7 +137,7 @@ def _scores(story: _Story, pass_rule: PassRule | None) -> Iterator[str]:
 
 def _error(story: _Story) -> Iterator[str]:
     if story.record.error is not None:
-        yield f"{_INDENT}error: {story.record.error}"
+        yield f"{_INDENT}error: {shortened(story.record.error, MOST_CHARS)}"
         yield from _indented(story.details)
 
 
@@ -146,4 +149,6 @@ def _message(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _indented(text: str) -> list[str]:
+    """Return the lines of a text, without its middle if it is very long: the journal holds all of it."""
+    text = shortened(text, MOST_CHARS)
     return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in text.rstrip("\n").split("\n")] if text else []

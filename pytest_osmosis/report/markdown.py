@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,12 +84,13 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    r"""Return untrusted text on one line, escaped for Markdown, HTML and GitHub's mentions.
+    r"""Return untrusted text on one line, escaped for Markdown, HTML, GitHub's mentions and links that it finds itself.
 
-    >>> print(_text("a | b\n<img> `x` @team #1"))
-    a \| b &lt;img&gt; \`x\` &#64;team &#35;1
+    >>> print(_text("a | b\n<img> `x` @team #1 http://x www.x"))
+    a \| b &lt;img&gt; \`x\` &#64;team &#35;1 http&#58;//x www&#46;x
     """
     flat = html.escape(escaped(" ".join(text.split())), quote=False)
     for sign in "\\`*_[]|~":
         flat = flat.replace(sign, f"\\{sign}")
-    return flat.replace("#", "&#35;").replace("@", "&#64;")
+    flat = flat.replace("#", "&#35;").replace("@", "&#64;").replace("://", "&#58;//")
+    return re.sub(r"(www)\.", r"\1&#46;", flat, flags=re.IGNORECASE)

@@ -1,0 +1,177 @@
+"""Text of models, rows, servers and user code does not control terminals, runners of CI, or readers of reports.
+
+The search after each test looks for control characters and workflow commands in everything that was printed, and in
+XML and Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.hostile.runners import commands
+from tests.hostile.workspaces import HostileWorkspace
+from tests.servers import ChatServer, data, reply, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+NASTY = (
+    "::error file=a,line=1::x\n  ::set-output name=a::b\n\u3000::add-mask::a\r::stop-commands::t\x85::debug::x\n"
+    "a ##[error]b ##[set-env name=PATH;]c ##vso[task.setvariable variable=a]b ##VSO[task.complete]\n"
+    "##teamcity[buildStop comment='x'] section_start:1:a[collapsed=true]\r\x1b[0K section_end:1:a\r\x1b[0K\n"
+    "\x1b]0;title\x07\x1b[2J\x9b31m \x00\x08\x08\x7f \u202eevil\u2066\u2028\u200b\ufeff\U000e0041 e"
+    + "\u0301"
+    * 300
+    + "\n"
+    "</script><img src=x onerror=alert(1)> | a | b |\n```\n[x](javascript:alert(1)) ![x](http://evil/x.png) @team #1\n"
+    "]]> &amp; \ud800 \ufffe <failure message='x'/>\n"
+)
+SAYS_EVERYTHING = f"""
+import logging, sys, warnings
+NASTY = {NASTY!r}
+NASTY = NASTY.encode('utf-8', 'replace').decode()
+
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    print(NASTY)
+    print(NASTY, file=sys.stderr)
+    logging.error(NASTY)
+    warnings.warn(NASTY)
+    if extra_info.get('reward'):
+        raise ValueError(NASTY)
+    return 0.0
+"""
+
+
+def _nasty_model() -> ChatServer:
+    return ChatServer(
+        reply(NASTY, model=NASTY), status(400, {"error": {"message": NASTY, "code": NASTY}}), reply(NASTY)
+    )
+
+
+@pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+def test_text_of_models_rows_and_user_code_is_shown_as_escapes(hostile: HostileWorkspace) -> None:
+    with _nasty_model() as server:
+        hostile.eval(
+            rows=[{"user_prompt": NASTY, "ground_truth": NASTY}, {"user_prompt": NASTY}, {"reward": "x"}],
+            model={"base_url": server.base_url},
+            experiment={"model_path": "m"},
+            gate={"pass_rate": ">= 0.1"} if not hostile.distributed else {},
+        )
+        hostile.write("rewards.py", SAYS_EVERYTHING)
+        result = hostile.run(
+            CONFIG,
+            "--junitxml=junit.xml",
+            "--osmosis-markdown=page.md",
+            "-rA",
+            "-vv",
+            "--osmosis-no-probe",
+            "--color=no",
+        )
+    assert result.ret in (1, 9)
+    assert "\\::error" in result.stdout.str()
+    assert "#\\#vso[" in result.stdout.str()
+    ElementTree.parse(hostile.root / "junit.xml")
+    page = (hostile.root / "page.md").read_text()
+    assert "<img" not in page
+    assert "](" not in page.replace("\\](", "")
+    assert "://" not in page.partition("\n")[2]
+    rows = [line for line in page.splitlines() if line.startswith("| row")]
+    assert all(line.replace("\\|", "").count("|") == 3 for line in rows), rows
+    for run in ("row0-run0", "row1-run0", "row2-run0"):
+        assert hostile.command(sys.executable, "-mpytest_osmosis", "show", run).ret == 0
+
+
+def test_problems_show_values_as_escapes(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=[{"user_prompt": [NASTY], NASTY: 1}, {"messages": [{"role": NASTY}]}])
+    hostile.run(CONFIG)
+    toml = json.dumps(NASTY.replace("\ud800", "").replace("\ufffe", "")).replace("\x7f", "")
+    hostile.write("configs/eval/y.toml", f"[experiment]\n{toml} = {toml}\nmodel_path = {toml}\n[{toml}]\n[secrets]\n")
+    hostile.run("--osmosis-config=configs/eval/y.toml", f"--osmosis-n={NASTY.replace(chr(0), '')[:400]}")
+    hostile.write("configs/eval/z.toml", "x = \n::error::x ##[error] \x1b[31m")
+    assert hostile.run("--osmosis-config=configs/eval/z.toml").ret == 4
+    assert hostile.run("--osmosis-config=\x1b[31m##[error]::x.toml").ret == 4
+
+
+def test_errors_of_code_that_does_not_load_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+    hostile.eval()
+    hostile.write(
+        "rewards.py", f"import os\nos.write(2, {NASTY.encode(errors='replace')!r})\nraise ValueError({NASTY!r})\n"
+    )
+    assert hostile.run(CONFIG).ret == 4
+    hostile.write("rewards.py", f"import os\nos.write(2, {NASTY.encode(errors='replace')!r})\nos._exit(3)\n")
+    assert hostile.run(CONFIG).ret == 4
+
+
+def test_annotations_are_the_only_commands(hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile.annotates = True
+    page = hostile.root / "job.md"
+    for name, value in (("GITHUB_ACTIONS", "true"), ("GITHUB_STEP_SUMMARY", str(page)), ("CI", "true")):
+        monkeypatch.setenv(name, value)
+    with ChatServer(reply(NASTY)) as server:
+        hostile.eval(
+            rows=[{"user_prompt": NASTY, "score": 0.0}, {"reward": "raises"}],
+            model={"base_url": server.base_url},
+            experiment={"model_path": "m"},
+        )
+        hostile.write("rewards.py", SAYS_EVERYTHING)
+        result = hostile.run(CONFIG, "-rA", "-vv")
+    found = list(commands(result.stdout.str()))
+    assert found
+    assert all(
+        command.startswith(("GitHub: '::error file=data/x.jsonl", "GitHub: '::error file=configs")) for command in found
+    )
+    assert page.exists()
+
+
+def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=[{"user_prompt": NASTY, "solution_str": NASTY.replace("\ud800", "")}])
+    hostile.write("rewards.py", SAYS_EVERYTHING)
+    hostile.write(
+        "test_it.py",
+        "import pytest\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_text(rollout):\n    assert rollout.solution_str == 'x'\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_raises(rollout):\n    raise ValueError(rollout.solution_str)\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_fails(rollout):\n    pytest.fail(rollout.solution_str)\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_skips(rollout):\n    pytest.skip(rollout.solution_str)\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_prints(rollout):\n    print(rollout.solution_str)\n    assert 0\n",
+    )
+    hostile.run("test_it.py", "--junitxml=junit.xml", "-rA", "-vv", "-l")
+    ElementTree.parse(hostile.root / "junit.xml")
+
+
+def test_names_of_files_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+    name = "a\x1b[31m##[error]\u202eb"
+    hostile.eval(name, rows=[{"score": 0.0}], experiment={"dataset": "x"}, data={"path": "data/x.jsonl"})
+    Path(hostile.root / f"data/{name}.jsonl").rename(hostile.root / "data/x.jsonl")
+    hostile.write("data/x.jsonl", (hostile.root / "data/x.jsonl").read_text())
+    result = hostile.run(
+        f"--osmosis-config=configs/eval/{name}.toml", "--osmosis-markdown=page.md", "--junitxml=junit.xml"
+    )
+    assert result.ret in (1, 4)
+    hostile.command(sys.executable, "-mpytest_osmosis", "runs")
+
+
+def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWorkspace) -> None:
+    long = "x" * 10_000_000
+    with ChatServer(data({"choices": [{"message": {"role": "assistant", "content": long}}]})) as server:
+        hostile.eval(rows=[{"score": 0.0}], model={"base_url": server.base_url}, experiment={"model_path": "m"})
+        hostile.write(
+            "rewards.py",
+            "def score(solution_str, **kwargs):\n    print(solution_str)\n    raise ValueError(solution_str)\n",
+        )
+        result = hostile.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--osmosis-no-probe")
+    assert result.ret == 9
+    assert len(result.stdout.str()) < 300_000
+    shown = hostile.command(sys.executable, "-mpytest_osmosis", "show", "row0-run0")
+    assert shown.ret == 0
+    assert len(shown.stdout.str()) < 500_000
+    assert (hostile.root / "junit.xml").stat().st_size < 500_000
+    assert (hostile.root / "page.md").stat().st_size < 100_000
