@@ -1,7 +1,7 @@
 r"""The normal form of a text: without blanks, invisible characters and backslashes, and with escapes decoded.
 
 A secret may come back split over lines, or escaped for JSON, HTML or a URL. In the normal form it reads the same. The
-escapes are `\u0041`, `\x41`, `%41` (UTF-8) and `&#65;` with its relatives, once, after any number of backslashes.
+escapes are `\u0041`, `\x41`, `%41` (UTF-8) and `&#65;` with its relatives, also if they were escaped again themselves.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ _INVISIBLE_ASCII = r"\x00-\x20\x7f"
 _INVISIBLE = r"\x80-\xa0\xad\u034f\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
 _ESCAPE = re.compile(
     r"(?<!\\)\\++(?:u[dD][89abAB][0-9a-fA-F]{2}\\+u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})"
-    r"|%[0-7][0-9a-fA-F]|(?:%[89a-fA-F][0-9a-fA-F])+"
-    r"|&(?:\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
+    r"|%(?:25)*[0-7][0-9a-fA-F]|(?:%(?:25)*[89a-fA-F][0-9a-fA-F])+"
+    r"|&(?:amp;)*(?:\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
 )
+_AGAIN_IN_URL = re.compile(r"%(?:25)+(?=[0-9a-fA-F]{2})")
+_AGAIN_IN_HTML = re.compile(r"&(?:amp;)+(?=[#A-Za-z])")
 _BACKSLASHES = re.compile(r"\\+[nrtbf]?")
 _BLANKS = f"{_INVISIBLE_ASCII}{_INVISIBLE}"
 _TOKEN = re.compile(rf"{_ESCAPE.pattern}|{_BACKSLASHES.pattern}|[{_BLANKS}]+")
@@ -98,9 +100,9 @@ def _decoded(token: str) -> str:
     """Return the characters of an escape that the normal form keeps, "" for anything else that it leaves out."""
     kind = token[0]
     if kind == "%":
-        return _LEFT_OUT.sub("", unquote(token, errors="replace"))
+        return _LEFT_OUT.sub("", unquote(_AGAIN_IN_URL.sub("%", token), errors="replace"))
     if kind == "&":
-        return _LEFT_OUT.sub("", html.unescape(token))
+        return _LEFT_OUT.sub("", html.unescape(_AGAIN_IN_HTML.sub("&", token)))
     digits = token.lstrip("\\")
     if kind != "\\" or digits[:1] not in ("u", "x"):
         return ""

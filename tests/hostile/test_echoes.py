@@ -1,0 +1,168 @@
+"""Servers, models and user code give secrets back in other shapes, and in places where nobody expects text.
+
+The search after each test decodes everything that was printed or written, and looks for the values.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.hostile.workspaces import HostileWorkspace
+from tests.servers import Behaviour, ChatServer, body, completion, data, redirect, reply, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+KEY = "sk-Ab3/x+9.Zq_7&tail'of=it"
+EIGHT = "aB3$eF7!"
+BYTES = KEY.encode()
+SHAPES = (
+    KEY,
+    f"{KEY[:9]}\n\t {KEY[9:]}",
+    " ".join(KEY),
+    "\u200b".join(KEY),
+    json.dumps(json.dumps(KEY)),
+    "".join(f"\\u{ord(char):04x}" for char in KEY),
+    html.escape(KEY),
+    "".join(f"&#x{ord(char):x};" for char in KEY),
+    quote(KEY, safe=""),
+    "".join(f"%{byte:02X}" for byte in BYTES),
+    f"https://user:{KEY}@host/v1",
+    BYTES.hex(),
+    BYTES.hex().upper(),
+    *(base64.b64encode(b"u:x"[:n] + BYTES).decode() for n in range(3)),
+    *(base64.urlsafe_b64encode(b"u:x"[:n] + BYTES).decode() for n in range(3)),
+    base64.encodebytes(b"x" * 50 + BYTES).decode(),
+    f" {EIGHT}\u00a0",
+    f"x{EIGHT}x",
+    base64.b64encode(EIGHT.encode()).decode(),
+)
+ALL = "\n--\n".join(SHAPES)
+
+
+def _replies() -> list[Behaviour]:
+    tool_call: Mapping[str, Any] = {
+        "id": KEY,
+        "type": "function",
+        "function": {"name": KEY, "arguments": json.dumps({KEY: ALL})},
+    }
+    message = {"role": "assistant", "content": ALL, KEY: {BYTES.hex(): [ALL]}, "tool_calls": [tool_call]}
+    return [
+        *(reply(shape) for shape in SHAPES),
+        data(completion(message, model=ALL, id=KEY, system_fingerprint=KEY)),
+        data({"choices": [{"message": {"role": KEY, "content": None}, "finish_reason": KEY, KEY: KEY}], KEY: KEY}),
+        data({"choices": KEY}),
+        data({KEY: KEY, "error": {KEY: ALL}}),
+        body(f'{{"choices": [{{"message": {KEY}'),
+        body(ALL.encode()),
+        body(f"<html>{html.escape(ALL)}</html>", content_type="text/html"),
+        *(status(code, {"error": {"message": SHAPES[code % 20], "code": KEY}}) for code in (400, 404, 418, 422)),
+        status(400, {"detail": [{KEY: ALL}]}),
+        status(429, {"error": {"message": ALL, "type": KEY}}, retry_after=quote(KEY), x_request_id=quote(KEY)),
+        redirect(f"http://user:{quote(KEY)}@127.0.0.1/{quote(quote(KEY))}?key={BYTES.hex()}"),
+    ]
+
+
+@pytest.mark.parametrize("client", ["light", "openai", "anthropic"])
+def test_what_a_server_echoes_is_redacted(hostile: HostileWorkspace, client: str) -> None:
+    hostile.secret("MY_KEY", KEY)
+    hostile.secret("EIGHT", EIGHT)
+    replies = _replies()
+    with ChatServer(*replies) as server:
+        hostile.eval(
+            rows=[{"score": 0.0}] * len(replies),
+            model={"base_url": server.base_url, "api_key_env": "MY_KEY", "client": client, "max_retries": 0},
+            experiment={"model_path": "m"},
+            evaluation={"batch_size": 1},
+            secrets={"required": ["EIGHT"]},
+            limits={"max_errors": 1000},
+        )
+        result = hostile.run(
+            CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml", "--osmosis-markdown=page.md", "--json-report", "-rA",
+        )  # fmt: skip
+    assert result.ret in (1, 9)
+    assert "[MY_KEY]" in result.stdout.str()
+    assert hostile.command(sys.executable, "-mpytest_osmosis", "show", "row4-run0").ret == 0
+    for code in (401, 500):
+        with ChatServer(status(code, {"error": {"message": ALL}})) as server:
+            model = {"base_url": server.base_url, "api_key_env": "MY_KEY", "max_retries": 0, "client": client}
+            hostile.eval(model=model, secrets={"required": ["EIGHT"]})
+            assert hostile.run(CONFIG).ret == 9
+
+
+AGENT = f"""
+import asyncio, base64, logging, os, subprocess, sys, warnings
+ALL = {ALL!r}
+KEY = {KEY!r}
+
+class Broken(Exception):
+    def __init__(self):
+        self.headers = {{"Authorization": "Bearer " + KEY}}
+        super().__init__(self.headers, ALL.encode())
+
+async def rollout(ctx):
+    for char in KEY:
+        print(char, end="", flush=True)
+    print()
+    sys.stdout.buffer.write(ALL.encode())
+    logging.error("%s", {{KEY: ALL}})
+    warnings.warn(ALL)
+    subprocess.run(["sh", "-c", "echo $MY_KEY; echo $MY_KEY | base64 >&2; echo $MY_KEY | od -An -tx1 | tr -d ' '"])
+    os.write(2, KEY[:7].encode()); os.write(2, KEY[7:].encode())
+    sys.__stderr__.write(ALL)
+    if ctx.row_index == 1:
+        raise Broken()
+    if ctx.row_index == 2:
+        raise ExceptionGroup(KEY, [Broken(), KeyError(KEY)])
+    if ctx.row_index == 3:
+        os.write(2, ("x" * 3_000_000 + KEY + "y" * 9_000_000).encode())
+        print("x" * (32 * 1024 - 9) + KEY + "y" * 200_000 + KEY + "z" * (32 * 1024 - 11))
+    return [{{"role": "assistant", "content": ALL, KEY: KEY}}]
+"""
+CRASHES = """
+import faulthandler, os
+
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    if extra_info["score"] == 0.5:
+        os.write(2, os.environ["MY_KEY"].encode())
+        os._exit(7)
+    return extra_info["score"]
+"""
+
+
+@pytest.mark.parametrize("plugin_args", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])
+def test_what_user_code_prints_and_raises_is_redacted(hostile: HostileWorkspace) -> None:
+    hostile.secret("MY_KEY", KEY)
+    hostile.secret("EIGHT", EIGHT)
+    hostile.eval(
+        rows=[{"score": 0.0}, {}, {}, {}, {"score": 0.5}],
+        agent={"agent": "agents:rollout"},
+        secrets={"required": ["MY_KEY", "EIGHT"]},
+        limits={"max_errors": 1000},
+    )
+    hostile.write("agents.py", AGENT)
+    hostile.write("rewards.py", CRASHES)
+    result = hostile.run(CONFIG, "--junitxml=junit.xml", "-rA", "-vv")
+    assert result.ret in (1, 9)
+    assert "[MY_KEY]" in result.stdout.str()
+
+
+def test_an_inline_eval_redacts_too(hostile: HostileWorkspace) -> None:
+    hostile.secret("MY_KEY", KEY)
+    hostile.eval(rows=[{"score": 0.0}, {"reward": "raises"}], secrets={"required": ["MY_KEY"]})
+    hostile.write(
+        "rewards.py",
+        "import os\n"
+        "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
+        "    key = os.environ['MY_KEY']\n"
+        "    print(key, key.encode().hex(), '::error::x')\n"
+        "    if extra_info.get('reward'):\n        raise ValueError(key)\n"
+        "    return 0.0\n",
+    )
+    assert hostile.run(CONFIG, "--osmosis-inline", "--junitxml=junit.xml", "-rA").ret in (1, 9)
