@@ -71,7 +71,7 @@ class ScoreError(OsmosisError):
     """A function of an eval did not score the rollout of a test."""
 
 
-Systemic = Literal["no", "until_success", "always"]
+Systemic = Literal["never", "no", "until_success", "always"]
 
 
 class ModelError(OsmosisError):
@@ -79,8 +79,9 @@ class ModelError(OsmosisError):
 
     `boundary` is "provider" (infrastructure) or "model" (the model's own failure). A `retryable` request may succeed
     later, after `retry_after_s` if the server said so. `systemic` is "always" if every further request will fail too
-    (401, 402, quota exhausted), and "until_success" if they will fail unless one has succeeded before (403, 404,
-    unreachable). `retries` is the number of repetitions before this failure.
+    (401, 402, quota exhausted), "until_success" if they will fail unless one has succeeded before (403, 404,
+    unreachable), and "never" if the model did answer (a refusal). `retries` is the number of repetitions before this
+    failure.
     """
 
     def __init__(

@@ -184,6 +184,7 @@ class Actor:
                 self._handle(message)
         stopped = self.runs.stopped
         self.runs.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
+        self.runs.judge_all()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
         self._settle()

@@ -42,13 +42,15 @@ class Probing:
         self.host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._left])
 
     def answered(self, event: ProbedEvent) -> None:
-        """Stop the eval, or its baseline, if the probe failed."""
+        """Stop the eval, or its baseline, if the probe met what every request will meet."""
         tag, error = ModelTag(event["model_tag"]), event["error"]
         if tag not in self._left:
             return  # the host that died meanwhile had sent it
         self._left.remove(tag)
-        if error is not None:
+        if error is not None and event["is_systemic"]:
             self._runs.stop_model(tag, f"the probe failed: {error}")
+        elif error is not None:
+            self._runs.probe_failed(tag, error)
         if not self._left:
             self.host, self.is_over = None, True
 

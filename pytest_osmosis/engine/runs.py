@@ -90,6 +90,10 @@ class Runs:
         self._hosts.broadcast({"op": "deny", "model_tag": str(tag), "error": error})
         self.stop_model(tag, error)
 
+    def probe_failed(self, tag: ModelTag, error: str) -> None:
+        """Remember an error of the probe that runs need not meet."""
+        self._systemic[tag].probe_error = error
+
     def stop_model(self, tag: ModelTag, cause: str) -> None:
         """Stop the eval, or its baseline, because no further run of this model could succeed."""
         if tag is ModelTag.BASELINE:
@@ -137,7 +141,19 @@ class Runs:
                 state.running.pop(host, None)
                 self._scored(state, event, raw)
 
+    def judge_all(self) -> None:
+        """Say so at the end if all runs of a model met the same error, and too few to stop it earlier."""
+        if (cause := self._systemic[ModelTag.BASELINE].met_by_all()) is not None:
+            self.baseline_stopped = self.baseline_stopped or cause
+        cause = self._systemic[ModelTag.PRIMARY].met_by_all()
+        if cause is not None and (self.stopped is None or self.stopped.reason in ("closed", "decided")):
+            self.stopped = Stop("systemic", cause)
+
     def _rolled_out(self, state: RunState, event: RolloutEvent, raw: bytes) -> None:
+        systemic = self._systemic[state.run.model]
+        if systemic.is_of_probe(event):
+            of_provider: RolloutEvent = {**event, "boundary": "provider"}
+            event, raw = self._recorder.redacted(of_provider)
         record = self._recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
         state.messages, state.n_prompt = event["messages"], event["n_prompt"]
@@ -147,7 +163,7 @@ class Runs:
         if self._hosts.throttle.pauses and record.boundary is None:
             self._hosts.throttle.finished()
             self._hosts.relimit()
-        cause = self._systemic[state.run.model].saw(event)
+        cause = systemic.saw(event)
         if cause is not None:
             self.stop_model(state.run.model, cause)
         elif (reached := self._budget.rolled_out(record)) is not None and self.any_left:

@@ -112,10 +112,19 @@ class Conclusion:
         stopped = self._engine.baseline_stopped
         return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
+    @property
+    def _nothing_succeeded(self) -> bool:
+        """True if the eval stopped for a cause that every run would meet, and all that ran did."""
+        stop, records = self._engine.stopped, self._measured.records
+        systemic = stop is not None and stop.reason == "systemic"
+        return systemic and not any(record.rolled and record.boundary is None for record in records)
+
     def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
         verdict = undecided(rule, self._run)
         if verdict is not None:
             return verdict
+        if self._nothing_succeeded:
+            return gates.verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
         if not rule.is_regression:
             return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
         if compared is None:  # stored rollouts of an eval that had no baseline

@@ -12,6 +12,8 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import ModelTag
 
+NO_PROBE = "if the model answers other requests than this one, --osmosis-no-probe leaves it out"
+
 Clients = Mapping[ModelTag, Model]
 """The client of each model; empty in hosts that only score."""
 
@@ -51,10 +53,16 @@ class DeniableModel:
 
 
 async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:
-    """Return the answer to `probe`. Its `error` says what would stop every request to that model, or is None."""
+    """Return the answer to `probe`."""
     try:
         error = await probe(clients[tag])
-        message = None if error is None else str(error)
-    except BaseException as error:
-        message = "".join(traceback.format_exception(error))
-    return {"ev": "probed", "model_tag": str(tag), "error": message}
+    except BaseException as bug:
+        return _probed(tag, "".join(traceback.format_exception(bug)), is_systemic=True)
+    if error is None:
+        return _probed(tag, None, is_systemic=False)
+    hint = f"; {NO_PROBE}" if error.status == 404 else ""
+    return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
+
+
+def _probed(tag: ModelTag, error: str | None, *, is_systemic: bool) -> ProbedEvent:
+    return {"ev": "probed", "model_tag": str(tag), "error": error, "is_systemic": is_systemic}

@@ -144,8 +144,10 @@ ReadyEvent = TypedDict(
 """The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`: the code does not load, and the host ends."""
-ProbedEvent = TypedDict("ProbedEvent", {"ev": Literal["probed"], "model_tag": str, "error": str | None})
-"""The answer to `probe`: the error that every request to the model would meet, None if it answered."""
+ProbedEvent = TypedDict(
+    "ProbedEvent", {"ev": Literal["probed"], "model_tag": str, "error": str | None, "is_systemic": bool}
+)
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": str, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequence[AttemptFields]})

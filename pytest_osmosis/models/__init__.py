@@ -44,26 +44,26 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
-    """Send one tiny request. Return its error if every other request would fail too, or else None.
+    """Send one tiny request. Return its error, or None if it succeeded or may succeed later.
 
-    Failures that may pass (rate limits, a slow answer) count as success. A server that cannot be reached gets a second
-    try, because it may be starting.
+    Failures that may pass (rate limits, a slow answer) count as success, unless the server cannot be reached. That gets
+    a second try, because the server may be starting. An error that is not `systemic` may be one of this request alone.
     """
     import asyncio
 
-    error = await _systemic_error(model, timeout_s)
-    if error is not None and error.retryable:
+    error = await _error(model, timeout_s)
+    if error is not None and error.retryable and error.systemic != "no":
         await asyncio.sleep(SECOND_TRY_AFTER_S)
-        error = await _systemic_error(model, timeout_s)
-    return error
+        error = await _error(model, timeout_s)
+    return None if error is None or (error.retryable and error.systemic == "no") else error
 
 
-async def _systemic_error(model: Model, timeout_s: float) -> ModelError | None:
+async def _error(model: Model, timeout_s: float) -> ModelError | None:
     from pytest_osmosis.models.retry import send
 
     request = ChatRequest(messages=[{"role": "user", "content": "hi"}], sampling={"max_tokens": 16}, run="probe")
     try:
         await send(model, request, timeout_s)
     except ModelError as error:
-        return error if error.systemic != "no" else None
+        return error
     return None

@@ -19,10 +19,12 @@ def refusal_error(reply: ChatReply) -> ModelError | None:
     if text is not None:
         return refused(text)
     if reply.finish_reason == "content_filter":
-        return ModelError("a content filter stopped the answer (finish_reason content_filter)", boundary="model")
+        return ModelError(
+            "a content filter stopped the answer (finish_reason content_filter)", boundary="model", systemic="never"
+        )
     return None
 
 
 def refused(text: str) -> ModelError:
     """Return the error for a refusal with this text."""
-    return ModelError(f"the model refused: {one_line(text, MAX_MESSAGE)}", boundary="model")
+    return ModelError(f"the model refused: {one_line(text, MAX_MESSAGE)}", boundary="model", systemic="never")

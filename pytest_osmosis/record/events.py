@@ -49,7 +49,8 @@ class RolloutEvent(AttemptFields):
     `boundary`, `error` and `details` are there if it failed; the engine writes no more than these about a rollout that
     took its host down.
 
-    `systemic` ("always" or "until_success") means that further runs will meet the same failure.
+    `systemic` ("always" or "until_success") means that further runs will meet the same failure; "never", that they will
+    not.
     """
 
     ev: Literal["rollout"]

@@ -415,7 +415,7 @@ class FakeHost:
     def _probed(self) -> None:
         tag = self._probes.pop(0)
         error = "401" if self._chance.random() < self._world.climate.fails / 4 else None
-        self._emit({"ev": "probed", "model_tag": tag, "error": error})
+        self._emit({"ev": "probed", "model_tag": tag, "error": error, "is_systemic": self._chance.random() < 0.5})
 
     # -- rolling out ---------------------------------------------------------------------------------------
 

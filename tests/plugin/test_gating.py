@@ -161,6 +161,39 @@ def test_a_rejected_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None
     assert workspace.results()["rows"] == []
 
 
+def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace) -> None:
+    """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
+    refused = status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})
+    with ChatServer(refused) as server:
+        workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
+
+        result = workspace.run(CONFIG)
+
+    assert result.ret == 9
+    stopped = (
+        "the probe and a run failed the same way: the server answered 400 Bad Request: Malformed API Key passed in"
+    )
+    result.stdout.fnmatch_lines([f"stopped: {stopped}"])
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"])
+    boundaries = [run["boundary"] for row in workspace.results()["rows"] for run in row["runs"]]
+    assert set(boundaries) == {"provider"}
+
+
+def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> None:
+    """The probe is too short to meet it."""
+    with ChatServer(reply("hi"), status(400)) as server:
+        workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
+
+        result = workspace.run(CONFIG)
+
+        assert len(server.requests) == 4
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(
+        ["stopped: all 3 runs failed the same way: model: the server answered 400 Bad Request*"]
+    )
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"])
+
+
 def test_a_key_that_is_rejected_later_stops_an_eval(workspace: Workspace) -> None:
     with ChatServer(reply("42"), reply("42"), status(401)) as server:
         workspace.eval(rows=9, model={"base_url": server.base_url})

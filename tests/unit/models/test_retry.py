@@ -436,18 +436,24 @@ async def test_the_probe_reports_an_exhausted_quota() -> None:
     [
         servers.status(429, retry_after="60"),
         servers.status(500),
-        servers.status(400),
         servers.html(),
-        servers.data({"choices": []}),
         servers.cut_connection(),
         servers.never(),
     ],
-    ids=["429", "500", "400", "html", "no-choices", "cut", "never"],
+    ids=["429", "500", "html", "cut", "never"],
 )
-async def test_the_probe_ignores_transient_errors_and_those_of_the_model(behaviour: Behaviour) -> None:
+async def test_the_probe_ignores_transient_errors(behaviour: Behaviour) -> None:
     with ChatServer(behaviour) as server:
         assert await probed(server, timeout_s=0.5) is None
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("behaviour", [servers.status(400), servers.data({"choices": []})], ids=["400", "no-choices"])
+async def test_the_probe_reports_an_error_that_every_request_may_meet(behaviour: Behaviour) -> None:
+    with ChatServer(behaviour) as server:
+        error = await probed(server)
+    assert error is not None
+    assert (error.boundary, error.systemic, len(server.requests)) == ("model", "no", 1)
 
 
 def unused_port() -> int:
