@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run
@@ -18,7 +18,7 @@ from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import shortened
+from pytest_osmosis.text.safe import one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, PassRule
 
 _INDENT = "  "
@@ -50,7 +50,7 @@ class _Story:
 
     record: RunRecord
     scorers: Sequence[str]
-    messages: Sequence[Mapping[str, Any]]
+    messages: Sequence[object]
     details: str
     outputs: Sequence[Mapping[str, str]]
 
@@ -141,7 +141,10 @@ def _error(story: _Story) -> Iterator[str]:
         yield from _indented(story.details)
 
 
-def _message(message: Mapping[str, Any]) -> Iterator[str]:
+def _message(message: object) -> Iterator[str]:
+    if not isinstance(message, Mapping):
+        yield f"not a message: {one_line(json.dumps(message))}"
+        return
     answered = f" ({message['tool_call_id']})" if message.get("tool_call_id") else ""
     yield f"{message.get('role')}{answered}:"
     for part in parts_of(message, call_ids=True):

@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, NoReturn
 
+from pytest_osmosis.text.safe import one_line
+
 DEEPEST = 500
 
 
@@ -13,10 +15,15 @@ class JsonFault(ValueError):
     """The reason why text is not JSON, in one line."""
 
 
-def parsed(text: str, *, deepest: int = DEEPEST) -> Any:
-    """Return the value of a JSON text. Raises `JsonFault`, also for a value nested deeper than `deepest`."""
+def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
+    """Return the value of a JSON text. Raises `JsonFault`, also for a value nested deeper than `deepest`.
+
+    Without `repeats`, a key that is in an object twice is a fault too.
+    """
     try:
-        value = DECODER.decode(text)
+        value = (DECODER if repeats else WITHOUT_REPEATS).decode(text)
+    except JsonFault:
+        raise
     except json.JSONDecodeError as error:
         raise JsonFault(str(error)) from None
     except RecursionError:
@@ -55,4 +62,14 @@ def _refused(text: str) -> NoReturn:
     raise JsonFault(f"{text} is not JSON")
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise JsonFault(f"the key {one_line(repr(twice), 100)} is there twice")
+    return value
+
+
 DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refused)
+WITHOUT_REPEATS = json.JSONDecoder(parse_float=_finite, parse_constant=_refused, object_pairs_hook=_without_repeats)

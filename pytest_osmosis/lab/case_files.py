@@ -13,7 +13,6 @@ The first may also name a dataset of reference solutions: `[rows.compute_reward]
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from pathlib import Path
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
+from pytest_osmosis.files.strict_json import JsonFault, parsed
 from pytest_osmosis.lab.cases import CaseEntry, ReferenceRows, RewardCase, cases_of, reference_rows_of
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import Target
@@ -29,6 +29,8 @@ from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.suggest import suggestion
 
 HEADER = re.compile(r"^\s*\[\[\s*(?P<name>[\w.\"'-]+?)\s*\]\]", re.MULTILINE)
+DEEPEST = 100
+"""The deepest nesting of a case, which is sent to another process and back."""
 TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 
 
@@ -140,8 +142,8 @@ def _read_jsonl(path: Path, file: _CaseFiles, problems: list[Problem]) -> None:
             continue
         where = f"{shown(path)}:{number}"
         try:
-            content = json.loads(line)
-        except ValueError as error:
+            content = parsed(line, deepest=DEEPEST, repeats=False)
+        except JsonFault as error:
             problems.append(Problem(where, f"not valid JSON: {error}"))
             continue
         if not isinstance(content, dict) or not isinstance(content.get("function"), str):

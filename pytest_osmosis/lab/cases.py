@@ -17,7 +17,7 @@ from pytest_osmosis.text.suggest import suggestion
 
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
 ROWS_KEYS = ("dataset", "threshold")
-ID = re.compile(r"[A-Za-z0-9_.+-]+")
+ID = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _faults(target: Target, entry: CaseEntry) -> Iterator[tuple[str, str]]:
             yield entry.at(str(key)), f"{key}: unknown key{suggestion(str(key), KEYS)} (valid: {', '.join(KEYS)})"
     name = content.get("id", "0")
     if not isinstance(name, (str, int)) or not ID.fullmatch(str(name)):
-        yield entry.at("id"), f"id: must be letters, digits, and any of _.+-, got {quoted(name)}"
+        yield entry.at("id"), f"id: must be at most 100 letters, digits, and any of _.+-, got {quoted(name)}"
     yield from _faulty_input(target, entry)
     yield from _faulty_expectation(entry)
 
@@ -169,7 +169,10 @@ def reference_rows_of(target: Target, rows: Sequence[CaseEntry], problems: list[
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def _is_conversation(value: object) -> bool:

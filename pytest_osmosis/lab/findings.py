@@ -51,14 +51,21 @@ class LabResult:
 
 
 def quoted(value: object) -> str:
-    """Return a value as Python code, shortened; repeated text is written as a product.
+    """Return a value as Python code, shortened; repeated text is written as a product. Values may be user objects.
 
     >>> quoted("42"), quoted("1" * 5000)
     ("'42'", "'1' * 5000")
     """
     repetition = REPETITION.fullmatch(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
     if repetition is None:
-        return shortened(escaped(repr(value)), WIDEST)
+        return shortened(escaped(_repr(value)), WIDEST)
     head, unit, tail = (escaped(repr(part)) if part else "" for part in repetition.group("head", "unit", "tail"))
     times = (repetition.end("units") - repetition.end("head")) // len(repetition["unit"])
     return " + ".join(part for part in (head, f"{unit} * {times}", tail) if part)
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<an object whose text raised {type(error).__name__}>"

@@ -16,11 +16,17 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
+from pytest_osmosis.errors import OsmosisError, ProblemsError
+from pytest_osmosis.text.outlet import Outlet
+from tests.hostile.sweep import control_sequences
+
 SEEDS = Path(__file__).parent / "seeds"
 SECONDS = float(os.environ.get("OSMOSIS_FUZZ_SECONDS", "60"))
 FIRST_SEED = int(os.environ.get("OSMOSIS_FUZZ_SEED", "0"))
 EXAMPLES = 100
 """A round; the clock is read between rounds."""
+MOST_CHARS = 20_000
+"""The longest message of an error."""
 
 
 def fuzz(name: str, target: Callable[[bytes], None], inputs: SearchStrategy[bytes]) -> int:
@@ -44,6 +50,16 @@ def fuzz(name: str, target: Callable[[bytes], None], inputs: SearchStrategy[byte
         number += 1
     print(f"fuzz {name}: {tried:,} inputs, seeds {FIRST_SEED} to {number - 1}")
     return tried
+
+
+def check_message(error: OsmosisError) -> None:
+    """Check that an error says something, not too much, and nothing that controls a terminal once it is shown."""
+    text = Outlet().shown(str(error))
+    assert text.strip()
+    assert len(text) < MOST_CHARS
+    assert not list(control_sequences(text.encode()))
+    if isinstance(error, ProblemsError):
+        assert all(problem.where and problem.text for problem in error.problems)
 
 
 def _round(target: Callable[[bytes], None], inputs: SearchStrategy[bytes], number: int) -> None:

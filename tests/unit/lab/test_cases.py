@@ -119,7 +119,7 @@ threshold = true
         'rewards.cases.jsonl:2: must be an object with "function": the name of a reward function',
         'rewards.cases.toml:8: "compute_rewards" is not a reward function of rewards.py, did you mean '
         '"compute_reward"?',
-        "rewards.cases.toml:2: compute_reward: id: must be letters, digits, and any of _.+-, got 'a/b'",
+        "rewards.cases.toml:2: compute_reward: id: must be at most 100 letters, digits, and any of _.+-, got 'a/b'",
         'rewards.cases.toml:6: compute_reward: solution: unknown key, did you mean "solution_str"? (valid: id, '
         "solution_str, messages, ground_truth, extra_info, metadata, expect, raises)",
         "rewards.cases.toml:5: compute_reward: needs one of solution_str and messages",
@@ -185,3 +185,29 @@ def target_input() -> Any:
     from pytest_osmosis.lab.calls import CallInput
 
     return CallInput(answer="42")
+
+
+LINE = '{"function": "compute_reward", "solution_str": "42", "expect": 1}'
+BAD_LINES = {
+    LINE.replace("1}", "1, " + '"expect": 0}'): "not valid JSON: the key 'expect' is there twice",
+    LINE.replace("1}", "NaN}"): "not valid JSON: NaN is not JSON",
+    LINE.replace("1}", "1e999}"): "not valid JSON: the number 1e999 is larger than the largest float",
+    LINE.replace(
+        "1}", "9" * 400 + "}"
+    ): "compute_reward: expect: must be a finite number or a range [low, high], got 9",
+    LINE.replace("1}", "9" * 5000 + "}"): "not valid JSON: Exceeds the limit",
+    LINE.replace("1}", '1, "ground_truth": ' + "[" * 300 + "]" * 300 + "}"): "not valid JSON: it is nested deeper",
+    "[" * 100_000: "not valid JSON: it is nested deeper than 100",
+    LINE.replace("1}", f'1, "id": "{"a" * 200}"}}'): "compute_reward: id: must be at most 100 letters",
+}
+"""Lines of a cases file, and the beginning of what is said about each."""
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
+def test_a_bad_line_is_named(folder: Path, line: str) -> None:
+    (folder / "rewards.cases.jsonl").write_text(f"{LINE}\n{line}\n", encoding="utf-8")
+
+    (problem,) = problems()
+
+    assert problem.startswith(f"rewards.cases.jsonl:2: {BAD_LINES[line]}")
+    assert len(problem) < 500

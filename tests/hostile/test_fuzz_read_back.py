@@ -1,0 +1,174 @@
+"""Fuzzing of what is read back: journals, manifests, results and cases. Only an `OsmosisError` may come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.cli.runs import list_runs
+from pytest_osmosis.cli.show import show_run
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.evals.baseline import read_baseline
+from pytest_osmosis.evals.rescore import prepare_rescore
+from pytest_osmosis.lab.case_files import cases_by_function
+from pytest_osmosis.lab.target import target_of
+from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.results.read import read_earlier_results, read_results
+from tests.hostile.fuzzing import check_message, fuzz
+from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from tests.unit.made import MANIFEST, finished, published
+
+pytestmark = pytest.mark.slow
+
+RUN = {"row": 0, "run": 0}
+ATTEMPT = {**RUN, "attempt": 1}
+AT = "2026-01-01T00:00:00.000+00:00"
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+MESSAGES = [
+    {"role": "user", "content": "1 + 1?"},
+    {"role": "assistant", "content": [{"type": "text", "text": "2"}], "tool_calls": [CALL]},
+]
+ROLLED = {"messages": MESSAGES, "n_prompt": 1, "usage": {"input_tokens": 3}, "model": "m", "retries": 0, "at": AT}
+EVENTS: tuple[Mapping[str, Any], ...] = (
+    {"ev": "rows", "rows": {"0": ["a", "b"], "1": ["c", "d"]}},
+    {"ev": "loaded", "scorers": ["rewards:f"], "digests": {"rewards:f": "x"}},
+    {"ev": "start", **ATTEMPT, "at": AT},
+    {"ev": "rollout", **ATTEMPT, "ms": 1.5, **ROLLED, "finish_reason": "stop"},
+    {"ev": "score", **ATTEMPT, "ms": 1, "scores": {"rewards:f": 1.0}, "errors": {}, "output": {"stdout": "x"}},
+    {"ev": "rollout", **ATTEMPT, "run": 1, "ms": 1, "messages": [], "n_prompt": 0, "boundary": "model", "error": "x"},
+    {"ev": "score", **ATTEMPT, "ms": 1, "scores": {}, "errors": {"rewards:f": {"message": "x", "details": "y"}}},
+    {"ev": "score", **ATTEMPT, "ms": 1, "scores": {}, "errors": {}, "removed": True, "name": "rewards:f"},
+    {"ev": "skip", **RUN, "reason": "401"},
+    {"ev": "rescored"},
+)
+RESULTS = json.loads(json.dumps(published([finished({"rewards:a": 1.0}, row) for row in range(2)])))
+TOML = b"""[experiment]
+model_path = "demo/arithmetic"
+dataset = "x"
+[scoring]
+eval_fns = ["rewards:f"]
+"""
+CASES = b"""[[f]]
+id = "a"
+solution_str = "42"
+ground_truth = "42"
+extra_info = {split = "test"}
+expect = [0.5, 1.0]
+[[f]]
+messages = [{role = "user", content = "x"}]
+raises = "ValueError"
+[rows.f]
+dataset = "data/x.jsonl"
+threshold = 0.5
+"""
+CASE_LINES = (
+    {"function": "f", "id": "b", "solution_str": "42", "ground_truth": {"a": [1]}, "expect": 1.0},
+    {"function": "f", "messages": [{"role": "user", "content": "x"}], "metadata": {}, "raises": "ValueError"},
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a run, in a workspace that holds all that the run needs to be rescored."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    rows = [{"user_prompt": "1 + 1?", "ground_truth": "2"}] * 2
+    (tmp_path / "data/x.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "rewards.py").write_text("def f(solution_str, ground_truth): return 1.0\n", encoding="utf-8")
+    (tmp_path / "x.toml").write_bytes(TOML)
+    folder = tmp_path / ".osmosis/runs/x-1"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(MANIFEST), encoding="utf-8")
+    (folder / "journal.jsonl").write_text("\n".join(map(json.dumps, EVENTS)) + "\n", encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(RESULTS, indent=2), encoding="utf-8")
+    return folder
+
+
+def each(*steps: Callable[[], object]) -> None:
+    """Do all steps; each may refuse its input with an error that is fit to be shown."""
+    for step in steps:
+        try:
+            step()
+        except OsmosisError as error:
+            check_message(error)
+
+
+def test_journals(run: Path) -> None:
+    journal, folder = run / "journal.jsonl", Path()
+
+    def target(content: bytes) -> None:
+        journal.write_bytes(content)
+        each(
+            lambda: StoredRollouts(journal).took_ms,
+            lambda: show_run(folder, "x-1", "row0-run0"),
+            lambda: show_run(folder, "x-1", "row0-run1"),
+        )
+
+    assert fuzz("journal", target, json_lines(EVENTS))
+
+
+def test_manifests(run: Path) -> None:
+    manifest, folder = run / "manifest.json", Path()
+
+    def target(content: bytes) -> None:
+        manifest.write_bytes(content)
+
+        def rescore() -> None:
+            prepare_rescore(stored(find_run(folder, "x-1")), None, (), environ={}, read_stdin=str)
+
+        each(lambda: list_runs(folder), rescore)
+
+    here = {"folder": str(run), "workspace": str(folder.absolute()), "config_text": TOML.decode()}
+    plan = {**MANIFEST["plan"], "path": str(Path("x.toml").absolute()), "dataset": str(Path("data/x.jsonl").absolute())}
+    assert fuzz("manifest", target, json_document({**MANIFEST, **here, "plan": plan}))
+
+
+def test_results(run: Path) -> None:
+    path, folder = run / "results.json", Path()
+    digest = RESULTS["provenance"]["plan_digest"]
+
+    def read(reader: Callable[[Path], Any]) -> None:
+        results = reader(path)
+        results.row_runs(), results.measured_runs()
+
+    def target(content: bytes) -> None:
+        path.write_bytes(content)
+        each(
+            lambda: read(read_results),
+            lambda: read(read_earlier_results),
+            lambda: read_results(path).pass_rule,
+            lambda: read_baseline(path, "x.toml"),
+            lambda: list_runs(folder),
+            lambda: previous_run(run.parent, digest),
+            lambda: show_run(folder, "results.json", "row0-run0"),
+        )
+
+    assert fuzz("results", target, json_document(RESULTS))
+
+
+def test_cases(run: Path) -> None:
+    def f(solution_str: str, ground_truth: str) -> float:
+        return 1.0
+
+    found = target_of("f", f, __name__, Path("rewards.py"), plain=True)
+    assert found is not None
+
+    def check(suffix: str, content: bytes) -> None:
+        path = Path(f"rewards.cases.{suffix}")
+        path.write_bytes(content)
+        with contextlib.ExitStack() as stack:
+            stack.callback(path.unlink)
+            each(lambda: cases_by_function([found], Path("rewards.py")))
+
+    def target(content: bytes) -> None:
+        check("toml", content)
+        check("jsonl", content)
+
+    assert fuzz("cases", target, mutated_bytes([CASES]) | json_lines(CASE_LINES))

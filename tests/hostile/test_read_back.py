@@ -1,0 +1,102 @@
+"""Commands over what an earlier run left behind, damaged in every way: no traceback, the documented exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.workspaces import HostileWorkspace
+
+HUGE = "9" * 400
+DAMAGES: dict[str, bytes] = {
+    "empty": b"",
+    "half": b'{"schema_version": 1, "status": "fin',
+    "another version": b'{"schema_version": 99}',
+    "not text": b"\xff\xfe\x00\x01",
+    "nul": b"\0" * 1000,
+    "a list": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "numbers": f'{{"schema_version": 1, "summary": {{"total_rows": {HUGE}}}, "x": 1e999}}'.encode(),
+    "control": b'{"schema_version": "\\u001b[31m::error::"}',
+}
+"""Contents of a manifest, of results, or of a journal."""
+
+
+def results_of(hostile: HostileWorkspace) -> list[Path]:
+    return sorted(hostile.root.glob(".osmosis/runs/*/results.json"))
+
+
+def command(hostile: HostileWorkspace, *words: str) -> pytest.RunResult:
+    result = hostile.command(sys.executable, "-m", "pytest_osmosis", *words)
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    return result
+
+
+def test_damaged_results_and_manifests_are_said_once_and_ignored(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2)
+    name = "--osmosis-config=configs/eval/x.toml"
+    assert hostile.run(name).ret == 0
+    digest = json.loads(results_of(hostile)[0].read_bytes())["provenance"]["plan_digest"]
+    for number, (_, content) in enumerate(DAMAGES.items()):
+        run = f".osmosis/runs/damaged-{number}"
+        hostile.write_bytes(f"{run}/manifest.json", content)
+        hostile.write_bytes(f"{run}/journal.jsonl", content)
+        hostile.write_bytes(f"{run}/results.json", content + f'\n"{digest}"\n'.encode())
+
+    result = hostile.run(name)
+
+    assert result.ret == 0
+    assert result.stdout.str().count("an earlier run is ignored: ") == 1
+    assert "Traceback" not in result.stdout.str()
+    assert command(hostile, "runs").stdout.str().count("unreadable") == len(DAMAGES)
+    for number in range(len(DAMAGES)):
+        assert command(hostile, "show", f"damaged-{number}", "row0-run0").ret == 1
+
+
+def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2)
+    assert hostile.run("--osmosis-config=configs/eval/x.toml").ret == 0
+    run = results_of(hostile)[0].parent
+    good = {name: (run / name).read_bytes() for name in ("manifest.json", "journal.jsonl", "results.json")}
+    misshapen = b'{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":NaN}\n'
+    cases = [
+        ("manifest.json", DAMAGES["another version"], "manifest.json: schema_version: must be one of 1, got 99"),
+        ("manifest.json", DAMAGES["deep"], "manifest.json: is not JSON: it is nested deeper than 500"),
+        ("journal.jsonl", misshapen + good["journal.jsonl"], "journal.jsonl:1: not a journal line: NaN is not JSON"),
+        ("journal.jsonl", DAMAGES["nul"] + b"\n" + good["journal.jsonl"], "journal.jsonl:1: not a journal line: "),
+        ("results.json", DAMAGES["half"], "results.json: is not JSON: "),
+    ]
+    for name, content, text in cases:
+        hostile.write_bytes(str((run / name).relative_to(hostile.root)), content)
+        result = hostile.run(f"--osmosis-from={run.name}")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, name
+        assert text in result.stderr.str() + result.stdout.str()
+        assert "Traceback" not in result.stderr.str() + result.stdout.str()
+        (run / name).write_bytes(good[name])
+    torn = good["journal.jsonl"] + b'{"ev":"score","row"' + b"\0" * 5000
+    (run / "journal.jsonl").write_bytes(torn)
+    assert hostile.run(f"--osmosis-from={run.name}").ret == 0
+    name = "a" * 5000
+    assert hostile.run(f"--osmosis-from={name}").ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("lastfailed", b'{"configs/eval/x.toml::x[row0-run0]": 3, "": null, "x": []}'),
+        ("lastfailed", b'{"configs/eval'),
+        ("nodeids", b'["configs/eval/x.toml::x[row0-run0]", ""]'),
+        ("nodeids", b'{"configs/eval/x.toml::x[row0-run0]": 1}'),
+    ],
+)
+def test_damaged_entries_of_pytests_cache_are_ignored(hostile: HostileWorkspace, name: str, entry: bytes) -> None:
+    hostile.eval(rows=2)
+    hostile.write_bytes(f".pytest_cache/v/cache/{name}", entry)
+
+    result = hostile.run("--osmosis-config=configs/eval/x.toml")
+
+    assert result.ret == 0
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -1,0 +1,53 @@
+"""Manifests are checked before anything uses them; errors name the place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.manifest import read_manifest
+from pytest_osmosis.record.plan import Span
+from tests.unit.made import MANIFEST
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "manifest.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> None:
+    later = {**MANIFEST, "new": 1, "plan": {**MANIFEST["plan"], "new": 2}}
+
+    manifest = read_manifest(written(tmp_path, later))
+
+    assert manifest.plan.spans == (Span(0, 2, 1),)
+    assert (manifest.subject.model, manifest.subject.n, manifest.baseline) == ("demo/arithmetic", 2, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", "is not JSON: "),
+        ("[]", "must be an object, got []"),
+        ({**MANIFEST, "schema_version": 2}, "schema_version: must be one of 1, got 2"),
+        ({**MANIFEST, "started_at": "now"}, "started_at: must be a time in ISO 8601 with its zone, got 'now'"),
+        ({**MANIFEST, "plan": {**MANIFEST["plan"], "n": 0}}, "plan.n: must be an integer of at least 1, got 0"),
+        (
+            {**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 1]]}},
+            "plan.spans[0]: must be a list of 3, got [0, 1]",
+        ),
+        ({**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 10**14, 1]]}}, "plan: holds 200,000,000,000,000 runs"),
+        ({**MANIFEST, "typed": [{"table": "data"}]}, "typed[0]: lacks key"),
+        ({**MANIFEST, "baseline": {"model": 3}}, "baseline.model: must be text, got 3"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_an_error_with_its_place(tmp_path: Path, content: Any, text: str) -> None:
+    with pytest.raises(OsmosisError) as raised:
+        read_manifest(written(tmp_path, content))
+
+    assert f"manifest.json: {text}" in str(raised.value)
