@@ -7,7 +7,7 @@ after the other, `outcomes` are waited for, `end` reports and writes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ class EvalSession:
         self.not_listed: list[str] = []
         self.selected: dict[str, SelectedRuns] = {}
         self.n_selected = 0
+        self._has_selected = False
         self.kept_back: set[UnitKey] = set()
         self.test_evals = TestEvals(config, naming, options)
         self.inline = _inline_hosts(config) if options.inline else None
@@ -107,6 +108,7 @@ class EvalSession:
         self.kept_back.update(keys)
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
+        self._has_selected = True
         self.prepare_test_evals()
         self.by_id.clear()
         self.by_id.update({**self.test_evals.by_id, **self.named})
@@ -120,6 +122,14 @@ class EvalSession:
         for eval_id, named in self.named.items():
             if eval_id in units:
                 self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units[eval_id]))
+
+    def unselected(self) -> Iterator[tuple[str, int]]:
+        """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""
+        if not self._has_selected:
+            return
+        for eval_id, named in self.named.items():
+            if eval_id not in self.selected and eval_id not in self.end.skipped_whole:
+                yield named.prepared.config.name, sum(1 for _ in named.prepared.collected.units())
 
     def _on_done(self, each: SessionEval) -> Callable[[RunId, Outcome], None]:
         def on_done(run: RunId, outcome: Outcome) -> None:

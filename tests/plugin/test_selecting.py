@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 
@@ -34,6 +34,51 @@ def test_m_and_deselect_select_runs(workspace: Workspace) -> None:
 
     result.assert_outcomes(passed=2)
     assert ran(workspace) == [0, 2]
+
+
+def test_options_that_change_only_the_order_leave_the_gate_its_decision(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
+
+    for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
+        whole = workspace.run(CONFIG, *words)
+        assert whole.ret == 1
+        whole.assert_outcomes(passed=2, xfailed=1, failed=1)
+
+    part = workspace.run(CONFIG, "--lf")
+    assert part.ret == 1
+    part.assert_outcomes(failed=1, skipped=1, deselected=2)
+
+
+def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.hurry()
+    workspace.eval(rows=[{}, {"score": 0.0}, {}])
+
+    first = workspace.run(CONFIG, "--sw")
+    again = workspace.run(CONFIG, "--sw", "--osmosis-gate=pass_rate >= 0.1")
+
+    assert (first.ret, again.ret) == (2, 2)
+    first.assert_outcomes(passed=1, failed=1)
+    again.assert_outcomes(failed=1, deselected=1)
+    assert next(event["row"] for event in workspace.events("start")) == 1
+
+
+@PLAIN_AND_XDIST
+def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace) -> None:
+    workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    text = "osmosis: x: none of its 3 tests was selected, so nothing was measured"
+
+    deselected = workspace.run(CONFIG, "test_python.py", "-m", "not osmosis")
+    removing = "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if '.py' in i.nodeid]\n"
+    workspace.write("conftest.py", removing)
+    removed = workspace.run(CONFIG, "test_python.py")
+
+    for result in (deselected, removed):
+        assert result.ret == 0
+        result.stdout.fnmatch_lines([text])
+    assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
 
 
 def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> None:
