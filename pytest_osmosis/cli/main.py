@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -19,7 +20,35 @@ from pytest_osmosis.text.outlet import Outlet
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    _print_any_text()
+    try:
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` or a pager, is gone
+        _print_nothing_more()
+        return 1
+    except OSError as error:  # a full disk
+        _print_nothing_more()
+        print(f"cannot print: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _print_any_text() -> None:
+    """Let the standard streams print what their encoding does not have as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _print_nothing_more() -> None:
+    """Drop what is still to be printed, so that Python does not try again when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["demo"]:
         return _demo(list(arguments[1:]))
     options = argument_parser().parse_args(arguments)
@@ -32,9 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(outlet.shown(line))
     except OsmosisError as error:
         print(outlet.shown(str(error)), file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the reader, `head` or a pager, is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
 

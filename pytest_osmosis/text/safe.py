@@ -55,6 +55,16 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(match[0])[1:-1]
 
 
+def encodable(text: str, encoding: str | None) -> str:
+    r"""Return `text` with escapes for what an encoding does not have; None is UTF-8.
+
+    >>> encodable("\u2265 0.7", "latin-1")
+    '\\u2265 0.7'
+    """
+    encoding = encoding or "utf-8"
+    return text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def shortened(text: str, limit: int) -> str:
     """Return `text` without its middle if it has more than `limit` characters (`limit` is at least 100)."""
     if len(text) <= limit:

@@ -337,3 +337,41 @@ def test_an_empty_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str], 
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert "has an empty value" in capsys.readouterr().err
+
+
+# -- standard output ---------------------------------------------------------------------------------------
+
+
+def in_locale(folder: Path, command: str, encoding: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command line of the shell whose standard streams have an encoding."""
+    env = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHON": sys.executable}
+    return subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"caf\\xe9 \\u2265"), ("latin-1", b"caf\xe9 \\u2265")])
+def test_text_that_the_terminal_cannot_show_is_printed_as_escapes(tmp_path: Path, encoding: str, shown: bytes) -> None:
+    done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis show latest 'café ≥'", encoding)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b'"' + shown + b'": must be a run like row3-run1')
+    (tmp_path / ".osmosis/runs/café ≥-1").mkdir(parents=True)
+    (tmp_path / ".osmosis/runs/café ≥-1/manifest.json").write_text("{}")
+    done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis runs", encoding)
+    assert done.returncode == 0
+    assert shown in done.stdout
+
+
+@pytest.mark.parametrize("command", ["schema", "runs", "--help"])
+def test_a_broken_pipe_ends_a_command_quietly(tmp_path: Path, command: str) -> None:
+    done = in_locale(tmp_path, f"$PYTHON -m pytest_osmosis {command} | true", "utf-8")
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis schema > /dev/full", "utf-8")
+    assert (done.returncode, done.stderr) == (1, b"cannot print: No space left on device\n")
+
+
+def test_commands_work_without_standard_output(tmp_path: Path) -> None:
+    done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis runs >&-", "utf-8")
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.evals import Prepared
 from pytest_osmosis.text.numbers import money
+from pytest_osmosis.text.safe import encodable, escaped
 
 _YES = ("y", "yes")
 _ANY_TOKENS = {"input_tokens": 1, "output_tokens": 1}
@@ -39,7 +40,7 @@ def above(estimates: Mapping[str, float | None], usd: float) -> str | None:
     >>> above({"x": 0.5, "y": None}, 1.0)
     'the cost of y is unknown, because no earlier run recorded one'
     """
-    unknown = [name for name, cost in estimates.items() if cost is None]
+    unknown = [escaped(name) for name, cost in estimates.items() if cost is None]
     total = sum(cost for cost in estimates.values() if cost is not None)
     if total > usd:
         return f"about {money(total)}, above {money(usd)}"
@@ -56,7 +57,7 @@ def ask(config: pytest.Config, reason: str) -> bool | None:
         try:
             if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
                 return None
-            sys.stdout.write(f"\nosmosis: {reason}. Start? [y/N] ")
+            sys.stdout.write(encodable(f"\nosmosis: {reason}. Start? [y/N] ", sys.stdout.encoding))
             sys.stdout.flush()
             return sys.stdin.readline().strip().lower() in _YES
         finally:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.outlet import Outlet
+from pytest_osmosis.text.safe import encodable
 
 OUTLET = pytest.StashKey[Outlet]()
 OURS = frozenset({"osmosis", "osmosis_eval", "osmosis_reward"})
@@ -62,7 +63,7 @@ class OutletHooks:
         return self._outlet.shown(value) if isinstance(value, str) else value
 
     def _guard_terminal(self) -> None:
-        """Redact what pytest's terminal writes from now on.
+        """Redact what pytest's terminal writes from now on, with escapes for what its encoding does not have.
 
         `_tw` is private, but plugins have always written through it. Without it, reports and our own lines are still
         cleaned.
@@ -73,9 +74,10 @@ class OutletHooks:
             return
         self._is_guarded = True
         write, outlet = writer.write, self._outlet
+        encoding = getattr(writer._file, "encoding", None)
 
         def redacted(msg: str, **options: Any) -> None:
-            write(outlet.text(msg), **options)
+            write(encodable(outlet.text(msg), encoding), **options)
 
         writer.write = redacted
 
