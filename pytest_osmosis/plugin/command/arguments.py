@@ -19,6 +19,10 @@ from pytest_osmosis.plugin.reward_tests.reward_options import outside_testpaths,
 def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: bool = False) -> None:
     """Let pytest collect from `arguments`; `as_typed` if they replace testpaths."""
     config.args[:] = arguments
+    if any("[" in arg or "::" in arg for arg in config.args):
+        from pytest_osmosis.plugin.compat.literal_paths import keep_literal_paths
+
+        keep_literal_paths(config, config.args)
     if as_typed:
         config.args_source = config.ArgsSource.ARGS
 

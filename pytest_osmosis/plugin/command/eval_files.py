@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files.reading import fault_of
-from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+from pytest_osmosis.text.paths import absolute
 
 
 def option_tomls(config: pytest.Config, value: str) -> list[Path]:
@@ -18,7 +18,7 @@ def option_tomls(config: pytest.Config, value: str) -> list[Path]:
 
     A folder's subfolders do not count.
     """
-    path = path_of(config, value)
+    path = absolute(config.invocation_params.dir / value)
     if path.is_dir():
         tomls = _tomls_in(path)
         if not tomls:

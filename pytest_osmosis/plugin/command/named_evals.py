@@ -17,6 +17,7 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.eval_files import option_tomls, tomls_under
 from pytest_osmosis.plugin.command.options import is_eval_toml
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+from pytest_osmosis.text.paths import absolute
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
@@ -167,13 +168,14 @@ def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_mod
     """Return the arguments and options of addopts that name an eval which this command does not name."""
     typed = config.args if config.args_source is config.ArgsSource.ARGS else []
     arguments = [arg for arg in typed if is_eval_toml(arg) and path_of(config, arg) not in explicit]
-    configs = [value for value in config.getoption("osmosis_config") if path_of(config, value) not in explicit]
+    folder = config.invocation_params.dir
+    configs = [value for value in config.getoption("osmosis_config") if absolute(folder / value) not in explicit]
     folders = [folder for path in explicit if path is not None for folder in path.parents]
     others = [config.getoption(dest) for dest in ("osmosis_agent", options.FROM.dest)]
     models = config.getoption(options.SOURCE.dest) == "model" and not asks_models
     return (
         *arguments,
-        *(value for value in configs if path_of(config, value) not in folders),
+        *(value for value in configs if absolute(folder / value) not in folders),
         *(other for other in others if other and not explicit),
         *([f"{options.SOURCE.flag}=model"] if models else []),
     )

@@ -256,15 +256,15 @@ def plans_setup(config: pytest.Config) -> bool:
 
 def names_a_row(arg: str) -> bool:
     """True for the node id of a run of an eval without a TOML."""
-    path, _, name = arg.partition("::")
-    if "[row" not in name:
+    *path, name = arg.split("::")
+    if not path or "[row" not in name:
         return False
     from pytest_osmosis.config.tables import DATASET_SUFFIXES
 
-    return path.lower().endswith(DATASET_SUFFIXES)
+    return any(part.lower().endswith(DATASET_SUFFIXES) for part in path)
 
 
 def is_eval_toml(arg: str) -> bool:
     """True if an argument or a node id names a TOML, apart from pyproject.toml."""
-    path = arg.split("::", 1)[0]
+    path = next((part for part in arg.split("::") if part.endswith((".toml", ".py"))), "")
     return path.endswith(".toml") and Path(path).name != "pyproject.toml"

@@ -11,7 +11,7 @@ import pytest
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id, unit_key
-from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+from pytest_osmosis.plugin.reward_tests.reward_options import path_of, split_argument
 from pytest_osmosis.record.plan import Granularity
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 
@@ -38,7 +38,7 @@ def _run_instead_of_row(arg: str, run: RunId) -> str:
 
 
 def _row_instead_of_run(arg: str, row: RowId) -> str:
-    file = shlex.quote(arg.split("::", 1)[0])
+    file = shlex.quote(eval_id_of(arg).rpartition("::")[0])
     first = shlex.quote(node_id(eval_id_of(arg), RunId(row.row, 0, row.model)))
     fix = f"type {file} -k '{row}-' for all runs of the row, {first} for one, or add --osmosis-granularity=row"
     return f"names a row, but the tests of this eval report single runs; {fix}"
@@ -47,10 +47,10 @@ def _row_instead_of_run(arg: str, row: RowId) -> str:
 def dataset_argument(config: pytest.Config) -> str | None:
     """Return the first dataset among the arguments, without its node id."""
     typed = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = [arg.split("::", 1)[0] for arg in typed]
+    paths = [split_argument(config.invocation_params.dir, arg)[0] for arg in typed]
     return next((path for path in paths if path.lower().endswith(DATASET_SUFFIXES)), None)
 
 
 def _belongs_to(config: pytest.Config, arg: str, path: Path | None) -> bool:
-    file = arg.split("::", 1)[0]
-    return file.lower().endswith(DATASET_SUFFIXES) if path is None else path_of(config, file) == path
+    file = path_of(config, arg)
+    return file.suffix.lower() in DATASET_SUFFIXES if path is None else file == path

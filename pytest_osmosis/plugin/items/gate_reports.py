@@ -45,13 +45,13 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
 
 def report_hook_errors(session: pytest.Session, errors: Iterable[HookError]) -> None:
     for error in errors:
-        file = error.eval_id.partition("::")[0]
+        file = error.eval_id.rpartition("::")[0]
         _send(session, node_id(error.eval_id, f"hook {error.hook}"), file, "error", str(error))
 
 
 def report_unwritten(session: pytest.Session, eval_id: str, title: str, text: str) -> None:
     """Report a file of the session that could not be written."""
-    _send(session, node_id(eval_id, title), eval_id.partition("::")[0], "error", text)
+    _send(session, node_id(eval_id, title), eval_id.rpartition("::")[0], "error", text)
 
 
 def _kind(state: State, gated: bool) -> Kind:
@@ -82,7 +82,7 @@ def report_unit(
 
 def report_crash(session: pytest.Session, nodeid: str, text: str) -> None:
     """Report that xdist gave up because its workers kept dying: Python tests may not have run."""
-    file = nodeid.partition("::")[0]
+    file = nodeid.rpartition("::")[0]
     _send(session, node_id(eval_id_of(nodeid), "workers"), file, "error", f"a worker died at {nodeid}; {text}")
 
 
@@ -95,7 +95,7 @@ def _send(session: pytest.Session, nodeid: str, path: str, kind: Kind, text: str
 
 def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.TestReport, pytest.TestReport]:
     """Return the report of the phase that decided, and the one of the teardown."""
-    file, _, name = nodeid.partition("::")
+    file, _, name = nodeid.rpartition("::")
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
     longrepr: Any = None

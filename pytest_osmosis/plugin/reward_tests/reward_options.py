@@ -99,7 +99,7 @@ def _matches(config: pytest.Config, pattern: str) -> list[Path]:
 def typed(config: pytest.Config) -> set[Path]:
     """Return the Python files among the arguments, apart from test modules."""
     arguments = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = {path_of(config, arg) for arg in arguments if arg.split("::", 1)[0].endswith(".py")}
+    paths = {path_of(config, arg) for arg in arguments if any(part.endswith(".py") for part in arg.split("::"))}
     return {path for path in paths if not _is_test_module(config, path)}
 
 
@@ -115,7 +115,25 @@ def path_of(config: pytest.Config, arg: str) -> Path:
     """Return the absolute path in an argument or node id; symlinks are kept."""
     import os
 
-    return Path(os.path.abspath(config.invocation_params.dir / arg.split("::", 1)[0]))  # noqa: PTH100 (keeps symlinks)
+    folder = config.invocation_params.dir
+    return Path(os.path.abspath(folder / split_argument(folder, arg)[0]))  # noqa: PTH100 (keeps symlinks)
+
+
+def split_argument(folder: Path, arg: str) -> tuple[str, str]:
+    """Return the path in an argument or node id, and the rest: "x.toml" and "::x[row1-run0]".
+
+    Folders with "::" in their name are looked for in `folder`.
+    """
+    path, separator, rest = arg.partition("::")
+    while separator:
+        if (folder / path).is_file():
+            return path, f"::{rest}"
+        more, separator, rest = rest.partition("::")
+        path = f"{path}::{more}"
+    if (folder / arg).exists():
+        return arg, ""
+    path, separator, rest = arg.partition("::")
+    return path, separator + rest
 
 
 def _is_test_module(config: pytest.Config, path: Path) -> bool:
