@@ -164,7 +164,7 @@ class EvalSession:
             probe=self.options.probe,
             inline=self.inline is not None,
             keep_conversations=self.hook_caller.want_rollouts or each.keeps_conversations,
-            stop_when_decided=each.may_stop_early and not self.config.option.runxfail,
+            stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),
             stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
             update_baseline=each.updates_baseline,
         )
@@ -234,4 +234,4 @@ class EvalSession:
 def _inline_hosts(config: pytest.Config) -> InlineHosts:
     from pytest_osmosis.plugin.debug.inline import InlineHosts
 
-    return InlineHosts(trace=config.option.trace)
+    return InlineHosts(trace=config.getoption("trace", False))

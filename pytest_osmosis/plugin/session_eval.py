@@ -83,7 +83,7 @@ class NamedEval(SessionEval):
 
     def decides(self, run: EvalRun) -> bool:
         """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs."""
-        return not self._config.option.runxfail and not run.selected.partial
+        return not self._config.getoption("runxfail", False) and not run.selected.partial
 
     def measured(self, results: Results) -> bool:
         """Return True if a run counts as an answer."""

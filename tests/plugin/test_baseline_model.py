@@ -291,6 +291,17 @@ def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
 
 
+def test_a_limit_that_stops_an_eval_without_a_gate_to_decide_is_not_measured(
+    plain_workspace: Workspace, server: ChatServer
+) -> None:
+    eval_of(plain_workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
+
+    result = plain_workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe")
+
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
+
+
 def test_with_granularity_row_each_model_has_a_test_per_row(
     plain_workspace: Workspace, models: Models, server: ChatServer
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Row, Workspace
 from tests.servers import ChatServer, reply
 
@@ -95,3 +97,17 @@ def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(plain_wor
     assert result.ret == 1
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*row0-run0 was not rolled out: a mark kept it from running when it was collected*"])
+
+
+@pytest.mark.parametrize("plugin", ["skipping", "debugging"])
+def test_an_eval_runs_without_pytests_own_plugins(plain_workspace: Workspace, plugin: str) -> None:
+    """Without `skipping`, marks have no meaning."""
+    marking(plain_workspace, row0="pytest.mark.skip")
+    plain_workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
+
+    result = plain_workspace.run(CONFIG, f"-pno:{plugin}")
+
+    assert result.ret == 1
+    result.assert_outcomes(
+        **({"failed": 1, "skipped": 2} if plugin == "debugging" else {"failed": 1, "passed": 1, "xfailed": 1})
+    )

@@ -244,7 +244,7 @@ def seems_to_run(config: pytest.Config) -> bool:
     words = [str(arg) for arg in config.invocation_params.args]
     option = config.option
     only_shows = option.help or option.collectonly or option.osmosis_dry_run or plans_setup(config)
-    return not (only_shows or option.osmosis_inline or option.trace) and any(
+    return not (only_shows or option.osmosis_inline or config.getoption("trace", False)) and any(
         word.startswith(flags) or is_eval_toml(word) for word in words
     )
 

@@ -222,7 +222,7 @@ def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None,
 
 def _inline(config: pytest.Config, origin: str | None) -> bool:
     """True if user code runs in this process. Raises `pytest.UsageError` if xdist has workers."""
-    option = origin or ("--trace" if config.getoption("trace") else None)
+    option = origin or ("--trace" if config.getoption("trace", False) else None)
     if option is not None and config.getoption("dist", "no") != "no":
         raise pytest.UsageError(f"{option}: user code runs in pytest's own process, so xdist cannot be used; add -n0")
     return option is not None

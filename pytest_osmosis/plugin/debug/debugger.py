@@ -53,7 +53,7 @@ class DebuggerHooks:
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]
     ) -> Generator[None, object, object]:
         with ExitStack() as stack:
-            if isinstance(node, EvalItem) and node.answer is not None and self._config.option.usepdb:
+            if isinstance(node, EvalItem) and node.answer is not None and self._config.getoption("usepdb", False):
                 self._evals.queue.pause()
                 stack.callback(self._evals.queue.resume)
                 prompt = self._prompt_frame(node)

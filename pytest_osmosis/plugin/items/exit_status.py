@@ -51,6 +51,7 @@ def any_rollout(results: Results) -> bool:
 
 
 def all_gates_decided(finished: FinishedEval, gated: bool) -> bool:
-    """Return True if the config has gates and the runs that are missing cannot change any verdict."""
-    states = [verdict.state for verdict in finished.results.verdicts if verdict.rule is not None]
-    return gated and bool(states) and all(state != "not measured" for state in states)
+    """Return True if gates of the config decide, and the runs that are missing cannot change their verdicts."""
+    states = {verdict.state for verdict in finished.results.verdicts if verdict.rule is not None}
+    deciding = states - {"partial", "not decided"}
+    return gated and bool(deciding) and "not measured" not in deciding

@@ -65,7 +65,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
-            yield f"  stops early: {_early_stop(prepared, runxfail=evals.config.option.runxfail)}"
+            yield f"  stops early: {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
     if config.text is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
