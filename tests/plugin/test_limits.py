@@ -5,6 +5,8 @@ Provider limits hold, and the time that they cost is reported.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from tests.plugin.workspaces import Workspace
@@ -93,7 +95,8 @@ def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> N
             "requests_per_minute held requests for *",
         ]
     )
-    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0.5
+    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0
+    assert took_s(plain_workspace) > 0.5
 
     again = plain_workspace.run(CONFIG, "--osmosis-set=execution.tokens_per_minute=1000000", "--co")
 
@@ -101,10 +104,16 @@ def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> N
 
 
 def test_provider_limits_hold_inline_too(plain_workspace: Workspace) -> None:
-    """The second request waits for about 0.8 s, less the time of the first rollout."""
+    """The second request waits for about 0.8 s, less the time of the first rollout, which is long on a busy machine."""
     plain_workspace.eval(rows=2, execution={"requests_per_minute": 60})
 
     result = plain_workspace.run(CONFIG, "--osmosis-inline")
 
     assert result.ret == 0
-    assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0.3
+    assert took_s(plain_workspace) > 0.7
+
+
+def took_s(workspace: Workspace) -> float:
+    """Return the seconds from the first start to the end of the last rollout."""
+    times = [datetime.fromisoformat(event["at"]) for kind in ("start", "rollout") for event in workspace.events(kind)]
+    return (max(times) - min(times)).total_seconds()

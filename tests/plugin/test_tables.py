@@ -129,7 +129,7 @@ REASONS = {
     "not passed": "score 0.25 < 0.5",
     "model": "model: the server answered 400",
     "agent": "agent: LookupError: the agent broke",
-    "timeout": "timeout: took longer than 2 s",
+    "timeout": "timeout: took longer than 4 s",
     "provider": "provider: the server answered 503",
     "host": "host: its row can no longer be read",
     "reward raised": "reward error: rewards:score: ZeroDivisionError: the reward function broke",
@@ -216,7 +216,7 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
         agent={"agent": "agents:rollout"},
         evaluation={
             "batch_size": 4,
-            "agent_workflow_timeout_s": 2.0,
+            "agent_workflow_timeout_s": 4.0,
             "grader_timeout_s": 2.0,
             "pass_threshold": 0.5,
         },
@@ -280,14 +280,24 @@ def test_results_hold_the_outcome_of_a_run(session: Session, name: str) -> None:
 
 
 def test_statistics_count_runs_by_their_outcome(session: Session) -> None:
-    others = {name: run_of(session, name)["passed"] for name in ROWS if name not in REPORTED}
-    counts = [REPORTED[name].counts if name in REPORTED else "pass" if others[name] else "unmeasured" for name in ROWS]
+    counts = [REPORTED[name].counts if name in REPORTED else part(run_of(session, name)) for name in ROWS]
     n_counted = len(counts) - counts.count("left out")
     summary = session.results["x"]["summary"]
 
+    assert summary["total_runs"] == len(ROWS)
     assert summary["measured"] == counts.count("pass") + counts.count("fail")
     assert summary["pass_rate"] == pytest.approx(counts.count("pass") / n_counted)
     assert summary["eval_fns"]["rewards:score"]["mean"] == pytest.approx((counts.count("pass") + 0.25) / n_counted)
+
+
+def part(run: Mapping[str, Any]) -> Counts:
+    """Return the part in the statistics of a run that is not in the table.
+
+    It waits for others, so on a busy machine its time may be over: then it is measured too.
+    """
+    if run["passed"]:
+        return "pass"
+    return "unmeasured" if run.get("boundary") in ("provider", "host", "reward") else "fail"
 
 
 @pytest.mark.parametrize("name", NEVER_RAN)
