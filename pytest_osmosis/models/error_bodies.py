@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.models.json_text import read
 
+OUT_OF_QUOTA = ("insufficient_quota", "budget_exceeded")
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 NO_KEY = ("api key not valid", "api_key_invalid", "no connected db")  # Google's and LiteLLM's 400 for a wrong key
 
@@ -57,12 +58,16 @@ STATUS_OF_NAME: Mapping[str, int] = {
 
 
 class ErrorBody(NamedTuple):
-    """An error. `status` is None if neither a code nor a name says which it is."""
+    """An error. `status` is None if neither a code nor a name says which it is.
+
+    `input_flagged` says that a moderator in front of the model refused this input (OpenRouter's 403).
+    """
 
     message: str
     status: int | None = None
     quota_exhausted: bool = False
     key_refused: bool = False
+    input_flagged: bool = False
 
 
 def read_error(body: str) -> ErrorBody:
@@ -93,8 +98,9 @@ def _error(error: object) -> ErrorBody:
     return ErrorBody(
         message,
         next(filter(None, map(_status, names)), None),
-        "insufficient_quota" in names or any(text in low for text in EXHAUSTED),
+        any(name in OUT_OF_QUOTA for name in names) or any(text in low for text in EXHAUSTED),
         "invalid_api_key" in names or any(text in low for text in NO_KEY),
+        isinstance(error, dict) and isinstance(error.get("metadata"), dict) and "flagged_input" in error["metadata"],
     )
 
 

@@ -154,7 +154,9 @@ class Failures:
         detail = self._detail(error)
         if status in (401, 402) or error.quota_exhausted or (status == 400 and error.key_refused):
             return ModelError(f"{answered} at {self._shown_url()}{detail}", status=status, systemic="always")
-        if status in (403, 404):
+        if error.input_flagged:
+            return ModelError(answered + detail, status=status, boundary="model")
+        if status in (403, 404, 407):  # 407 is a proxy's
             hint = self._address_hint() if status == 404 else ""
             text = f"{answered} at {self._shown_url()}{detail}{hint}"
             return ModelError(text, status=status, systemic="until_success")

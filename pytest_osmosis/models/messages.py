@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, label, shape, string
 from pytest_osmosis.models.targets import ModelTarget
@@ -211,6 +212,8 @@ def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     blocks = body.get("content")
     if blocks is None:
         raise failures.no_answer(status, "content = null" if "content" in body else "no content", body)
+    if blocks == [] and error_in(body) is not None:
+        raise failures.no_answer(status, "content = []", body)
     if not isinstance(blocks, list):
         raise failures.misshapen(status, f"content = {shape(blocks)}", body)
     fault = next(filter(None, map(_fault, blocks)), None)

@@ -42,6 +42,15 @@ def test_a_401_at_the_probe_stops_before_any_rollout(workspace: Workspace) -> No
     assert stopped_with(live, "the probe failed: the server answered 401")
 
 
+def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(workspace: Workspace) -> None:
+    with ChatServer(status(404)) as server:
+        live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
+        assert len(server.requests) == 1
+    assert stopped_with(live, f"the probe failed: the server answered 404 Not Found at {server.url}/chat/completions")
+    assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
+    assert stopped_with(live, "--osmosis-no-probe")
+
+
 def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspace) -> None:
     with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
         live = evaluated(workspace.config(server, **ONE_BY_ONE))

@@ -157,6 +157,21 @@ async def test_a_missing_proxy_makes_the_model_unreachable(monkeypatch: pytest.M
     assert kind(caught.value) == ("provider", True, "until_success", None)
 
 
+async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(servers.status(407)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:hunter2hunter2@"))
+        async with model_at("http://model.invalid/v1") as model:
+            with pytest.raises(ModelError) as refused:
+                await model.chat(ChatRequest(messages=PROMPT))
+    assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
+    assert "authorization" not in proxy.requests[0].headers or HAS_LITELLM
+    monkeypatch.setenv("HTTP_PROXY", f"http://me:hunter2hunter2@127.0.0.1:{unused_port()}")
+    async with model_at("http://model.invalid/v1") as model:
+        with pytest.raises(ModelError) as unreachable:
+            await model.chat(ChatRequest(messages=PROMPT))
+    assert "hunter2" not in f"{refused.value} {unreachable.value}"
+
+
 @pytest.fixture
 def authority() -> trustme.CA:
     """A certificate authority that no machine knows."""
@@ -354,6 +369,7 @@ async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
         (403, "provider", False, "until_success"),
         (404, "provider", False, "until_success"),
         (405, "model", False, "no"),
+        (407, "provider", False, "until_success"),
         (408, "provider", True, "no"),
         (409, "provider", True, "no"),
         (413, "model", False, "no"),
@@ -463,12 +479,13 @@ async def test_retry_after_is_read(headers: dict[str, str], seconds: float | Non
     assert (await failure_of(servers.status(429, **headers))).retry_after_s == seconds
 
 
-async def test_a_redirect_is_not_followed_and_says_where_it_leads() -> None:
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed_and_says_where_it_leads(code: int) -> None:
     with ChatServer() as elsewhere:
         target = f"http://localhost:{elsewhere.port}/v1/chat/completions"
-        error = await failure_of(servers.redirect(target), KEY)
+        error = await failure_of(servers.redirect(target, code), KEY)
     assert elsewhere.requests == []
-    assert kind(error) == ("provider", False, "until_success", 307)
+    assert kind(error) == ("provider", False, "until_success", code)
     assert f'a redirect to "{target}"' in str(error)
     assert "set [model] base_url" in str(error)
 
@@ -509,7 +526,7 @@ async def test_a_short_key_is_not_redacted() -> None:
         ({"type": "insufficient_quota", "message": "said"}, "provider", False, "always", 402),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("others", [{}, {"choices": None, "content": None}, {"type": "error"}])
+@pytest.mark.parametrize("others", [{}, {"choices": None, "content": None}, {"type": "error", "content": []}])
 async def test_an_error_with_status_200_is_that_of_its_code(
     others: Mapping[str, object],
     error: Mapping[str, object],
