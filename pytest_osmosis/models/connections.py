@@ -7,10 +7,11 @@ are not kept. Answers are bounded; see `answer_bodies`.
 
 from __future__ import annotations
 
+import asyncio
 import select
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from ssl import SSLContext
+from ssl import CERT_NONE, PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -21,12 +22,16 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
+from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import MB, asking_for_known_codings, bounded
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import decoded, shown
 from pytest_osmosis.models.targets import ModelTarget
 
 CONNECT_TIMEOUT_S = 10.0
+HANDSHAKE_S = 2.0
+HUNG_UP = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+"""Many servers end a connection without a word if they get a request without TLS."""
 
 
 class Connections:
@@ -35,7 +40,9 @@ class Connections:
     def __init__(self, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
         assert target.base_url is not None
         self._failures = failures
+        self._base_url = target.base_url
         self._proxy = proxy_of(target.base_url)
+        self._may_want_tls = urlsplit(target.base_url).scheme == "http" and self._proxy is None
         self._max_in_flight = max_in_flight
         self._max_bytes = target.max_response_mb * MB
         self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True
@@ -55,7 +62,8 @@ class Connections:
             ) as response:
                 status, content = response.status, await response.read()
         except Exception as error:
-            raise self._failures.of_exception(error) from None
+            raise await self._failure(error) from None
+        self._may_want_tls = False
         if status // 100 != 2:
             raise self._failures.of_status(status, response.headers, shown(content), now=datetime.now(UTC))
         return status, decoded(status, content, self._failures)
@@ -63,6 +71,15 @@ class Connections:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def _failure(self, error: Exception) -> ModelError:
+        """Return the error for an exception. If a server hangs up before it ever answered, see if it wants TLS."""
+        hung_up = isinstance(error, HUNG_UP) and not isinstance(error, aiohttp.ClientConnectorError)
+        if self._may_want_tls and hung_up:
+            self._may_want_tls = False
+            if await speaks_tls(self._base_url):
+                return self._failures.tls()
+        return self._failures.of_exception(error)
 
     def _opened(self) -> aiohttp.ClientSession:
         """Return the session. The first request opens it, because that needs a running event loop."""
@@ -120,6 +137,20 @@ def _has_spoken(protocol: ResponseHandler) -> bool:
     arrived = select.poll()  # what the event loop has not read yet, because user code held it
     arrived.register(protocol.transport.get_extra_info("socket"), select.POLLIN)
     return bool(arrived.poll(0))
+
+
+async def speaks_tls(url: str) -> bool:
+    """Return True if the server at an address answers with TLS. Nothing is sent but the handshake."""
+    parts = urlsplit(url)
+    anybody = SSLContext(PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, CERT_NONE
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80, ssl=anybody)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 def check_ascii(headers: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Failures:
         if 300 <= status < 400:
             return self._redirect(status, answered, headers.get("location", ""))
         if status == 400 and any(text in body.lower() for text in TLS_ONLY):
-            return self._tls(status)
+            return self.tls(status)
         return self._error(answered, status, read_error(body), retry_after_s(headers, now))
 
     def of_exception(self, error: BaseException) -> ModelError:
@@ -85,7 +85,7 @@ class Failures:
             text = f'{self.base_url} answers without TLS: set [model] base_url to "{plain}"'
             return ModelError(text, systemic="until_success")
         if isinstance(cause, BadStatusLine) and TLS_ALERT in text:
-            return self._tls(None)
+            return self.tls()
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
@@ -170,7 +170,7 @@ class Failures:
         text = f"{reason}: set [model] base_url to the model's own address"
         return ModelError(text, status=status, systemic="until_success")
 
-    def _tls(self, status: int | None) -> ModelError:
+    def tls(self, status: int | None = None) -> ModelError:
         """Return the error for a server that expects TLS and got a request without it."""
         secure = self.base_url.replace("http:", "https:", 1)
         text = f'{self.base_url} answers with TLS: set [model] base_url to "{secure}"'

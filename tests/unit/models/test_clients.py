@@ -632,6 +632,17 @@ async def test_a_server_with_tls_is_named_with_its_right_address() -> None:
     assert str(caught.value) == f'{base_url} answers with TLS: set [model] base_url to "{secure}"'
 
 
+@not_with_litellm("its sessions are its own")
+async def test_a_server_with_tls_that_hangs_up_without_a_word_is_recognized(tls: ssl.SSLContext) -> None:
+    with ChatServer(tls=tls) as server:
+        plain = server.base_url.replace("https:", "http:")
+        async with model_at(plain) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.chat(ChatRequest(messages=PROMPT))
+    assert kind(caught.value) == ("provider", False, "until_success", None)
+    assert str(caught.value) == f'{plain} answers with TLS: set [model] base_url to "{server.base_url}"'
+
+
 @pytest.mark.parametrize(
     "text",
     [
