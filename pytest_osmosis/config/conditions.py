@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from pytest_osmosis.config.kinds import (
+    MOST,
     Fault,
     Unfit,
     ValueKind,
@@ -190,7 +191,7 @@ def error_bound() -> ValueKind:
     """The most runs that may stay unmeasured, kept as an int (a count) or a float (a share from 0 to 1)."""
 
     def read(value: Any) -> int | float:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST:
             return value
         share = _share(value) if isinstance(value, str) else None
         if share is None:

@@ -115,6 +115,15 @@ def above_0() -> ValueKind:
     return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
 
 
+MOST_SECONDS = 31_536_000.0
+"""A year. Clocks and locks of the operating system refuse much longer times."""
+
+
+def seconds() -> ValueKind:
+    bounds = f" above 0 and at most {MOST_SECONDS:,.0f} (a year)"
+    return number(bounds, lambda value: 0 < value <= MOST_SECONDS, exclusiveMinimum=0, maximum=MOST_SECONDS)
+
+
 def at_least_0() -> ValueKind:
     return number(" of at least 0", lambda value: value >= 0, minimum=0)
 

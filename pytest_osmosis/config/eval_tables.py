@@ -26,6 +26,7 @@ from pytest_osmosis.config.eval_kinds import (
     extra_body,
     folder_name,
     headers,
+    seconds,
     stop,
     token_prices,
     url,
@@ -73,6 +74,10 @@ EXPERIMENT = Table(
     ),
 )
 
+MOST_HOSTS = 512
+"""The most processes for rollouts. Each takes some 30 MB, and more of them than cores make nothing faster."""
+MOST_RETRIES = 1_000
+
 EVALUATION = Table(
     "evaluation",
     "How many rows and runs are evaluated, how many at once, and which score passes.",
@@ -88,13 +93,13 @@ EVALUATION = Table(
         Field("pass_threshold", number(), "Lowest score that passes.", default=1.0),
         Field(
             "agent_workflow_timeout_s",
-            above_0(),
+            seconds(),
             "Time limit for the rollout of one run, in seconds, without the time spent in a queue.",
             default=450.0,
         ),
         Field(
             "grader_timeout_s",
-            above_0(),
+            seconds(),
             "Time limit for scoring one run, in seconds, without the time spent in a queue.",
             default=150.0,
         ),
@@ -149,8 +154,8 @@ MODEL = Table(
             "`provider` and is not retried.",
             default=64,
         ),
-        Field("max_retries", integer(0), "How often one request is retried.", default=4),
-        Field("timeout_s", above_0(), "Time limit for one request, in seconds.", default=120.0),
+        Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
+        Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
     ),
 )
 
@@ -226,7 +231,7 @@ EXECUTION = Table(
     (
         Field(
             "hosts",
-            integer(1),
+            integer(1, MOST_HOSTS),
             "Number of processes for rollouts, and the same number for scoring. batch_size applies to all of them "
             "together. Default: the number given to xdist's -n, or 1.",
         ),
@@ -238,7 +243,7 @@ EXECUTION = Table(
         ),
         Field(
             "watchdog_s",
-            above_0(),
+            seconds(),
             "After this many seconds without a finished run, a notice says what the eval is waiting for.",
             default=120.0,
         ),
@@ -290,7 +295,7 @@ LIMITS = Table(
         Field("max_errors", error_bound(), "Most runs that may stay unmeasured, a count or a share.", default=0.10),
         Field("max_cost_usd", above_0(), "US dollars. Once they are spent, no new run starts. Requires known prices."),
         Field("max_tokens", integer(1), "Input and output tokens. Once they are used, no new run starts."),
-        Field("max_duration_s", above_0(), "Seconds since the first rollout. After them, no new run starts."),
+        Field("max_duration_s", seconds(), "Seconds since the first rollout. After them, no new run starts."),
     ),
 )
 

@@ -121,7 +121,7 @@ def typed_array(text: str) -> object:
 
 def typed_integer(text: str) -> object:
     """Return the integer that a typed text means, or the text itself."""
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()) else text
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,4000}", text.strip()) else text
 
 
 def _typed_number(text: str) -> object:
@@ -135,16 +135,26 @@ def anything() -> ValueKind:
     return ValueKind("any value", lambda value: value, typed_toml)
 
 
-def integer(minimum: int | None = None) -> ValueKind:
+MOST = 2**63 - 1
+"""The largest integer of a config: that of TOML, JSON servers and file formats."""
+
+
+def integer(minimum: int | None = None, maximum: int = MOST) -> ValueKind:
     """An integer of at least `minimum`. A bool does not fit."""
     expects = "an integer" if minimum is None else f"an integer of at least {minimum}"
+    if maximum != MOST:
+        expects = f"an integer from {minimum} to {maximum:,}"
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or (minimum is not None and value < minimum):
             raise refuse(f"must be {expects}")
+        if not -MOST <= value <= maximum:
+            raise refuse(f"must be {expects}{'' if maximum != MOST else f' and at most {MOST:,}'}")
         return value
 
-    schema = {"type": "integer"} if minimum is None else {"type": "integer", "minimum": minimum}
+    schema: dict[str, object] = {"type": "integer", **({} if minimum is None else {"minimum": minimum})}
+    if maximum != MOST:
+        schema["maximum"] = maximum
     return ValueKind(expects, read, typed_integer, schema)
 
 

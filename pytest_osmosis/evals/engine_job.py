@@ -95,7 +95,7 @@ def engine_job(
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
-    batch_size = 1 if inline else config.evaluation.batch_size
+    batch_size = 1 if inline else max(1, min(config.evaluation.batch_size, len(selected.runs)))
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(

@@ -24,7 +24,7 @@ from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import missing_extra, missing_login, resolve
-from pytest_osmosis.record.plan import Plan, spans_of
+from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
@@ -206,6 +206,7 @@ def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
     dataset = configured_dataset(config)
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
+    _check_size(config, selected.count + len(named))
     notes, digests, contents = check_rows(dataset, sorted({*selected, *named}))
     plan = Plan(
         name=config.name,
@@ -218,6 +219,17 @@ def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
         granularity=config.execution.granularity,
     )
     return _Data(dataset, plan.with_named(named, dataset.line), notes, digests, contents)
+
+
+def _check_size(config: EvalConfig, n_rows: int) -> None:
+    """Raise `ConfigError` for a plan with more runs than an eval could ever make."""
+    n_models = 1 if config.baseline.model_path is None else 2
+    n_rollouts = n_rows * config.evaluation.n * n_models
+    if n_rollouts > MOST_RUNS:
+        models = "" if n_models == 1 else f" x {n_models} models"
+        size = f"{n_rows:,} rows x {config.evaluation.n:,} runs{models} = {n_rollouts:,} rollouts"
+        fix = f"an eval has at most {MOST_RUNS:,}; lower n (--osmosis-n) or select fewer rows (--osmosis-limit)"
+        raise ConfigError([Problem(shown(config.path), f"{size}; {fix}")])
 
 
 def _check_prices(prepared: Prepared) -> None:

@@ -23,13 +23,11 @@ from pytest_osmosis.files.shapes import (
     whole,
 )
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.record.plan import Granularity, Plan
+from pytest_osmosis.record.plan import MOST_RUNS, Granularity, Plan
 from pytest_osmosis.text.paths import shown
 
 MANIFEST_VERSION = 1
 MOST_BYTES = 1 << 26
-MOST_RUNS = 10_000_000
-"""The most runs of a plan; more are not believed, because they could not have been made."""
 
 SPANS = listing(listing(whole(), length=3))
 PLAN = members(

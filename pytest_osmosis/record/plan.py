@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 
 Granularity = Literal["run", "row"]
+MOST_RUNS = 10_000_000
+"""The largest plan: its runs are kept in memory, and more would take weeks."""
 
 
 class Span(NamedTuple):

@@ -132,7 +132,7 @@ BROKEN: dict[str, list[Case]] = {
         *got(
             "evaluation",
             "agent_workflow_timeout_s",
-            "must be a finite number above 0",
+            "must be a finite number above 0 and at most 31,536,000 (a year)",
             "0",
             "-1.5",
             "nan",
@@ -143,7 +143,7 @@ BROKEN: dict[str, list[Case]] = {
         *got(
             "evaluation",
             "grader_timeout_s",
-            "must be a finite number above 0",
+            "must be a finite number above 0 and at most 31,536,000 (a year)",
             "0",
             "-1.5",
             "nan",
@@ -221,8 +221,10 @@ BROKEN: dict[str, list[Case]] = {
             ],
         ),
         *got("model", "max_response_mb", "must be an integer of at least 1", "0", "true", "0.5"),
-        *got("model", "max_retries", "must be an integer of at least 0", "-1", "true", "1.5"),
-        *got("model", "timeout_s", "must be a finite number above 0", "0", "inf", "true"),
+        *got("model", "max_retries", "must be an integer from 0 to 1,000", "-1", "true", "1.5"),
+        *got(
+            "model", "timeout_s", "must be a finite number above 0 and at most 31,536,000 (a year)", "0", "inf", "true"
+        ),
     ],
     "sampling": [
         *got("sampling", "temperature", f"must be {PRICE}", "-0.1", "nan", "true", '"hot"'),
@@ -342,9 +344,9 @@ BROKEN: dict[str, list[Case]] = {
         ),
     ],
     "execution": [
-        *got("execution", "hosts", "must be an integer of at least 1", "0"),
+        *got("execution", "hosts", "must be an integer from 1 to 512", "0"),
         *got("execution", "granularity", 'must be one of "run", "row"', "1", '"rows"'),
-        *got("execution", "watchdog_s", "must be a finite number above 0", "0"),
+        *got("execution", "watchdog_s", "must be a finite number above 0 and at most 31,536,000 (a year)", "0"),
         ("warnings = 1", ["2: [execution] warnings: not supported yet; leave it out"]),
         *got("execution", "requests_per_minute", "must be an integer of at least 1", "0"),
         *got("execution", "tokens_per_minute", "must be an integer of at least 1", "1.5"),
@@ -507,7 +509,7 @@ BROKEN: dict[str, list[Case]] = {
         *got("limits", "max_errors", f"must be {ERRORS}", "-1", "0.05", "true", '"5"', '"101%"', '"-5%"', '"x%"'),
         *got("limits", "max_cost_usd", "must be a finite number above 0", "0"),
         *got("limits", "max_tokens", "must be an integer of at least 1", "0"),
-        *got("limits", "max_duration_s", "must be a finite number above 0", '"1 h"'),
+        *got("limits", "max_duration_s", "must be a finite number above 0 and at most 31,536,000 (a year)", '"1 h"'),
     ],
     "evaluaton": [
         ("n = 1", [f"1: [evaluaton]: unknown table, did you mean [evaluation]? {TABLES}"]),
