@@ -62,3 +62,14 @@ def test_what_a_function_leaves_behind_delays_nothing(hostile: HostileWorkspace)
     result = hostile.run("harmless.py", "--osmosis-lab", "--osmosis-lab-budget=200", "-k", PROBE, timeout=300)
 
     result.assert_outcomes(passed=len(HARMLESS), deselected=9 * len(HARMLESS))
+
+
+def test_a_function_that_forks_in_pytests_process_is_tested_once(hostile: HostileWorkspace) -> None:
+    forking = "import os\n\ndef f(solution_str, ground_truth, extra_info=None):\n    os.fork()\n    return 1.0\n"
+    hostile.write("forking.py", forking)
+    hostile.write("forking.cases.toml", '[[f]]\nsolution_str = "42"\nexpect = 1\n')
+
+    result = hostile.run("forking.py")
+
+    result.assert_outcomes(passed=2)
+    assert result.stdout.str().count("2 passed") == 1
