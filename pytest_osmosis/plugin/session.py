@@ -193,7 +193,7 @@ class EvalSession:
         if confirmed is None:
             fix = "there is no terminal to ask on; leave the option out, or raise the amount if the cost is known"
             raise pytest.UsageError(f"--osmosis-confirm-above={usd:g}: {cost}; {fix}")
-        pytest.exit(f"not begun: {cost}", returncode=pytest.ExitCode.INTERRUPTED)
+        pytest.exit(self.outlet.shown(f"not begun: {cost}"), returncode=pytest.ExitCode.INTERRUPTED)
 
     def answer(self, key: UnitKey) -> Answer:
         """Wait for the outcome of a unit; inline, roll it out here."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -147,16 +146,22 @@ def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace)
     ElementTree.parse(hostile.root / "junit.xml")
 
 
-def test_names_of_files_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
-    name = "a\x1b[31m##[error]\u202eb"
-    hostile.eval(name, rows=[{"score": 0.0}], experiment={"dataset": "x"}, data={"path": "data/x.jsonl"})
-    Path(hostile.root / f"data/{name}.jsonl").rename(hostile.root / "data/x.jsonl")
-    hostile.write("data/x.jsonl", (hostile.root / "data/x.jsonl").read_text())
-    result = hostile.run(
-        f"--osmosis-config=configs/eval/{name}.toml", "--osmosis-markdown=page.md", "--junitxml=junit.xml"
-    )
-    assert result.ret in (1, 4)
-    hostile.command(sys.executable, "-mpytest_osmosis", "runs")
+@pytest.mark.parametrize("name", ["a\x1bcb", "a\u202eb", "a\rb", "a\u200bb"])
+def test_an_eval_whose_name_would_control_a_terminal_is_refused(hostile: HostileWorkspace, name: str) -> None:
+    hostile.eval(name, rows=[{"score": 0.0}])
+    result = hostile.run(f"--osmosis-config=configs/eval/{name}.toml", "--junitxml=junit.xml")
+    assert result.ret == 4
+    assert "rename it" in result.stderr.str()
+
+
+def test_names_of_rows_files_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+    name = "data/a\x1b[31m##[error]\u202e\r::error::b.jsonl"
+    hostile.eval(rows=[], data={"path": name})
+    hostile.write(name, '{"user_prompt": "What is 1 * 2?", "ground_truth": "2", "score": 0.0}\n')
+    result = hostile.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml", "-rA")
+    assert result.ret == 1
+    hostile.write("pytest.ini", "[pytest]\naddopts = --osmosis-config=\x1b[31m##[error].toml\n")
+    assert hostile.run().ret == 5
 
 
 def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWorkspace) -> None:

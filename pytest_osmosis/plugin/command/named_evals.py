@@ -119,7 +119,9 @@ class AddoptsNotice:
         self._named = named
 
     def pytest_report_header(self) -> list[str]:
-        return ignored_eval_lines(self._named)
+        from pytest_osmosis.plugin.output.session_outlet import outlet_of
+
+        return [outlet_of(self._config).shown(line) for line in ignored_eval_lines(self._named)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -55,13 +55,14 @@ class EvalPreparer:
             listed = path in self._named.listed
             try:
                 prepared = self._outputs.with_output(self._prepare_named(path), len(self._named.evals))
+                id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            evals.prepared[eval_id(self._config, prepared.plan)] = prepared
+            evals.prepared[id] = prepared
             if not listed:
                 running.append(prepared)
                 problems += self._early_stop_problems(prepared.config)

@@ -12,8 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.safe import escaped
 
 
 class UnitKey(NamedTuple):
@@ -27,7 +30,12 @@ def file_id(config: pytest.Config, path: str | Path) -> str:
 
 
 def eval_id(config: pytest.Config, plan: Plan) -> str:
-    return f"{file_id(config, plan.path)}::{plan.name}"
+    """Return the id of an eval. Raises `ProblemsError` for characters that pytest would print as they are."""
+    found = f"{file_id(config, plan.path)}::{plan.name}"
+    if escaped(found) != found or "\n" in found:
+        text = "its path holds characters that control terminals or cannot be seen, and names its tests; rename it"
+        raise ProblemsError([Problem(shown(Path(plan.path)), text)])
+    return found
 
 
 def node_id(eval_id: str, title: object) -> str:

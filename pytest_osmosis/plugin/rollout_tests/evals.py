@@ -169,10 +169,10 @@ class TestEvals:
             plans = [plan for key, plan in self._plans.items() if key[0] == path]
             try:
                 prepared = outputs.with_output(_prepared_for_tests(preparer, path, plans), n_evals)
+                id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            id = eval_id(self._config, prepared.plan)
             self.by_id[id] = TestEval(id, prepared, self._config, self._tests[path], plans)
         problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
         if problems:
