@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference: `python docs/generate.py`, after a key, an option or a format changed.
+"""Write the generated pages: `python docs/generate.py`, after a key, an option, a format or SECURITY.md changed.
 
 A test checks that the committed pages are up to date.
 """
@@ -15,7 +15,14 @@ if str(DOCS.parent) not in sys.path:  # when run as a file
 
 from docs.pages import command_line, config_keys, hooks, providers, results_keys  # noqa: E402
 
+
+def security() -> str:
+    """Return SECURITY.md, which a site of docs/ alone cannot link."""
+    return (DOCS.parent / "SECURITY.md").read_text(encoding="utf-8")
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "explanation/security.md": security,
     "reference/config.md": config_keys.page,
     "reference/command-line.md": command_line.page,
     "reference/hooks.md": hooks.page,
