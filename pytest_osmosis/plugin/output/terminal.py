@@ -83,6 +83,6 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
     for name, n_tests in evals.unselected():
         text = f"none of its {plural(n_tests, 'test')} was selected, so nothing was measured"
-        terminal.write_line(f"osmosis: {name}: {text}")
+        write_line(terminal, f"osmosis: {name}: {text}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         write_line(terminal, str(error))
