@@ -16,7 +16,7 @@ from pytest_osmosis.config.document import MOST_BYTES
 from pytest_osmosis.config.secrets import parse_dotenv
 from pytest_osmosis.config.workspace import workspace_of
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.host.secret_values import secret_headers
+from pytest_osmosis.models.headers import secret_headers
 from pytest_osmosis.models.providers import password_in, provider_secrets
 
 KEY_NAME = "api_key_env"
@@ -53,6 +53,7 @@ def known_secrets(
         provider_secrets(environ),
         _values(names, environ),
         in_file,
+        *(provider_secrets(env) for content in contents for env in _texts_under("env", content)),
         *map(_headers, contents),
         *map(_headers_in_text, texts),
         *_passwords([*texts, *(str(override.value) for override in overrides)]),
@@ -108,11 +109,9 @@ def _names(content: object) -> Iterator[str]:
             yield table[KEY_NAME]
         secrets = table.get("secrets")
         required = secrets.get("required") if isinstance(secrets, dict) else None
-        yield from [required] if isinstance(required, str) else filter(_is_text, required or [])
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+        for name in required if isinstance(required, list) else [required]:
+            if isinstance(name, str):
+                yield name
 
 
 def _names_in_texts(texts: Iterable[str]) -> Iterator[str]:
@@ -122,10 +121,15 @@ def _names_in_texts(texts: Iterable[str]) -> Iterator[str]:
             yield from filter(_VARIABLE.fullmatch, re.findall(_STRING, listed))
 
 
+def _texts_under(name: str, content: object) -> Iterator[dict[str, str]]:
+    """Yield the texts in each table of a name, at any depth."""
+    for table in _tables(content):
+        if isinstance(table.get(name), dict):
+            yield {key: value for key, value in table[name].items() if isinstance(value, str)}
+
+
 def _headers(content: object) -> dict[str, str]:
-    tables = [table["headers"] for table in _tables(content) if isinstance(table.get("headers"), dict)]
-    pairs = {name: value for table in tables for name, value in table.items() if isinstance(value, str)}
-    return secret_headers(pairs)
+    return {name: value for table in _texts_under("headers", content) for name, value in secret_headers(table).items()}
 
 
 def _headers_in_text(text: str) -> dict[str, str]:

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from pytest_osmosis.models.headers import headers_in, secret_headers
+
 Client = Literal["embedded", "openai", "anthropic", "light", "litellm"]
 MaxTokensKey = Literal["max_tokens", "max_completion_tokens"]
 
@@ -114,7 +116,8 @@ LITELLM_PREFIXES = tuple(LITELLM_LOGINS)
 
 OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "OPENAI_ADMIN_KEY", "WATSONX_ZENAPIKEY")
 """Further variables that the official clients and LiteLLM read."""
-KEY_NAME = re.compile(r"(API_?KEY|API_TOKEN|AUTH_TOKEN)$|^(OPENAI|ANTHROPIC)_CUSTOM_HEADERS$")
+CUSTOM_HEADERS = "_CUSTOM_HEADERS"
+KEY_NAME = re.compile(rf"(API_?KEY|API_TOKEN|AUTH_TOKEN)$|^(OPENAI|ANTHROPIC){CUSTOM_HEADERS}$")
 """The names of keys of the many other providers that LiteLLM knows."""
 
 
@@ -130,11 +133,13 @@ def key_variables(environ: Iterable[str]) -> list[str]:
 
 
 def provider_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of all providers in an environment, and the passwords in addresses of providers, by name."""
+    """Return the keys of all providers in an environment, and what their headers and addresses hold, by name."""
     variables = [each.url_env for each in SERVICES.values() if each.url_env is not None]
     passwords = {f"password in {name}": password_in(environ.get(name, "")) for name in variables}
     keys = {name: environ[name] for name in sorted(key_variables(environ))}
-    return {name: value for name, value in {**keys, **passwords}.items() if value}
+    headers = [secret_headers(headers_in(value)) for name, value in keys.items() if name.endswith(CUSTOM_HEADERS)]
+    inner = {name: value for found in headers for name, value in found.items()}
+    return {name: value for name, value in {**keys, **passwords, **inner}.items() if value}
 
 
 def password_in(address: str) -> str:

@@ -17,7 +17,9 @@ from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.safe import encodable
 
 OUTLET = pytest.StashKey[Outlet]()
-OURS = frozenset({"osmosis", "osmosis_eval", "osmosis_reward"})
+UNIT = "osmosis"
+"""The marker of a test that reports a run, a row, or a whole eval."""
+OURS = frozenset({UNIT, "osmosis_eval", "osmosis_reward"})
 """Markers of tests whose reports contain text of models, rows or user code of an eval."""
 
 
@@ -51,7 +53,8 @@ class OutletHooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not OURS.isdisjoint(report.keywords):
             _clean_report(report, self._outlet.shown)
-            report.user_properties = [(name, self._property(value)) for name, value in report.user_properties]
+            if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
+                report.user_properties = [(name, self._property(value)) for name, value in report.user_properties]
             if hasattr(report, "wasxfail"):
                 report.wasxfail = self._outlet.shown(report.wasxfail)
 

@@ -1,0 +1,108 @@
+"""The secrets of an eval are known before its config is checked, however broken it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_osmosis.config import Override
+from pytest_osmosis.evals.known_secrets import known_secrets
+
+ENVIRON = {"A_TOKEN": "value-of-a", "B_TOKEN": "value-of-b", "GROQ_API_KEY": "value-of-groq", "HOME": "/home/me"}
+TOML = """
+[experiment]
+model_path = 3
+[model]
+api_key_env = "A_TOKEN"
+headers = { Authorization = "Bearer value-of-header", X-Trace = "plain" }
+base_url = "https://me:value-of-pass%21@host/v1"
+[env]
+OTHER_API_KEY = "value-of-env"
+HOME = "plain"
+[baseline]
+api_key_env = "sk-pasted-key-itself"
+[secrets]
+required = ["B_TOKEN", "HOMER"]
+"""
+EXPECTED = {
+    *("value-of-a", "value-of-b", "value-of-groq", "value-of-header", "value-of-pass!", "value-of-env"),
+    "sk-pasted-key-itself",
+}
+
+TABLES = ("secrets", "model", "baseline", "env", "headers")
+KEYS = ("required", "api_key_env", "headers", "env", "secrets", "base_url")
+
+
+def values(
+    path: Path | None, *overrides: Override, environ: Mapping[str, str] = ENVIRON, **options: object
+) -> set[str]:
+    sources = known_secrets(path, overrides, folder=Path(), environ=environ, **options)  # type: ignore[arg-type]
+    return {value for source in sources for value in source.values() if value}
+
+
+def test_names_and_values_in_a_config_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(TOML)
+    assert values(path) == EXPECTED
+
+
+def test_a_file_that_is_no_toml_gives_the_same_but_for_its_env(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(TOML.encode() + b"\nbroken = = 1 \xff\n[model.headers]\nX-Api-Key = 'value-of-key'\n")
+    assert values(path) == EXPECTED - {"value-of-env"} | {"value-of-key"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[[[", b"secrets = 1", b"[secrets]\nrequired = 1", b"[secrets]\nrequired = [1]"]
+)
+def test_nothing_that_is_wrong_raises(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+    assert values(path) == {"value-of-groq"}
+    assert values(tmp_path / "missing.toml") == {"value-of-groq"}
+    assert values(tmp_path) == {"value-of-groq"}
+
+
+def test_pyproject_and_options_count(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest-osmosis.eval.x.model]\napi_key_env = "A_TOKEN"\n')
+    typed = Override("secrets", "required", '["B_TOKEN"]', "--osmosis-set", as_toml=True)
+    named = Override("model", "api_key_env", "B_TOKEN", "--osmosis-api-key-env")
+    header = Override("model", "headers", "value-of-typed", "--osmosis-set", below=("X-Token",), as_toml=True)
+    assert values(tmp_path / "x.toml", named, header) == {"value-of-a", "value-of-b", "value-of-groq", "value-of-typed"}
+    assert values(None, typed) == {"value-of-b", "value-of-groq"}
+
+
+def test_every_value_of_the_secrets_file_counts(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("X=value-in-file\nbroken\n")
+    assert values(None, secrets_file=tmp_path / ".env") == {"value-in-file", "value-of-groq"}
+    assert values(None, secrets_file="-", stdin="X=value-typed") == {"value-typed", "value-of-groq"}
+    assert values(None, secrets_file=tmp_path / "missing") == {"value-of-groq"}
+
+
+def test_headers_and_passwords_in_variables_of_clients_count() -> None:
+    environ = {
+        "OPENAI_CUSTOM_HEADERS": "X-Api-Key: value-of-custom\nX-Trace: plain-trace",
+        "OPENAI_BASE_URL": "https://me:value-of-url@h",
+    }
+    assert values(None, environ=environ) == {environ["OPENAI_CUSTOM_HEADERS"], "value-of-custom", "value-of-url"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*TABLES, *KEYS]) | st.text(), inner),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(TABLES), st.sampled_from(KEYS), VALUES, st.booleans())
+def test_no_value_of_an_option_raises(table: str, key: str, value: object, as_toml: bool) -> None:
+    values(None, Override(table, key, value, "--osmosis-set", as_toml=as_toml))
+
+
+@given(st.dictionaries(st.sampled_from(TABLES), st.dictionaries(st.sampled_from(KEYS), VALUES)))
+def test_no_value_in_a_config_raises(content: dict[str, object]) -> None:
+    assert values(None, *(Override(name, "", table, "x") for name, table in content.items())) >= {"value-of-groq"}
