@@ -17,9 +17,11 @@ from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.redaction import Redaction
 
 COMPARED = {
     "name": "the eval",
@@ -97,9 +99,12 @@ def _unfit(stored: PublishedResults) -> str | None:
     return None if stored.measured else "no run of its eval was measured"
 
 
-def differing_settings(stored: PublishedResults, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5, here openai/gpt-5-mini"."""
-    here = json.loads(json.dumps({key: config[key] for key in COMPARED}))
+def differing_settings(stored: PublishedResults, config: Mapping[str, Any], redaction: Redaction) -> tuple[str, ...]:
+    """Return the settings that differ in `config`, in words: "the model: openai/gpt-5, here openai/gpt-5-mini".
+
+    Stored settings are redacted, so those of `config` are redacted first.
+    """
+    here = json.loads(json.dumps(redacted({key: config[key] for key in COMPARED}, redaction)))
     pairs = ((name, stored.config[key], here[key]) for key, name in COMPARED.items())
     return tuple(f"{name}: {_written(old)}, here {_written(new)}" for name, old, new in pairs if old != new)
 

@@ -104,7 +104,9 @@ class Conclusion:
                 comparison.matched(measured.row_runs(), stored.row_runs()),
                 started_at=stored.started_at,
                 allowed=allowed,
-                differs=differing_settings(stored, published_config(measured.description, measured.pass_rule)),
+                differs=differing_settings(
+                    stored, published_config(measured.description, measured.pass_rule), self._prepared.redaction
+                ),
             )
         if baseline is None or self._selected.lacks_baseline:
             return None

@@ -128,7 +128,8 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
     if has_grader and config.scoring.grader is None and config.scoring.eval_fns:
         has_grader = GRADER_SCORE in stored.pass_rule.scorers
     scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []))
-    return differing_settings(stored, published_config(prepared.description, pass_rule(config, scorers)))
+    here = published_config(prepared.description, pass_rule(config, scorers))
+    return differing_settings(stored, here, prepared.redaction)
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:

@@ -43,16 +43,19 @@ OWN_VALUES = frozenset(
 
 def published_text(results: Results, redaction: Redaction) -> Iterator[str]:
     """Yield the published object as the text of a file, piece by piece, because it is large for many rows."""
-
-    def redacted(value: Any) -> Any:
-        return redaction.value(value, unchanged=OWN_VALUES)
-
     return text_of(
         {
-            key: map(redacted, value) if isinstance(value, list | Iterator) else redacted(value)
+            key: (redacted(item, redaction) for item in value)
+            if isinstance(value, list | Iterator)
+            else redacted(value, redaction)
             for key, value in _members(results).items()
         }
     )
+
+
+def redacted(value: Any, redaction: Redaction) -> Any:
+    """Return a part of the published object without secrets."""
+    return redaction.value(value, unchanged=OWN_VALUES)
 
 
 def text_of(members: Mapping[str, Any]) -> Iterator[str]:

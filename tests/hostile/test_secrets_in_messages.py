@@ -168,3 +168,16 @@ def test_tests_over_rollouts_do_not_quote_secrets(secrets: HostileWorkspace) -> 
     result = secrets.run("test_it.py", "--continue-on-collection-errors", "--junitxml=junit.xml")
     assert result.ret in (1, 2)
     secrets.run("test_it.py", "--osmosis-source=model", "--continue-on-collection-errors")
+
+
+def test_a_baseline_with_a_secret_in_its_settings_does_not_differ(secrets: HostileWorkspace) -> None:
+    secrets.eval(
+        rows=[{"score": 1.0}] * 2,
+        sampling={"stop": [API_KEY]},
+        baseline={"results": "base.json"},
+        gate={"max_regression": 0.5},
+    )
+    assert secrets.run(CONFIG, "--osmosis-update-baseline").ret == 0
+    result = secrets.run(CONFIG)
+    assert result.ret == 0
+    assert "differs" not in result.stdout.str()

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.evals.baseline import differing_settings, read_baseline
+from pytest_osmosis.text.redaction import Redaction
 from tests.unit.made import CONFIG, A, finished, published
 
 RESULTS = published([finished({A: 1.0}, row) for row in range(2)])
@@ -47,8 +48,8 @@ def test_differing_settings_are_named(stored: Callable[[Any], Path]) -> None:
         "sampling": {**CONFIG["sampling"], "stop": ("\n",)},
     }
 
-    assert differing_settings(found, RESULTS["config"]) == ()
-    assert differing_settings(found, here) == (
+    assert differing_settings(found, RESULTS["config"], Redaction()) == ()
+    assert differing_settings(found, here, Redaction()) == (
         "the model: vendor/some-model, here b",
         "runs per row: 1, here 3",
         'the thresholds: {"rewards:a": 1.0}, here {"rewards:a": 0.5}',
