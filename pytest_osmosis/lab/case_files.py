@@ -28,10 +28,10 @@ from pytest_osmosis.lab.target import Target
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.suggest import suggestion
 
-HEADER = re.compile(r"^\s*\[\[\s*(?P<name>[\w.\"'-]+?)\s*\]\]", re.MULTILINE)
+HEADER = re.compile(r"^[ \t]*\[\[[ \t]*(?P<name>[\w.\"'-]+)[ \t]*\]\]", re.MULTILINE)
 DEEPEST = 100
 """The deepest nesting of a case, which is sent to another process and back."""
-TABLE = re.compile(r"^\s*\[", re.MULTILINE)
+TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_osmosis.text.safe import escaped, shortened
 
@@ -12,7 +12,9 @@ FindingLevel = Literal["failure", "note"]
 WIDEST = 160
 NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
 """Errors that are bugs of the function, whatever its input."""
-REPETITION = re.compile(r"(?P<head>.{0,40}?)(?P<units>(?P<unit>.{1,12}?)(?P=unit){19,})(?P<tail>.{0,40})", re.DOTALL)
+MOST_CHARS_REPEATED = 100_000
+MOST_CHARS_AROUND, MOST_CHARS_OF_UNIT, LEAST_TIMES = 40, 12, 20
+"""Limits of what is shown as a repetition: the text before and after it, its unit, and its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,37 @@ def quoted(value: object) -> str:
     >>> quoted("42"), quoted("1" * 5000)
     ("'42'", "'1' * 5000")
     """
-    repetition = REPETITION.fullmatch(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
+    repetition = _repetition(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
     if repetition is None:
         return shortened(escaped(_repr(value)), WIDEST)
-    head, unit, tail = (escaped(repr(part)) if part else "" for part in repetition.group("head", "unit", "tail"))
-    times = (repetition.end("units") - repetition.end("head")) // len(repetition["unit"])
-    return " + ".join(part for part in (head, f"{unit} * {times}", tail) if part)
+    head, unit, tail = (
+        escaped(repr(part)) if part else "" for part in (repetition.head, repetition.unit, repetition.tail)
+    )
+    return " + ".join(part for part in (head, f"{unit} * {repetition.times}", tail) if part)
+
+
+class _Repetition(NamedTuple):
+    head: str
+    unit: str
+    times: int
+    tail: str
+
+
+def _repetition(text: str) -> _Repetition | None:
+    """Return a text as a repetition with little around it, None if it is not one. (A pattern would backtrack.)"""
+    if len(text) > MOST_CHARS_REPEATED:
+        return None
+    for start in range(MOST_CHARS_AROUND + 1):
+        for size in range(1, MOST_CHARS_OF_UNIT + 1):
+            times = max(LEAST_TIMES, math.ceil((len(text) - start - MOST_CHARS_AROUND) / size))
+            end = start + times * size
+            if end > len(text) or text[start : end - size] != text[start + size : end]:
+                continue
+            unit = text[start : start + size]
+            while text.startswith(unit, end):
+                times, end = times + 1, end + size
+            return _Repetition(text[:start], unit, times, text[end:])
+    return None
 
 
 def _repr(value: object) -> str:

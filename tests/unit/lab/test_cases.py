@@ -211,3 +211,14 @@ def test_a_bad_line_is_named(folder: Path, line: str) -> None:
 
     assert problem.startswith(f"rewards.cases.jsonl:2: {BAD_LINES[line]}")
     assert len(problem) < 500
+
+
+def test_a_file_of_blank_lines_is_read_at_once(folder: Path) -> None:
+    text = "\n" * 1_000_000 + TOML.replace('"data/references.jsonl"', "3")
+    (folder / "rewards.cases.toml").write_text(text, encoding="utf-8")
+
+    (problem,) = problems()
+
+    assert problem.startswith(
+        "rewards.cases.toml:1000016: [rows.compute_reward] dataset: must be the path of a dataset"
+    )
