@@ -14,6 +14,8 @@ from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import ChatServer
 
+DEADLINE_S = 60.0
+"""Far more than the time limits, the grace after them and new hosts take; a busy machine needs some of it."""
 TIMEOUTS = {"agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
 FOREVER = "sum(itertools.repeat(0))"
 AGENT = """
@@ -66,7 +68,7 @@ def test_an_agent_in_a_c_loop_is_a_timeout_and_is_rolled_out_once(workspace: Wor
     assert "pytest_osmosis" not in live.outcome(1).text
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert asked_rows(server)[1] == 1
-    assert took_s < 2 + 5 + 10, "loading hosts, and repeating the others, takes no longer than the rest"
+    assert took_s < DEADLINE_S
 
 
 @pytest.mark.slow
@@ -91,7 +93,7 @@ def test_a_reward_function_in_a_c_loop_is_a_reward_error(workspace: Workspace, s
     assert f'rewards.py", line 6, in exact\n    {FOREVER}' in error.details
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert asked_rows(server)[1] == 1
-    assert took_s < 2 + 5 + 10
+    assert took_s < DEADLINE_S
 
 
 @pytest.mark.slow
@@ -107,14 +109,14 @@ def test_a_c_loop_harms_no_run_whose_time_is_over_first(workspace: Workspace, se
     import itertools
 
     async def rollout(ctx):
-        if ctx.row_index == 0:  # its time is nearly over when the loop begins
-            await asyncio.sleep(1.5)
+        if ctx.row_index == 0:  # its time is over before the loop ends
+            await asyncio.sleep(3.5)
         if ctx.row_index == 1:
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(3.2)
             sum(itertools.repeat(0))
         return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
     """
     workspace.agent(code)
-    live, _ = evaluate(workspace, server)
+    live, _ = evaluate(workspace, server, agent_workflow_timeout_s=6)
     assert live.kinds() == ["passed", "error", "passed", "passed"]
     assert live.record(1).attempt == 1
