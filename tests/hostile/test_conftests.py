@@ -1,0 +1,53 @@
+"""Files conftest.py that interfere with a session. No failed gate, and no eval that measured nothing, becomes green."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.workspaces import HostileWorkspace
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+OURS = "'x.toml' in item.nodeid"
+INTERFERING = {
+    "ignores the folder": "collect_ignore = ['configs']",
+    "ignores the file": "def pytest_ignore_collect(collection_path): return collection_path.suffix == '.toml' or None",
+    "reorders and duplicates": "def pytest_collection_modifyitems(items): items.reverse(); items.extend(items[:2])",
+    "removes one": "def pytest_collection_modifyitems(items): del items[-1]",
+    "removes all when they are selected": (
+        f"def pytest_collection_finish(session): session.items[:] = [item for item in session.items if not {OURS}]"
+    ),
+    "renames": "def pytest_collection_modifyitems(items):\n    for item in items: item._nodeid += '@group'",
+    "skips while the session starts": "import pytest\ndef pytest_sessionstart(): pytest.skip('no')",
+    "skips in its module": "import pytest\npytest.skip('no', allow_module_level=True)",
+    "skips every test": "import pytest\ndef pytest_runtest_setup(item): pytest.skip('no')",
+    "marks every test to be skipped": (
+        "import pytest\ndef pytest_collection_modifyitems(items):\n    for item in items: item.add_marker('skip')"
+    ),
+    "expects every test to fail": (
+        "import pytest\ndef pytest_collection_modifyitems(items):\n    for item in items: item.add_marker('xfail')"
+    ),
+    "makes every report green": "def pytest_runtest_logreport(report): report.outcome = 'passed'",
+    "raises in setup": "def pytest_runtest_setup(item): raise KeyError(item)",
+    "raises in a report": "def pytest_runtest_logreport(report): raise KeyError(report)",
+    "raises at the end": "def pytest_sessionfinish(): raise KeyError",
+    "stops the session": "def pytest_runtest_teardown(item): item.session.shouldstop = 'enough'",
+    "runs the tests itself": (
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol(item): return True"
+    ),
+}
+
+
+@pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, None], ids=["gate", "no gate"])
+@pytest.mark.parametrize("case", INTERFERING)
+def test_a_conftest_makes_no_failed_eval_green(
+    hostile: HostileWorkspace, case: str, gate: dict[str, str] | None
+) -> None:
+    if gate is None and case in ("skips every test", "makes every report green", "expects every test to fail"):
+        pytest.skip("without a gate, that is what the user asks of pytest")
+    hostile.eval(rows=[{"score": 0.0}] * 3, gate=gate or {})
+    hostile.write("conftest.py", INTERFERING[case])
+    hostile.write("test_python.py", "def test_python(): pass\n")
+
+    result = hostile.run(CONFIG, "test_python.py")
+
+    assert result.ret != 0, result.stdout.str()
