@@ -1,7 +1,7 @@
 """The hooks that a `conftest.py` or another plugin may implement. Any of the arguments may be left out.
 
-They are called in pytest's main thread; under pytest-xdist, only in the controller. If one raises, that is reported,
-and results are still written.
+They are plain functions, called in pytest's main thread; under pytest-xdist, only in the controller. If one raises, or
+is async, that is reported, and results are still written.
 """
 
 from __future__ import annotations
