@@ -1,0 +1,123 @@
+"""Code that no run could call is refused when it loads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.signatures import check_class, check_function
+from pytest_osmosis.rewards.functions import eval_function
+from pytest_osmosis.rewards.graders import Grader
+
+
+class Plain:
+    async def grade(self, ctx: object) -> None: ...
+
+
+class Optional:
+    def __init__(self, config: object = None, *, strict: bool = False) -> None: ...
+
+    async def grade(self, ctx: object, label: str = "") -> None: ...
+
+
+class Static:
+    @staticmethod
+    async def grade(ctx: object) -> None: ...
+
+
+class OfTheClass:
+    @classmethod
+    async def grade(cls, ctx: object) -> None: ...
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*given: Any) -> Any:
+        return function(*given)
+
+    return called
+
+
+class Decorated:
+    @logged
+    async def grade(self, ctx: object) -> None: ...
+
+
+class Synchronous:
+    def grade(self, ctx: object) -> None: ...
+
+
+class SynchronousUnderADecorator:
+    @functools.wraps(Synchronous.grade)
+    def grade(self, ctx: object) -> None: ...
+
+
+class Nothing: ...
+
+
+class Keyword:
+    async def grade(self, ctx: object, *, label: str) -> None: ...
+
+
+class Needy:
+    def __init__(self, config: object, strictness: int) -> None: ...
+
+    async def grade(self, ctx: object) -> None: ...
+
+
+@pytest.mark.parametrize("cls", [Plain, Optional, Static, OfTheClass, Decorated])
+def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
+    check_class("rewards:Judge", cls, "grade", None)
+
+
+@pytest.mark.parametrize(
+    ("cls", "config", "text"),
+    [
+        (Plain, "config", "each run calls Plain(config), but its __init__ does not allow that: too many positional"),
+        (Needy, "config", "does not allow that: missing a required argument: 'strictness'"),
+        (Needy, None, "each run calls Needy(), but its __init__ does not allow that: missing a required argument"),
+        (Synchronous, None, "Synchronous.grade(ctx) must be awaitable: define `async def grade(self, ctx)`"),
+        (SynchronousUnderADecorator, None, "must be awaitable"),
+        (Nothing, None, "has no grade: define `async def grade(self, ctx)`"),
+        (Keyword, None, "its parameters do not allow that: missing a required argument: 'label'"),
+        (Grader, None, "is abstract: it does not define grade"),
+    ],
+)
+def test_a_class_that_no_run_can_call_is_refused(cls: type[Any], config: object, text: str) -> None:
+    with pytest.raises(CodeError) as refused:
+        check_class("rewards:Judge", cls, "grade", config)
+
+    assert str(refused.value).startswith("rewards:Judge: ")
+    assert text in str(refused.value)
+
+
+def test_a_function_that_needs_more_than_the_context_is_refused() -> None:
+    async def rollout(ctx: object, tools: object) -> None: ...
+
+    with pytest.raises(CodeError, match=r"agent:rollout: each run calls rollout\(ctx\), but .*: 'tools'"):
+        check_function("agent:rollout", rollout)
+
+
+def test_only_what_the_outermost_decorator_takes_is_passed() -> None:
+    def score(solution_str: str, ground_truth: str, extra_info: object = None) -> float:
+        return 1.0
+
+    @functools.wraps(score)
+    def narrow(solution_str: str) -> float:
+        return score(solution_str, "")
+
+    @functools.wraps(score)
+    def wide(**given: Any) -> float:
+        return score(**given)
+
+    assert eval_function("rewards:narrow", narrow).parameters == frozenset(["solution_str"])
+    assert eval_function("rewards:wide", wide).parameters == frozenset(["solution_str", "ground_truth", "extra_info"])
+
+
+@pytest.mark.parametrize("function", [max, dict, type])
+def test_something_without_known_parameters_is_refused_in_a_sentence(function: object) -> None:
+    with pytest.raises(CodeError, match="rewards:odd: "):
+        eval_function("rewards:odd", function)
