@@ -274,6 +274,7 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
         ]
     )
     assert "osmosis_rewards: rewards.py" not in result.stderr.str()
+    assert workspace.run("--help").ret == 0
 
 
 def test_a_named_file_without_a_reward_function_is_an_error(plain_workspace: Workspace) -> None:

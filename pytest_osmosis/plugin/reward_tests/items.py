@@ -49,13 +49,17 @@ class RewardFiles:
     """Collects the reward functions of files that the ini key or the arguments name."""
 
     def __init__(self, config: pytest.Config) -> None:
-        problems = reward_options.problems(config)
-        if problems:
-            raise pytest.UsageError(*problems)
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
         self.listed = listed - typed
         self._named = reward_options.named(config)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse names of the ini key that lead to no test. `--help` still works."""
+        problems = reward_options.problems(session.config)
+        if problems:
+            raise pytest.UsageError(*problems)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect a file of the ini key; pytest itself collects files among the arguments."""

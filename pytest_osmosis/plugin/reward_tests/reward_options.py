@@ -82,7 +82,7 @@ def problems(config: pytest.Config) -> list[str]:
 
 def _problem(config: pytest.Config, pattern: str) -> str | None:
     root = config.rootpath
-    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+    if _leads_outside(pattern):
         return f"must stay below the rootdir {root}"
     if _matches(config, pattern):
         return None
@@ -92,7 +92,13 @@ def _problem(config: pytest.Config, pattern: str) -> str | None:
     return "is a folder" if found.is_dir() else "is not a Python file"
 
 
+def _leads_outside(pattern: str) -> bool:
+    return Path(pattern).is_absolute() or ".." in Path(pattern).parts
+
+
 def _matches(config: pytest.Config, pattern: str) -> list[Path]:
+    if _leads_outside(pattern):
+        return []
     return [path for path in config.rootpath.glob(pattern) if path.suffix == ".py" and path.is_file()]
 
 
