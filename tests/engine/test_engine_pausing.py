@@ -10,6 +10,8 @@ from tests.servers import ChatServer, held, reply
 
 TWO_TURNS = """
 async def rollout(ctx):
+    if ctx.row_index == 2:
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     await ctx.chat(ctx.prompt)
     open(f"second-{ctx.row_index}", "w").close()
     reply = await ctx.chat(ctx.prompt)
@@ -26,8 +28,9 @@ async def rollout(ctx):
 
 
 def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Workspace) -> None:
+    """Row 2 asks nothing: its slot leaves room for probes."""
     workspace.agent(TWO_TURNS)
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(2)])
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(3)])
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": 3})) as live:
             server.wait_for(lambda server: server.in_flight == 2)
@@ -45,7 +48,7 @@ def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Worksp
             live.wait()
         assert asked_while_paused == {0: 1, 1: 1}
         assert asked_rows(server) == {0: 2, 1: 2}
-    assert live.kinds() == ["passed"] * 2
+    assert live.kinds() == ["passed"] * 3
 
 
 def test_a_pause_holds_runs_that_were_handed_out_ahead(workspace: Workspace) -> None:
