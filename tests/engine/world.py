@@ -44,6 +44,7 @@ class Climate:
     permits: bool = False
     deaths: int = 0
     fails: float = 0.0
+    denies: float = 0.0
     retries: float = 0.0
     throttles: float = 0.0
     stalls: float = 0.0
@@ -262,6 +263,7 @@ class FakeHost:
         self._requests: deque[Request] = deque()
         self._unwritten: list[Any] = []
         self._waiting: deque[Key] = deque()
+        self._denied: set[str] = set()
         self._scorings: list[Scoring] = []
         self._probes: list[str] = []
         self._held_until = 0.0
@@ -394,7 +396,9 @@ class FakeHost:
             message = self._requests.popleft()
             match message["op"]:
                 case "run":
-                    self._waiting.append(Key.of(message))
+                    self._waiting.append(key := Key.of(message))
+                    if key.run.model in self._denied:
+                        self._drop(key.run.model)
                 case "score":
                     self._scorings.append(Scoring(Key.of(message), list(message["names"])))
                 case "limit":
@@ -407,13 +411,18 @@ class FakeHost:
                 case "pause" | "resume" as op:
                     self.paused = op == "pause"
                 case "drop":
-                    dropped = [key for key in self._waiting if message["model_tag"] in (None, key.run.model)]
-                    self._waiting = deque(key for key in self._waiting if key not in dropped)
-                    self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
+                    self._drop(message["model_tag"])
+                case "deny":
+                    self._denied.add(message["model_tag"])
                 case "probe":
                     self._probes.append(message["model_tag"])
                 case "close":
                     self.closing = True
+
+    def _drop(self, tag: str | None) -> None:
+        dropped = [key for key in self._waiting if tag in (None, key.run.model)]
+        self._waiting = deque(key for key in self._waiting if key not in dropped)
+        self._emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
 
     def _probed(self) -> None:
         tag = self._probes.pop(0)
@@ -439,6 +448,8 @@ class FakeHost:
             yield lambda: self._answered(rollout)
             if chance.random() < climate.retries:
                 yield lambda: self._retry(rollout)
+            if chance.random() < climate.denies:
+                yield lambda: self._deny(rollout)
         if rollout.at == "retry" and self.held < self.limit and self._may_ask:
             yield lambda: self._go_on(rollout)
         if rollout.at == "code" and not rollout.requests_left:
@@ -469,6 +480,15 @@ class FakeHost:
         self._over(rollout)
         rollout.requests_left -= 1
         rollout.at = "code"
+
+    def _deny(self, rollout: Rollout) -> None:
+        """The model denies every request. The agent may not mind."""
+        tag = str(rollout.key.run.model)
+        if tag not in self._denied:
+            self._denied.add(tag)
+            self._emit({"ev": "denied", "model_tag": tag, "error": "401"})
+            self._drop(tag)
+        self._roll(rollout, self._chance.choice(("provider", None)))
 
     def _retry(self, rollout: Rollout) -> None:
         self._over(rollout)
