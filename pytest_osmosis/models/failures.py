@@ -162,7 +162,8 @@ class Failures:
             return ModelError(text, status=status, systemic="until_success")
         if status in RETRIED or status >= 500:
             return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
-        return ModelError(answered + detail, status=status, boundary="model")
+        at = f" at {self._shown_url()}" if status == 405 else ""
+        return ModelError(answered + at + detail, status=status, boundary="model")
 
     def _redirect(self, status: int, answered: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""

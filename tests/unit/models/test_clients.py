@@ -413,7 +413,7 @@ async def test_an_exhausted_quota_is_systemic_and_not_retried(code: int, value: 
     assert kind(error) == ("provider", False, "always", code)
 
 
-@pytest.mark.parametrize("code", [401, 402, 403, 404])
+@pytest.mark.parametrize("code", [401, 402, 403, 404, 405])
 async def test_an_error_that_the_address_may_cause_names_it(code: int) -> None:
     with ChatServer(servers.status(code)) as server:
         with pytest.raises(ModelError) as caught:
