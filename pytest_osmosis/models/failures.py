@@ -65,7 +65,7 @@ class Failures:
             return ModelError(text, status=status, retryable=True)
         if 300 <= status < 400:
             return self._redirect(status, answered, headers.get("location", ""))
-        if status == 400 and any(text in body.lower() for text in TLS_ONLY):
+        if status == 400 and self._is_plain and any(text in body.lower() for text in TLS_ONLY):
             return self.tls(status)
         return self._error(answered, status, read_error(body), retry_after_s(headers, now))
 
@@ -84,7 +84,7 @@ class Failures:
             plain = self.base_url.replace("https:", "http:", 1)
             text = f'{self.base_url} answers without TLS: set [model] base_url to "{plain}"'
             return ModelError(text, systemic="until_success")
-        if isinstance(cause, BadStatusLine) and TLS_ALERT in text:
+        if isinstance(cause, BadStatusLine) and self._is_plain and TLS_ALERT in text:
             return self.tls()
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
@@ -176,6 +176,10 @@ class Failures:
         secure = self.base_url.replace("http:", "https:", 1)
         text = f'{self.base_url} answers with TLS: set [model] base_url to "{secure}"'
         return ModelError(text, status=status, systemic="until_success")
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.base_url.startswith("http:")
 
     def _address_hint(self) -> str:
         """Return a hint for a 404 where the address lacks the version that nearly all servers have in theirs."""
