@@ -131,7 +131,7 @@ class Actor:
         for message in self._arrived():
             self._handle(message)
         if not self.paused:
-            self.hosts.look_after(lambda host: host is self._probing.host or self.table.busy(host))
+            self.hosts.look_after(self.table.busy, self._probing.host)
             self._recovery.end_silent_hosts()
             self._feed.refill(rollouts=self._probing.is_over and self._closing_at is None)
             if self.hosts.starts.given_up is not None:

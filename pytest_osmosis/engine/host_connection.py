@@ -8,7 +8,6 @@ here keeps state of the eval.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import signal
@@ -23,7 +22,7 @@ from pytest_osmosis.engine.host_process import HostProcess, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines
+from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines, read_event
 from pytest_osmosis.host.pulse import STACKS_SIGNAL
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.text.user_frames import names_our_file
@@ -33,6 +32,8 @@ LOOK_S = 0.02
 """A reader that lets messages gather checks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
+EXIT_S = 2.0
+"""A host whose pipe has ended gets this long to end."""
 JOIN_S = 1.0
 
 
@@ -174,12 +175,14 @@ class HostConnection:
 
     def _read(self) -> None:
         for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
+            events: list[tuple[HostEvent, bytes]] = []
             try:
-                events = [(json.loads(line), line + b"\n") for line in whole]
-            except (ValueError, RecursionError):  # user code found and wrote to the protocol's descriptor
+                events += ((read_event(line), line + b"\n") for line in whole)
+            except (ValueError, TypeError, RecursionError):  # user code found the protocol's descriptor, or broke json
                 self.kill()
-                break
             self._post(Heard(self, events))
+            if len(events) < len(whole):
+                break
             self._gather()
         self._post(Died(self, self._reaped()))
         self._pulse.close()
@@ -196,6 +199,10 @@ class HostConnection:
 
     def _reaped(self) -> int:
         """Return the exit status, after ending the whole group: its id cannot be reused before the wait."""
+        end = time.monotonic() + EXIT_S
+        while time.monotonic() < end and not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+            time.sleep(LOOK_S)
+        self.kill()  # user code may have closed the pipe of a host that lives
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._ended = True
         self.kill()

@@ -20,7 +20,7 @@ from pytest_osmosis.host.protocol import Request
 
 START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
-SILENCE_SLACK_S = 30.0
+SILENCE_SLACK_S = 10.0
 """A host that is silent for longer than its code may take, and this, is ended: none of its deadlines worked."""
 PROBE_S = 61.0
 """The longest that a probe takes: two tries, and a pause between them."""
@@ -132,17 +132,17 @@ class Hosts:
                 other.hand([{"op": "hold", "wait_s": wait_s}])
         self.relimit()
 
-    def look_after(self, busy: Callable[[Host], bool]) -> None:
+    def look_after(self, busy: Callable[[Host], bool], probing: Host | None) -> None:
         """End hosts that do not become ready, do not close, or are `busy` and silent for longer than code may take."""
         now = time.monotonic()
         for host in self:
-            allowed_s = self._allowed_silence_s(host)
-            if now - host.heard_at > allowed_s and (host.retired or not host.ready or busy(host)):
+            allowed_s = self._allowed_silence_s(host, host is probing)
+            if now - host.heard_at > allowed_s and (host.retired or not host.ready or host is probing or busy(host)):
                 self._notices.add(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
                 host.connection.kill()
 
-    def _allowed_silence_s(self, host: Host) -> float:
+    def _allowed_silence_s(self, host: Host, probes: bool) -> float:
         setup = self._job.setup
         if host.retired:
             return CLOSE_S
@@ -150,7 +150,7 @@ class Hosts:
             return START_S
         if host.role == "scorer":
             return setup.grader_timeout_s + SILENCE_SLACK_S
-        return max(setup.agent_timeout_s, setup.grader_timeout_s, PROBE_S) + SILENCE_SLACK_S
+        return max(setup.agent_timeout_s, setup.grader_timeout_s, PROBE_S if probes else 0.0) + SILENCE_SLACK_S
 
     def relimit(self) -> None:
         """Share out the runs that may be in flight. Idempotent.

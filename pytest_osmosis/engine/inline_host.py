@@ -234,7 +234,7 @@ class InlineHost:
 
     def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._limits.slots.begin():
-            self._emit(broken(key, RuntimeError("the run before it has not ended")))
+            self._emit({**broken(key, None), "error": "the run before it has not ended"})
         elif not self._run(key, self._core.perform(request)):
             self._limits.slots.end(holding=True)
 

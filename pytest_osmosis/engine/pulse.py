@@ -16,6 +16,8 @@ from pytest_osmosis.text.user_frames import is_ours, is_python
 LOOK_S = 0.25
 SILENT_S = 2.0
 """A host without a beat for this long is asked for its stacks."""
+PATIENCE_S = 3.0
+"""A host that does not answer for this long has been stopped: its stacks stay unknown."""
 ASK_S = 1.0
 """A host that does not answer is asked again after this long."""
 
@@ -62,9 +64,10 @@ class HostPulse:
             self._asked_at = now
             ask()
         stacks = read_stacks(self._answer())
-        if not stacks:
+        if not stacks and now - self._beat_at < SILENT_S + PATIENCE_S:
             return None
-        return Silence(now - self._beat_at - EVERY_S, key_in(stacks[0]), self._left_s, _shown(stacks))
+        key = key_in(stacks[0]) if stacks else None
+        return Silence(now - self._beat_at - EVERY_S, key, self._left_s, _shown(stacks))
 
     def _answer(self) -> str:
         """Return what the host wrote since its last beat."""

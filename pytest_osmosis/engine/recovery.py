@@ -72,7 +72,14 @@ class Recovery:
         return self._setup.grader_timeout_s if state.is_rolled_out else self._setup.agent_timeout_s
 
     def broken(self, host: Host, state: RunState, boundary: str, error: str) -> None:
-        """Fail what a host did for a run: the host has a bug, or user code cancelled it."""
+        """Fail what a host did for a run: user code cancelled it or damaged the host, or the host has a bug.
+
+        Of a damaged host nothing more is expected. It ends, and as after a crash the run that ends two was the culprit.
+        """
+        if boundary == "host":
+            host.connection.kill()
+            if host.role != "quarantine" and state.running.get(host) not in state.accused:
+                return
         if not state.is_rolled_out:
             self._runs.fail_rollout(state, boundary, error)
         elif host.role == "scorer":

@@ -10,12 +10,15 @@ import asyncio
 import inspect
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
@@ -27,17 +30,22 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
-from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure
+from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.record.events import RemovalEvent, RolloutEvent, ScoreEvent
+from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.functions import score_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.user_frames import suspended_stack
 
+T = TypeVar("T")
 OnError = Callable[[Key, BaseException], None]
 
+BRIEFLY_S = 2.0
+"""The time for the description of an error, whose text user code may make."""
+RECURSION_LIMIT = 1000
 STUCK_AFTER = 5
 """Code that swallowed this many cancellations will not end by itself."""
 
@@ -132,18 +140,19 @@ class HostCore:
         running = MonitoredCode(chat.key, chat.deadline)
         context = self._context(request, chat)
         failure: Failure | None = None
+        prompt = request["prompt"]
         begun = time.perf_counter()
         try:
             messages = await self._conversation(context, running)
-            n_prompt = prompt_length(request["prompt"], messages)
-            _refuse_refusal(messages[n_prompt:])
+            _refuse_refusal(messages[prompt_length(prompt, messages) :])
         except BaseException as error:
             if self.closing:
                 raise
             self._on_error(chat.key, error)
-            failure = rollout_failure(error, running, chat.totals)
-            messages = plain_messages_or_none(context.last_conversation) or request["prompt"]
-            n_prompt = prompt_length(request["prompt"], messages)
+            describe = partial(rollout_failure, error, running, copy(chat.totals))
+            failure = await self._described(chat.key, "agent", error, describe)
+            messages = await self._messages_so_far(chat.key, context) or prompt
+        n_prompt = prompt_length(prompt, messages)
         return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
 
     async def _conversation(self, context: ChatContext, running: MonitoredCode) -> list[Message]:
@@ -153,7 +162,38 @@ class HostCore:
         async with running.deadline:
             with self._user_code(running):
                 returned = await in_frame_of(running.key, lambda: agent.roll(context))
-        return plain_messages(returned)
+                return plain_messages(returned)
+
+    async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
+        """Return the last conversation of a rollout that failed, None if there is none that can be kept."""
+        try:
+            return await self._briefly(key, lambda: plain_messages_or_none(context.last_conversation))
+        except BaseException:
+            if self.closing:
+                raise
+            return None
+
+    async def _described(
+        self, key: Key, boundary: Boundary, error: BaseException, describe: Callable[[], Failure]
+    ) -> Failure:
+        """Return what `describe` returns. The error is an object of user code, which may do anything now too."""
+        try:
+            return await self._briefly(key, describe)
+        except BaseException as worse:
+            if self.closing:
+                raise
+            return undescribed(boundary, error, worse)
+
+    async def _briefly(self, key: Key, call: Callable[[], T]) -> T:
+        """Call a function that may call user code, for a few seconds at most."""
+
+        async def called() -> T:
+            return call()
+
+        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
+        async with running.deadline:
+            with self._user_code(running):
+                return await in_frame_of(key, called)
 
     def _context(self, request: RunRequest, chat: RolloutChat) -> ChatContext:
         run = chat.key.run
@@ -189,7 +229,7 @@ class HostCore:
             if self.closing:
                 raise
             self._on_error(key, error)
-            failure = reward_failure(error, running)
+            failure = await self._described(key, "reward", error, partial(reward_failure, error, running))
             return _score_event(key, begun, {}, {name: {"message": failure.message, "details": failure.details}})
         if value is None:
             return {**_score_event(key, begun, {}, {}), "removed": True, "name": name}
@@ -224,12 +264,17 @@ class HostCore:
 
     @contextmanager
     def _user_code(self, running: MonitoredCode) -> Iterator[None]:
-        """A context for user code. A process that the code forked must not leave it: it would act as a second host."""
+        """A context for user code. A process that the code forked must not leave it: it would act as a second host.
+
+        Nor may a recursion limit that is too low for ours.
+        """
         with self._monitor.running(running):
             try:
                 yield
             finally:
                 self._end_forks()
+                if sys.getrecursionlimit() < RECURSION_LIMIT:
+                    sys.setrecursionlimit(RECURSION_LIMIT)
         if running.interrupted_stack:
             raise Interrupted  # the code may have swallowed the first one
 

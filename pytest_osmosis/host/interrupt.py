@@ -17,10 +17,10 @@ import asyncio
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic, sleep
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -84,7 +84,7 @@ class LoopMonitor:
         self._victim: MonitoredCode | None = None
         self._last_holder: MonitoredCode | None = None
         self._accounts = threading.Lock()  # protects _due, _charged and _last_holder
-        self._due = self._charged = time.monotonic() + BEAT_S
+        self._due = self._charged = monotonic() + BEAT_S
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to watch `loop`, which runs in the current thread."""
@@ -138,7 +138,7 @@ class LoopMonitor:
 
     def _heartbeat(self) -> None:
         with self._accounts:
-            now = time.monotonic()
+            now = monotonic()
             self._charge(now, self._last_holder)
             self._due = self._charged = now + BEAT_S
             self._last_holder = None
@@ -178,14 +178,14 @@ class LoopMonitor:
     def _run(self) -> None:
         while True:
             with self._accounts:
-                now = time.monotonic()
+                now = monotonic()
                 overdue = self._overdue(now)
             if overdue is not None:
                 self._end(overdue, now)
             if now - self._beat_at >= EVERY_S:
                 self._beat_at = now
                 self._beat(TimeLeft(code.key, code.deadline.remaining_s()) for code in [*self._running.values()])
-            time.sleep(BEAT_S)
+            sleep(BEAT_S)
 
     def _end(self, code: MonitoredCode, now: float) -> None:
         code.tried_at = code.tried_at or now
@@ -208,14 +208,14 @@ class LoopMonitor:
         if not self._accounts.acquire(blocking=False):
             return
         try:
-            overdue = self._overdue(time.monotonic())
+            overdue = self._overdue(monotonic())
         finally:
             self._accounts.release()
         if overdue is not None:
             self._interrupt(overdue, frame)
 
     def _interrupt(self, code: MonitoredCode, frame: FrameType | None) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if now - code.interrupted_at > UNWIND_S and runs_user_code(frame):
             code.interrupted_at = now
             code.interrupted_stack = user_stack(frame)

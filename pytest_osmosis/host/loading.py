@@ -27,8 +27,10 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
+from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
+from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
 
 T = TypeVar("T")
 
@@ -283,8 +285,14 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
     except CodeError:
         raise
     except BaseException as error:
-        summary = "".join(traceback.format_exception_only(error)).strip()
-        raise CodeError(f"{name}: does not load: {summary}", user_traceback(error)) from error
+        raise CodeError(f"{name}: does not load: {_summary(error)}", user_traceback(error)) from error
+
+
+def _summary(error: BaseException) -> str:
+    """Return class and text of an error, and of a mistake in the syntax its place too."""
+    if not isinstance(error, SyntaxError):
+        return error_in_words(error)
+    return shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
 
 
 def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:

@@ -1,16 +1,20 @@
-"""The host's ends of the pipes to the engine: requests are read in a thread, events are written once per loop turn."""
+"""The host's ends of the pipes to the engine: requests are read in a thread, events are written once per loop turn.
+
+Functions of the standard library are imported by name, so that user code cannot replace them in their modules.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import threading
 from collections.abc import Callable
 from functools import partial
 from io import BufferedReader
+from json import loads
+from os import write
 
 from pytest_osmosis.host.protocol import HostEvent, Request, lines
 from pytest_osmosis.text.redaction import Redaction
@@ -53,7 +57,7 @@ class RequestReader:
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # user code closed the pipe
             for read in lines(partial(self._pipe.read1, READ_BYTES)):
-                self._deliver([json.loads(line) for line in read])
+                self._deliver([loads(line) for line in read])
         end_process_group()
 
     def _deliver(self, requests: list[Request]) -> None:
@@ -87,14 +91,14 @@ class EventWriter:
 
     def emit_from_thread(self, event: HostEvent) -> None:
         """Write an event at once, from any thread, even if the loop cannot run."""
-        os.write(self._pipe, self._redaction.event(event).encode("ascii") + b"\n")
+        write(self._pipe, self._redaction.event(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:
         data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
         self._lines = []
         try:
             while data:
-                data = data[os.write(self._pipe, data) :]
+                data = data[write(self._pipe, data) :]
         except OSError:  # the engine is gone, or user code closed the pipe
             end_process_group()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from json import loads
 
 from pytest_osmosis.models.base import Message, copied
 from pytest_osmosis.rollouts.function import NotAConversation
 from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.user_objects import error_in_words
 
 
 def plain_messages(messages: Sequence[Message]) -> list[Message]:
@@ -20,9 +21,9 @@ def plain_messages(messages: Sequence[Message]) -> list[Message]:
     except (TypeError, RecursionError):
         pass
     try:
-        return json.loads(dumps({"messages": list(messages)}))["messages"]  # type: ignore[no-any-return]
+        return loads(dumps({"messages": list(messages)}))["messages"]  # type: ignore[no-any-return]
     except Exception as error:
-        raise NotAConversation(f"its messages cannot be written as JSON: {type(error).__name__}: {error}") from error
+        raise NotAConversation(f"its messages cannot be written as JSON: {error_in_words(error)}") from error
 
 
 def plain_messages_or_none(messages: Sequence[Message] | None) -> list[Message] | None:

@@ -6,9 +6,22 @@ The messages are plain dicts, and these types cost nothing at run time.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pytest_osmosis.record.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -204,6 +217,44 @@ ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEve
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
 
 Emit = Callable[[HostEvent], None]
+
+
+def read_event(line: bytes) -> HostEvent:
+    """Return the event on a line. Raises `ValueError` if it is none: user code can write to the pipe too."""
+    event = json.loads(line)
+    fields = _event_fields().get(str(event.get("ev"))) if isinstance(event, dict) else None
+    if fields is None or not all(name in event and isinstance(event[name], kinds) for name, kinds in fields.items()):
+        raise ValueError("not an event of a host")
+    return event  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _event_fields() -> Mapping[str, Mapping[str, tuple[type, ...]]]:
+    """Return the fields that events must have, and their types in JSON."""
+    events = {}
+    for declared in get_args(HostEvent):
+        hints = get_type_hints(declared, include_extras=True)
+        required = {name: _json_types(hint) for name, hint in hints.items() if get_origin(hint) is not NotRequired}
+        events[get_args(hints["ev"])[0]] = required
+    return events
+
+
+def _json_types(hint: Any) -> tuple[type, ...]:
+    """Return the types of values that JSON has for a type.
+
+    >>> _json_types(float), _json_types(Mapping[str, int] | None)
+    ((<class 'int'>, <class 'float'>), (<class 'dict'>, <class 'NoneType'>))
+    """
+    origin = get_origin(hint) or hint
+    if origin in (UnionType, Union):
+        return tuple(kind for member in get_args(hint) for kind in _json_types(member))
+    if origin is Literal:
+        return tuple({type(value) for value in get_args(hint)})
+    return JSON_TYPES.get(origin, (origin,))
+
+
+JSON_TYPES: Mapping[Any, tuple[type, ...]] = {float: (int, float), Mapping: (dict,), Sequence: (list,), Any: (object,)}
+
 
 # -- lines -----------------------------------------------------------------------------------------------
 

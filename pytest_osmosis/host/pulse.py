@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import mmap
 import os
 import re
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from json import dumps, loads
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,7 +55,7 @@ class Pulse:
         self._beats += 1
         listed = sorted((round(each.left_s, 3), str(each.key.run), each.key.attempt) for each in left)
         for kept in (listed, listed[:500], []):
-            data = json.dumps([self._beats, kept]).encode("ascii") + b"\n"
+            data = dumps([self._beats, kept]).encode("ascii") + b"\n"
             if len(data) <= len(self._memory):
                 self._memory[: len(data)] = data
                 return
@@ -83,7 +83,7 @@ class NotedBeat(NamedTuple):
 def read_beat(data: bytes) -> NotedBeat | None:
     """Return the note at the beginning of the file, None if there is none, or only a part of it."""
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        number, left = json.loads(data.partition(b"\n")[0])
+        number, left = loads(data.partition(b"\n")[0])
         keys = [(RunId.named(run), attempt, left_s) for left_s, run, attempt in left]
         return NotedBeat(number, {Key(run, attempt): left_s for run, attempt, left_s in keys if run is not None})
     return None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
+from time import monotonic
 from typing import Any
 
 from pytest_osmosis.host.clients import Clients, DeniableModel, probed
@@ -34,6 +35,7 @@ class HostServer:
         self._clients = clients
         self._models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in clients.items()}
         self._loop = asyncio.new_event_loop()
+        self._loop.time = monotonic  # type: ignore[method-assign]  # user code may stop the clock of the module `time`
         self._writer = EventWriter(events, redaction, self._loop)
         self._monitor = LoopMonitor(self._report_stall, pulse.beat)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)

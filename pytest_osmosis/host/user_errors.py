@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
-from pytest_osmosis.host.interrupt import MonitoredCode
+from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.functions import NotAScore
 from pytest_osmosis.rollouts.function import NotAConversation
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
+from pytest_osmosis.text.user_objects import error_in_words, type_name
 
-MAX_ERROR_CHARS = 4_000
 NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
 CANCELLED = "user code cancelled its task before it began"
 
@@ -58,6 +58,13 @@ def reward_failure(error: BaseException, code: MonitoredCode) -> Failure:
     return _code_failure("reward", error)
 
 
+def undescribed(boundary: Boundary, error: BaseException, worse: BaseException) -> Failure:
+    """Return the failure of user code whose error cannot be described, as `worse` happened meanwhile."""
+    late = isinstance(worse, (DeadlineExpired, Interrupted))
+    why = "takes too long to make" if late else f"raised {type_name(worse)}"
+    return Failure(boundary, f"{type_name(error)}: (its text {why})")
+
+
 def broken(key: Key, error: BaseException | None) -> BrokenEvent:
     """Return the event of a request that ended without its own event.
 
@@ -79,7 +86,7 @@ def _code_failure(boundary: Boundary, error: BaseException) -> Failure:
         return Failure(boundary, NO_TERMINAL, user_traceback(error))
     if isinstance(error, (NotAConversation, NotAScore)):
         return Failure(boundary, str(error), user_traceback(error) if passed_user_code(error) else "")
-    return Failure(boundary, _type_and_text(error), user_traceback(error))
+    return Failure(boundary, error_in_words(error), user_traceback(error))
 
 
 def _cancelled_at(error: DeadlineExpired) -> str:
@@ -98,11 +105,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         linked = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
         waiting += [linked] if linked is not None else []
         waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
-
-
-def _type_and_text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except BaseException as worse:
-        text = f"(its text raised {type(worse).__name__})"
-    return f"{type(error).__name__}: {text[:MAX_ERROR_CHARS]}" if text else type(error).__name__

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.text.chat_messages import answer_of
+from pytest_osmosis.text.user_objects import described, type_name
 
 Mode = Literal["simple", "full"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
@@ -128,10 +129,13 @@ def score_of(value: object) -> float:
     """
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
+    not_a_number = f"must return a number, got {type_name(value)}: "
     if not isinstance(value, numbers.Real):
-        raise NotAScore(f"must return a number, got {type(value).__name__}: {value!r:.80}")
+        raise NotAScore(not_a_number + described(value))
     try:
         score = float(value)
+    except TypeError:  # it claims to be a number
+        raise NotAScore(not_a_number + described(value)) from None
     except OverflowError:
         raise NotAScore("must return a finite number, got one beyond the largest float") from None
     if not math.isfinite(score):

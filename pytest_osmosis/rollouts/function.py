@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.text.user_objects import described, type_name
 
 
 class NotAConversation(TypeError):
@@ -39,13 +40,13 @@ def conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Messa
             raise ctx.last_refusal
         return ctx.last_conversation
     if not isinstance(returned, list):
-        raise NotAConversation(f"{who} must return a list of messages or None, got {type(returned).__name__}")
+        raise NotAConversation(f"{who} must return a list of messages or None, got {type_name(returned)}")
     for index, message in enumerate(returned):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise NotAConversation(f'{who}: message {index} must be a dict with a "role", got {message!r:.80}')
+            raise NotAConversation(f'{who}: message {index} must be a dict with a "role", got {described(message)}')
         content = message.get("content")
         if not isinstance(content, (str, list, tuple, NoneType)):  # it would be scored as an empty text
-            got = f"{type(content).__name__}: {content!r:.80}"
+            got = f"{type_name(content)}: {described(content)}"
             raise NotAConversation(
                 f"{who}: message {index}: content must be a string, a list of parts or None, got {got}"
             )

@@ -6,15 +6,23 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_osmosis.text.safe import shortened
+
 
 def dumps(message: Mapping[str, Any]) -> str:
     try:
-        return ENCODER.encode(message)
+        return _encode(message)
     except (ValueError, TypeError):
-        return ENCODER.encode(_finite(message))
+        return _encode(_finite(message))
 
 
-ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=str)
+def _text(value: object) -> str:
+    return shortened(str(value), MAX_CHARS)
+
+
+MAX_CHARS = 100_000
+"""The text of an object without a JSON form has no more characters."""
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_text).encode
 
 
 def _finite(value: Any) -> Any:

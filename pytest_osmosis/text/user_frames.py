@@ -11,8 +11,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from pytest_osmosis.text.safe import shortened
+from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, type_name
+
 if TYPE_CHECKING:
     import asyncio
+
+MAX_CHARS = 64_000
+MAX_LINKS = 50
+MAX_FRAMES = 200
+MAX_NOTES = 20
 
 _FOLDER = Path(__file__).parents[1]
 PACKAGE = tuple({f"{folder}{os.sep}" for folder in (_FOLDER, _FOLDER.resolve())})
@@ -53,15 +61,40 @@ def runs_user_code(frame: FrameType | None) -> bool:
 def user_traceback(error: BaseException) -> str:
     """Return the traceback of `error` without frames of this package and of the import system.
 
-    An error without any other frame keeps them all.
+    An error without any other frame keeps them all. Long texts, and long chains of causes, are shortened. An error that
+    cannot be shown, because its own code gets in the way, leaves its frames and its class.
     """
+    try:
+        return shortened(_formatted(error), MAX_CHARS)
+    except Exception:
+        stack = traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
+        lines = ["Traceback (most recent call last):\n", *(_without_ours(stack) or stack).format(), type_name(error)]
+        return shortened("".join(lines) + "\n", MAX_CHARS)
+
+
+def _formatted(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
-    parts = [shown]
+    parts, n_parts = [shown], 0
     while parts:
         part = parts.pop()
+        n_parts += 1
         part.stack = _without_ours(part.stack) or part.stack
+        _shorten_texts(part)
+        if n_parts > MAX_LINKS:
+            part.__cause__ = part.__context__ = None
         parts += [linked for linked in (part.__cause__, part.__context__, *(part.exceptions or ())) if linked]
     return "".join(shown.format())
+
+
+def _shorten_texts(part: Any) -> None:
+    """Shorten the texts of an exception that is to be formatted.
+
+    `_str` is private: without it, an error with a text of a gigabyte needs several; test_user_frames.py notices.
+    """
+    if isinstance(text := getattr(part, "_str", None), str):
+        part._str = shortened(text, MAX_ERROR_CHARS)
+    if isinstance(notes := getattr(part, "__notes__", None), list):
+        part.__notes__ = [shortened(note, MAX_ERROR_CHARS) for note in notes[:MAX_NOTES] if isinstance(note, str)]
 
 
 def passed_user_code(error: BaseException) -> bool:
@@ -73,7 +106,7 @@ def user_stack(frame: FrameType | None) -> str:
     """Return the stack that ends in `frame`, from the user's first frame on, without frames of this package."""
     if frame is None:
         return ""
-    stack = _without_ours(traceback.extract_stack(frame))
+    stack = _without_ours(traceback.extract_stack(frame, limit=MAX_FRAMES))
     users = itertools.dropwhile(lambda step: is_python(step.filename) or step.filename.startswith("<"), stack)
     return "".join((traceback.StackSummary.from_list(list(users)) or stack).format())
 

@@ -25,10 +25,10 @@ def say(text):
     print(text, flush=True)
 for line in sys.stdin:
     if '"op":"pause"' in line:
-        say('{"ev": "begun"}')
+        say('{"ev": "unused", "id": 1}')
         for number in range(64):
-            say('{"ev": "%s"}' % ("x" * 50_000))
-        say('{"ev": "last"}')
+            say('{"ev": "refused", "error": "%s", "details": ""}' % ("x" * 50_000))
+        say('{"ev": "unused", "id": 2}')
     if '"op":"close"' in line:
         break
 """

@@ -1,0 +1,196 @@
+"""User code as a stranger would write it: what it returns and raises, and what it does to its process.
+
+Each behaviour has a row of its own in a shared eval, and further rows behave. The row's test is an error, or the
+behaviour was harmless; the other rows pass, and nothing takes longer than its deadlines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from tests.hostile import hostile_objects
+from tests.hostile.workspaces import HostileWorkspace
+from tests.plugin.workspaces import junit_cases
+
+OBJECTS = Path(hostile_objects.__file__).read_text(encoding="utf-8")
+NAMED = "--osmosis-config=configs/eval/x.toml"
+TIMEOUTS = {"batch_size": 4, "agent_workflow_timeout_s": 2, "grader_timeout_s": 2}
+WELL_BEHAVED = 4
+NUMBERS = {"fraction", "true", "lyingclass2", "floatoffloat"}
+"""Objects that are numbers after all."""
+MESSAGES = {"none"}
+"""Objects that an agent may return: None stands for its last request."""
+
+SCORES = {
+    "sync": "def score(solution_str, extra_info):\n    return act_for(extra_info)\n",
+    "async": "async def score(solution_str, extra_info):\n    return act_for(extra_info)\n",
+    "grader": (
+        "from pytest_osmosis import Grader\n"
+        "class Judge(Grader):\n"
+        "    async def grade(self, ctx):\n"
+        "        ctx.set_reward(act_for(ctx.metadata))\n"
+    ),
+}
+ROLLOUT = """
+async def rollout(ctx):
+    await ctx.chat(ctx.prompt)
+    {0}
+    return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+"""
+HARMLESS = {
+    "json": "import json; json.dumps = lambda *a, **k: 'null'; json.loads = lambda *a, **k: None",
+    "encoder": "import json; json.JSONEncoder.encode = json.JSONDecoder.decode = lambda self, given: None",
+    "open": "import builtins; builtins.open = None; builtins.print = None",
+    "stdout": "import sys; sys.stdout = sys.stderr = None",
+    "os.write": "import os; os.write = lambda *a: 0",
+    "clocks": "import time; time.time = time.monotonic = time.perf_counter = lambda: 0.0; time.sleep = lambda s: None",
+    "threading": "import threading; threading.Thread = threading.Lock = threading.Event = None",
+    "asyncio.sleep": "import asyncio\nasync def now(s, r=None): return r\nasyncio.sleep = now",
+    "loop stop": "import asyncio; asyncio.get_event_loop_policy().get_event_loop().stop()",
+    "signals": "import signal\nfor each in (1, 2, 10, 12, 14, 15): signal.signal(each, signal.SIG_IGN)",
+    "descriptors": "import os\nfor each in (0, 1, 2): os.close(each)",
+    "folder": "import os, tempfile; away = tempfile.mkdtemp(); os.chdir(away); os.rmdir(away)",
+    "fork": "import os\nif os.fork() == 0: raise ValueError",
+    "fork exit": "import os, sys\nif os.fork() == 0: sys.exit(0)",
+    "recursion limit": "import sys; sys.setrecursionlimit(90)",
+    "atexit": "import atexit\ndef bad(): raise RuntimeError\natexit.register(bad)",
+    "garbage": "import gc; gc.disable(); gc.set_threshold(1)",
+    "modules": "import sys\nfor each in ('json', 'os', 'asyncio', 'time'): sys.modules.pop(each, None)",
+    "hooks": "import sys, threading\ndef bad(*a): raise SystemExit\nsys.excepthook = sys.unraisablehook = bad",
+    "limits": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))",
+    "environ": "import os; os.environ.clear()",
+    "interrupt": "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+    "path": "import sys; sys.path.clear(); sys.argv.clear()",
+}
+FATAL = {
+    "len": "import builtins; builtins.isinstance = lambda a, b: True",
+    "type": "import builtins; builtins.str = builtins.dict = builtins.list = builtins.type = None",
+    "json": "import json\nfor each in vars(json): setattr(json, each, None)",
+    "clocks": "import time; time.time = time.monotonic = time.perf_counter = time.sleep = None",
+    "close": "import os; os.closerange(3, 4096)",
+    "close and open": "import os; os.closerange(0, 4096); kept = [open('/dev/null', 'w') for _ in range(50)]",
+    "write": (
+        'import os\nfor each in range(3, 60):\n    try: os.write(each, b\'{}\\n[]\\nnull\\n{"ev": "start"}\\n\')\n'
+        "    except OSError: pass"
+    ),
+    "exit": "import sys; sys.exit(0)",
+    "exit at once": "import os; os._exit(0)",
+    "exit of a thread": "import os, threading, time; threading.Timer(0.2, lambda: os._exit(0)).start(); time.sleep(1)",
+    "group": "import os; os.killpg(0, 9)",
+    "stop": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+    "memory": "import ctypes; ctypes.string_at(0)",
+    "trace": "import sys\ndef bad(*a): raise RuntimeError('trace')\nsys.settrace(bad)\nbad",
+}
+
+
+def evaluated(
+    hostile: HostileWorkspace, names: Sequence[str], *, rewards: str = "", agent: str | None = None
+) -> Mapping[str, str]:
+    """Evaluate a row for each name, and rows that behave; check these, and return the outcome of the others."""
+    grader = {"grader": "rewards:Judge", "eval_fns": []} if "Judge" in rewards else {}
+    tables: dict[str, Mapping[str, Any]] = {"evaluation": TIMEOUTS, "scoring": grader, "limits": {"max_errors": 10_000}}
+    if rewards:
+        hostile.write("rewards.py", rewards)
+    if agent is not None:
+        hostile.write("agent.py", agent)
+        tables["agent"] = {"agent": "agent:rollout"}
+    rows = [{"name": name} for name in [*names, *["good"] * WELL_BEHAVED]]
+    hostile.eval("x", rows, ".", **tables)
+    result = hostile.run(NAMED, "--junitxml=junit.xml", timeout=240)
+    assert result.ret in (0, 1, 9), result.stdout.str()[-2000:]
+    cases = junit_cases(hostile.root / "junit.xml")
+    outcomes = {}
+    for row, name in enumerate([*names, *[f"good{index}" for index in range(WELL_BEHAVED)]]):
+        kinds = {child.tag for child in cases[f"x[row{row}-run0]"]} & {"failure", "error", "skipped"}
+        outcomes[name] = next(iter(kinds), "passed")
+    assert {outcomes.pop(f"good{index}") for index in range(WELL_BEHAVED)} == {"passed"}
+    return outcomes
+
+
+def named(outcomes: Mapping[str, str], kind: str) -> set[str]:
+    return {name for name, outcome in outcomes.items() if outcome == kind}
+
+
+def doing(actions: Mapping[str, str]) -> str:
+    """Return a module whose `act_for` does to its process what the row names."""
+    functions = "\n".join(f"def bad{n}():\n{indent(code, '    ')}" for n, code in enumerate(actions.values()))
+    table = ", ".join(f"{name!r}: bad{n}" for n, name in enumerate(actions))
+    choose = "def act_for(row):\n    ACTIONS.get(row['name'], lambda: None)()\n    return 1.0\n"
+    return f"{functions}\nACTIONS = {{{table}}}\n{choose}"
+
+
+def returning(names: Iterable[str]) -> str:
+    return f"{OBJECTS}\ndef act_for(row):\n    return act(row['name']) if row['name'] in {set(names)} else 1.0\n"
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_no_object_of_a_reward_function_harms_another_run(hostile: HostileWorkspace, kind: str) -> None:
+    names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
+    outcomes = evaluated(hostile, names, rewards=returning(names) + SCORES[kind])
+    assert named(outcomes, "passed") == NUMBERS
+    assert named(outcomes, "error") == set(names) - NUMBERS
+
+
+def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
+    names = [*hostile_objects.VALUES, *hostile_objects.ERRORS]
+    chosen = f"if ctx.metadata['name'] in {set(names)}: return act(ctx.metadata['name'])"
+    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(chosen))
+    assert named(outcomes, "passed") == MESSAGES
+    assert named(outcomes, "error") == set(names) - MESSAGES
+
+
+def test_no_object_in_the_messages_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
+    names = list(hostile_objects.VALUES)
+    added = (
+        f"extra = act(ctx.metadata['name']) if ctx.metadata['name'] in {set(names)} else 1\n"
+        "    return [*ctx.prompt, {'role': 'assistant', 'content': '0', 'extra': extra, 'more': {5: extra}}]"
+    )
+    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(added))
+    assert named(outcomes, "failure") == set()
+    assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes, "error")
+
+
+@pytest.mark.parametrize("kind", ["agent", "sync", "async"])
+def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace, kind: str) -> None:
+    code = doing(HARMLESS)
+    if kind == "agent":
+        outcomes = evaluated(hostile, list(HARMLESS), agent=code + ROLLOUT.format("act_for(ctx.metadata)"))
+    else:
+        outcomes = evaluated(hostile, list(HARMLESS), rewards=code + SCORES[kind])
+    assert named(outcomes, "passed") == HARMLESS.keys()
+
+
+@pytest.mark.parametrize("kind", ["agent", "sync", "async"])
+def test_code_that_breaks_its_process_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
+    code = doing(FATAL)
+    if kind == "agent":
+        outcomes = evaluated(hostile, list(FATAL), agent=code + ROLLOUT.format("act_for(ctx.metadata)"))
+    else:
+        outcomes = evaluated(hostile, list(FATAL), rewards=code + SCORES[kind])
+    assert named(outcomes, "error") >= FATAL.keys() - {"json"}, "a scorer needs no more of json than it took"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(0)",
+        "import sys; sys.exit(0)",
+        "raise KeyboardInterrupt",
+        "import os; os.closerange(3, 4096)",
+        "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+        "raise ValueError('\\x1b]0;evil\\x07' + 'x' * 10_000_000)",
+        "import json; json.loads = json.dumps = None; import nothing_of_that_name",
+    ],
+    ids=["_exit", "exit", "interrupt", "close", "text", "giant", "json"],
+)
+def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: HostileWorkspace, code: str) -> None:
+    hostile.write("rewards.py", f"{code}\ndef score(solution_str):\n    return 1.0\n")
+    hostile.eval(rows=1)
+    result = hostile.run(NAMED)
+    assert result.ret == 4
+    assert "row0" not in result.stdout.str()

@@ -1,0 +1,43 @@
+"""Objects of user code in words, and tracebacks of errors that are objects of user code too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.rewards.functions import NotAScore, score_of
+from pytest_osmosis.text.user_frames import MAX_CHARS, user_traceback
+from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, described, error_in_words, type_name
+from tests.hostile.hostile_objects import ERRORS, VALUES
+
+MOST_CHARS = 3 * MAX_ERROR_CHARS
+HANGING = {"hangingrepr", "strhangs"}
+RAISING = {"hostileclass", "hostilefloat", "hostileint", "zero", "zero2", "shaperaises", "getattr"}
+"""Objects whose own code raises when they are asked whether they are numbers."""
+
+
+@pytest.mark.parametrize("name", VALUES.keys() - HANGING - {"exitrepr", "zero2"})
+def test_every_object_can_be_described(name: str) -> None:
+    assert isinstance(type_name(VALUES[name]), str)
+    assert len(described(VALUES[name])) <= 80
+
+
+@pytest.mark.parametrize("name", VALUES.keys() - HANGING - RAISING - {"exitrepr"})
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_object_is_a_number_or_none(name: str) -> None:
+    refused: NotAScore | None = None
+    try:
+        assert type(score_of(VALUES[name])) is float
+    except NotAScore as error:
+        refused = error
+    assert refused is None or len(str(refused)) < 200
+
+
+@pytest.mark.parametrize("name", ERRORS.keys() - HANGING - {"strexits", "causes", "grp"})
+def test_every_error_can_be_described(name: str) -> None:
+    raises: Any = ERRORS[name]
+    with pytest.raises(BaseException) as caught:
+        raise raises()
+    assert 0 < len(error_in_words(caught.value)) <= MAX_ERROR_CHARS + 100
+    assert 0 < len(user_traceback(caught.value)) <= (MOST_CHARS if name == "strgiga" else MAX_CHARS)
