@@ -89,7 +89,7 @@ FATAL = {
 
 
 def evaluated(
-    hostile: HostileWorkspace, names: Sequence[str], *, rewards: str = "", agent: str | None = None
+    hostile: HostileWorkspace, names: Sequence[str], *options: str, rewards: str = "", agent: str | None = None
 ) -> Mapping[str, str]:
     """Evaluate a row for each name, and rows that behave; check these, and return the outcome of the others."""
     grader = {"grader": "rewards:Judge", "eval_fns": []} if "Judge" in rewards else {}
@@ -101,7 +101,7 @@ def evaluated(
         tables["agent"] = {"agent": "agent:rollout"}
     rows = [{"name": name} for name in [*names, *["good"] * WELL_BEHAVED]]
     hostile.eval("x", rows, ".", **tables)
-    result = hostile.run(NAMED, "--junitxml=junit.xml", timeout=240)
+    result = hostile.run(NAMED, "--junitxml=junit.xml", *options, timeout=240)
     assert result.ret in (0, 1, 9), result.stdout.str()[-2000:]
     cases = junit_cases(hostile.root / "junit.xml")
     outcomes = {}
@@ -142,6 +142,18 @@ def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> N
     outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(chosen))
     assert named(outcomes, "passed") == MESSAGES
     assert named(outcomes, "error") == set(names) - MESSAGES
+
+
+INLINE_ENDS = {"hangingrepr", "strhangs", "kbd", "zero2", "shaperaises", "basegroup", "deeptb", "dicte"}
+"""Objects that hang, because nothing interrupts code in this process; Ctrl-C; errors that pytest cannot show."""
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_no_object_of_a_reward_function_harms_an_inline_eval(hostile: HostileWorkspace, kind: str) -> None:
+    names = [name for name in [*hostile_objects.VALUES, *hostile_objects.ERRORS] if name not in INLINE_ENDS]
+    outcomes = evaluated(hostile, names, "--osmosis-inline", rewards=returning(names) + SCORES[kind])
+    assert named(outcomes, "passed") == NUMBERS
+    assert named(outcomes, "error") == set(names) - NUMBERS
 
 
 def test_no_object_in_the_messages_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
