@@ -117,6 +117,8 @@ def answer(*headers: bytes, status: bytes = b"HTTP/1.1 200 OK", body: bytes = b"
     """Return an answer with these headers and a content-length, unless the headers say how long the body is."""
     framed = any(line.lower().startswith((b"content-length", b"transfer-encoding")) for line in headers)
     lines = [status, *headers] if framed else [status, *headers, b"content-length: %d" % len(body)]
+    if not keep_alive:
+        lines.append(b"connection: close")
     content = b"\r\n".join(lines) + b"\r\n\r\n" + body
 
     def pieces() -> Iterator[bytes]:

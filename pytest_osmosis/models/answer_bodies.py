@@ -8,6 +8,8 @@ large one at once. Libraries above see bodies that are not packed.
 from __future__ import annotations
 
 import asyncio
+import codecs
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 
@@ -25,6 +27,9 @@ HTTP_VERSIONS = (HttpVersion10, HttpVersion11)
 TRANSFER_CODINGS = ("chunked", "identity", "")
 PIECE_BYTES = 2**18
 MAX_MEMBERS = 100
+FREE_VALUES = 1000
+VALUE_BYTES = 64
+"""The usual size of a number, a short string, a list or a part of an object in Python."""
 HEADER_BYTES = 2
 
 
@@ -81,25 +86,29 @@ class WholeResponse(ClientResponse):
     async def _unpacked(self) -> bytes:
         self._check_status_line()
         limit = self.max_bytes if self.status // 100 == 2 else min(MAX_ERROR_BYTES, self.max_bytes)
-        too_large = TooLarge(f"a body of more than {limit / MB:g} MB", self.status, self._headers)
+        too_large = self._too_large(f"a body of more than {limit / MB:g} MB")
         if (self.content_length or 0) > limit:
             raise too_large
         unpacker = self._unpacker()
         body, n_packed = bytearray(), 0
-        async for packed in self.content.iter_any():
-            n_packed += len(packed)
-            try:
+        try:
+            async for packed in self.content.iter_any():
+                n_packed += len(packed)
                 for piece in unpacker.pieces(packed):
                     body += piece
                     if len(body) > limit:
                         raise too_large
-            except zlib.error as error:
-                raise self._not_unpacked(str(error)) from None
-            if n_packed > limit:
-                raise too_large
-        if not unpacker.is_complete:
-            raise self._not_unpacked("it ends early")
-        return bytes(body)
+                if n_packed > limit:
+                    raise too_large
+            if not unpacker.is_complete:
+                raise self._not_unpacked("it ends early")
+            if self.status // 100 == 2 and read_size(body, limit) > limit:
+                raise self._too_large(f"a body that needs more than {limit / MB:g} MB to be read")
+            return bytes(body)
+        except zlib.error as error:
+            raise self._not_unpacked(str(error)) from None
+        finally:
+            body.clear()  # the traceback of an error would keep it
 
     def _check_status_line(self) -> None:
         fault = None
@@ -125,8 +134,36 @@ class WholeResponse(ClientResponse):
         """Return the codings that a header names, which can be there several times."""
         return ", ".join(self._headers.getall(header, ())).strip().lower()
 
+    def _too_large(self, text: str) -> TooLarge:
+        hint = "; raise [model] max_response_mb if that is right" if self.status // 100 == 2 else ""
+        return TooLarge(text + hint, self.status, self._headers)
+
     def _not_unpacked(self, reason: str) -> UnfitAnswer:
         return UnfitAnswer(f"a body that cannot be unpacked: {reason}", self.status, self._headers)
+
+
+def read_size(body: bytes | bytearray, limit: int) -> int:
+    """Return the bytes that the JSON in `body` takes as text and as values, without its strings; exact above `limit`.
+
+    One wide character makes all characters of a text as wide. Values are counted by what separates them.
+    """
+    n_values = max(0, sum(map(body.count, (b",", b"[", b"{"))) - FREE_VALUES)
+    width = 1 if body.isascii() else 4
+    size = len(body) * width + n_values * VALUE_BYTES
+    if width == 1 or size <= limit:
+        return size
+    return _text_size(body) + n_values * VALUE_BYTES
+
+
+def _text_size(body: bytes | bytearray) -> int:
+    """Return the bytes that `body` takes as text. It is decoded in parts, to need less than that."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    n_chars, width = 0, 1
+    for begin in range(0, len(body), PIECE_BYTES):
+        part = decoder.decode(bytes(body[begin : begin + PIECE_BYTES]))
+        n_chars += len(part)
+        width = max(width, sys.getsizeof(part) // max(1, len(part)))
+    return n_chars * width
 
 
 def _text(header: bytes) -> str:

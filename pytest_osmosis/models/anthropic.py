@@ -47,7 +47,7 @@ class AnthropicModel:
         headers = self._sampled_headers if sampled else self._headers
         body = write_request(request, self._target)
         status, text = await self._transport.post(self._client, PATH, body, headers)
-        return read_reply(status, text, self._failures)
+        return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:
         await self._client.close()

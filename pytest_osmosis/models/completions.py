@@ -13,7 +13,7 @@ from typing import Any
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, label, shape
+from pytest_osmosis.models.json_bodies import check_size, count, count_in, encoded, json_object, label, shape
 from pytest_osmosis.models.targets import ModelTarget
 
 
@@ -33,11 +33,11 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     return encoded({**body, **sampling})
 
 
-def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
+def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read or has other types, "model" if it
-    has no message, and that of the error if the body reports one.
+    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
+    "model" if it has no message, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
     choices = body.get("choices")
@@ -56,6 +56,7 @@ def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     fault = _fault(message)
     if fault is not None:
         raise failures.misshapen(status, fault, choice, body)
+    check_size(status, message, target, failures)
     if error_in(choice) is not None or (error_in(body) is not None and not _says_something(message)):
         raise failures.no_answer(status, "an answer that the server broke off", choice, body)
     if choice.get("finish_reason") == "error":

@@ -6,6 +6,7 @@ around one of these, or plain text. Some send an error with status 200, with a c
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from pytest_osmosis.models.json_text import read
 OUT_OF_QUOTA = ("insufficient_quota", "budget_exceeded")
 EXHAUSTED = ("exceeded your current quota", "credit balance is too low")  # with various status codes
 NO_KEY = ("api key not valid", "api_key_invalid", "no connected db")  # Google's and LiteLLM's 400 for a wrong key
+
+SEARCHED_CHARS = 10_000
 
 STATUS_OF_NAME: Mapping[str, int] = {
     "invalid_request_error": 400,
@@ -94,7 +97,7 @@ def error_in(*objects: Mapping[str, Any]) -> ErrorBody | None:
 def _error(error: object) -> ErrorBody:
     message = text_of_error(error)
     names = [error.get(key) for key in ("code", "status", "type")] if isinstance(error, dict) else []
-    low = message.lower()
+    low = message[:SEARCHED_CHARS].lower()
     return ErrorBody(
         message,
         next(filter(None, map(_status, names)), None),
@@ -115,4 +118,10 @@ def text_of_error(error: object) -> str:
     if isinstance(error, str):
         return error
     message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False)
+    return message if isinstance(message, str) and message else _begin_of_json(error)
+
+
+def _begin_of_json(value: object) -> str:
+    """Return `value` as JSON, without what no message would show of a large one."""
+    parts = json.JSONEncoder(ensure_ascii=False).iterencode(value)
+    return "".join(part[:SEARCHED_CHARS] for part in itertools.islice(parts, SEARCHED_CHARS))

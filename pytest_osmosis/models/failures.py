@@ -22,11 +22,14 @@ from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import TooLarge, UnfitAnswer
 from pytest_osmosis.models.error_bodies import ErrorBody, error_in, read_error
+from pytest_osmosis.models.targets import MESSAGE_SHARE
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.text.safe import one_line, shortened
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
+SHOWN_CHARS = 10_000
+"""The length of a text that is searched for the key. More of it is never shown."""
 
 SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
 MAX_WAIT_S = 1e7
@@ -145,6 +148,11 @@ class Failures:
         text = f"no request was sent: {self._shown(reason, MAX_MESSAGE)}"
         return ModelError(text, systemic="until_success")
 
+    def too_large(self, status: int, content: str) -> ModelError:
+        """Return the error for a 2xx body with `content`, which would be as large in the next answer."""
+        share = f"a {MESSAGE_SHARE}th of [model] max_response_mb; raise that if it is right"
+        return ModelError(f"the server answered {status} with {content}, {share}", status=status)
+
     def broken_off(self, status: int) -> ModelError:
         """Return the error for an answer that the server did not finish, and does not say why."""
         return ModelError(f'the server answered {status} with finish_reason "error"', status=status, retryable=True)
@@ -194,6 +202,7 @@ class Failures:
         return self._shown(self.url, MAX_BODY)
 
     def _shown(self, text: str, limit: int) -> str:
+        text = shortened(text, SHOWN_CHARS)
         return one_line(Redaction({"redacted": self.secret or ""}).text(text), limit)
 
 

@@ -10,10 +10,13 @@ from typing import Any
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
+from pytest_osmosis.models.targets import ModelTarget
 
 MAX_COUNT = 10**9
 """More tokens than any request can have. What a larger number would cost is not worth computing."""
 MAX_LABEL = 200
+ESCAPED = 6
+"""The length of a character as an escape."""
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -57,6 +60,21 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise failures.unreadable(status, text, "is not a JSON object")
     return body
+
+
+def check_size(status: int, message: Any, target: ModelTarget, failures: Failures) -> None:
+    """Raise `ModelError` for a message that is too large to be kept, sent back and written."""
+    limit = target.max_message_bytes
+    size, rest = 0, [message]
+    while rest and size <= limit:
+        value = rest.pop()
+        if isinstance(value, str):
+            size += len(value) * (1 if value.isascii() and value.isprintable() else ESCAPED)
+        elif isinstance(value, (dict, list)):
+            rest += (*value, *value.values()) if isinstance(value, dict) else value
+        size += 1
+    if size > limit:
+        raise failures.too_large(status, f"a message of more than {limit / 2**20:g} MB")
 
 
 def _error_event(text: str) -> dict[str, Any] | None:

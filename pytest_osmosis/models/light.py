@@ -28,7 +28,7 @@ class LightModel:
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         status, text = await self._connections.post(self._url, self._headers, write_request(request, self._target))
-        return read_reply(status, text, self._failures)
+        return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:
         await self._connections.close()

@@ -79,7 +79,7 @@ class LiteLLMModel:
         failures = self._failures(exchange)
         if exchange.is_chat_completion:
             text = decoded(200, exchange.body, failures)
-        return read_reply(200, text, failures)
+        return read_reply(200, text, self._target, failures)
 
     async def close(self) -> None:
         """Close the clients that LiteLLM keeps, and let it forget them: it would use closed ones again."""
@@ -96,7 +96,7 @@ class LiteLLMModel:
             return failures.of_exception(exchange.error or error)
         text = PREFIX.sub("", str(error), count=1)
         if exchange.status is not None:
-            return _error_in(exchange, text, failures)
+            return _error_in(exchange, text, self._target, failures)
         of_connection = next((each for each in _chain(error) if isinstance(each, aiohttp.ClientError | OSError)), None)
         if of_connection is not None:
             return failures.of_exception(of_connection)
@@ -106,7 +106,7 @@ class LiteLLMModel:
         return failures.unsent(text)
 
 
-def _error_in(exchange: Exchange, text: str, failures: Failures) -> ModelError:
+def _error_in(exchange: Exchange, text: str, target: ModelTarget, failures: Failures) -> ModelError:
     """Return the error in a server's answer. `text` is LiteLLM's, for answers that only LiteLLM understands."""
     status = exchange.status or 0
     if status // 100 != 2:
@@ -115,7 +115,7 @@ def _error_in(exchange: Exchange, text: str, failures: Failures) -> ModelError:
         own = decoded(status, exchange.body, failures)
         body = json_object(status, own, failures)
         if error_in(body) is not None:
-            read_reply(status, own, failures)
+            read_reply(status, own, target, failures)
     except ModelError as error:
         return error
     return failures.no_answer(status, "an answer that LiteLLM cannot read", {"error": text})

@@ -18,7 +18,7 @@ from typing import Any
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import count, count_in, encoded, json_object, label, shape, string
+from pytest_osmosis.models.json_bodies import check_size, count, count_in, encoded, json_object, label, shape, string
 from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]
@@ -202,11 +202,11 @@ def _image_source(image: object) -> Block:
 # -- replies ----------------------------------------------------------------------------------------------
 
 
-def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
+def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
     """Return the reply in the body of a 2xx answer.
 
-    Raises `ModelError`: boundary "provider" and retryable if the body cannot be read or has other types, "model" if it
-    has no message, and that of the error if the body reports one.
+    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
+    "model" if it has no message, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
     blocks = body.get("content")
@@ -219,6 +219,7 @@ def read_reply(status: int, text: str, failures: Failures) -> ChatReply:
     fault = next(filter(None, map(_fault, blocks)), None)
     if fault is not None:
         raise failures.misshapen(status, fault, body)
+    check_size(status, blocks, target, failures)
     reason = label(body.get("stop_reason"))
     return ChatReply(
         message=_refused(blocks, body) if reason == "refusal" else _message(blocks),

@@ -41,7 +41,7 @@ class OpenAIModel:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         body = write_request(request, self._target)
         status, text = await self._transport.post(self._client, PATH, body, self._headers)
-        return read_reply(status, text, self._failures)
+        return read_reply(status, text, self._target, self._failures)
 
     async def close(self) -> None:
         await self._client.close()

@@ -90,6 +90,9 @@ async def send(model: Model, request: ChatRequest, timeout_s: float, within: Wit
     try:
         async with within(timeout_s):
             return await model.chat(request)
+    except ModelError as error:
+        error.__traceback__ = error.__context__ = None  # both would keep the body of the answer
+        raise
     except TimeoutError:
         raise ModelError(f"no answer within {timeout_s:.3g} s", retryable=True) from None
 

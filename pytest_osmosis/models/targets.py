@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
 
 DEMO = "demo/arithmetic"
+MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 
@@ -71,6 +72,11 @@ class ModelTarget:
         if self.base_url != service.base_url:
             return f"{self.provider}/{self.model}{address} ({service.url_env})"
         return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The bound on a message as JSON. A message is kept, sent on and written several times, a body only read."""
+        return self.max_response_mb * 2**20 // MESSAGE_SHARE
 
     def to_json(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"headers": dict(self.headers)}

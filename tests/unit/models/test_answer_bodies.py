@@ -76,7 +76,35 @@ BOMB = b" " * 2**26
 async def test_a_body_beyond_the_bound_is_the_servers_failure_and_not_retried(script: Answer) -> None:
     error = await failure(script)
     assert kind(error) == ("provider", False, "no", 200)
-    assert str(error) == "the server answered 200 OK with a body of more than 1 MB"
+    told = "the server answered 200 OK with a body of more than 1 MB; raise [model] max_response_mb if that is right"
+    assert str(error) == told
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" + "[]," * 20_000 + "[]]",
+        "[" + '{"":0},' * 10_000 + "0]",
+        "[" + "0," * 20_000 + "0]",
+        '"' + "4" * 400_000 + '\N{GRINNING FACE}"',
+        '"' + "\N{CJK UNIFIED IDEOGRAPH-8A9E}" * 300_000 + '4\N{GRINNING FACE}"',
+    ],
+    ids=["lists", "objects", "numbers", "one wide character", "wide characters"],
+)
+async def test_a_small_body_that_becomes_large_when_read_is_too_large(value: str) -> None:
+    error = await failure(answer(body=body()[:-1] + b', "x": ' + value.encode() + b"}"))
+    assert kind(error) == ("provider", False, "no", 200)
+    needs = "a body that needs more than 1 MB to be read; raise [model] max_response_mb if that is right"
+    assert str(error) == f"the server answered 200 OK with {needs}"
+
+
+@pytest.mark.parametrize("text", ["4" * 2**16, "\N{SNOWMAN}" * 12_000, "\n" * 12_000, "\x00" * 12_000])
+async def test_a_message_beyond_a_sixteenth_of_the_bound_is_the_servers_failure(text: str) -> None:
+    assert (await reply(answer(body=body(text[: len(text) // 2])))).content == text[: len(text) // 2]
+    error = await failure(answer(body=body(text)))
+    assert kind(error) == ("provider", False, "no", 200)
+    share = "a message of more than 0.0625 MB, a 16th of [model] max_response_mb; raise that if it is right"
+    assert str(error) == f"the server answered 200 with {share}"
 
 
 async def test_a_body_of_exactly_the_bound_is_read() -> None:

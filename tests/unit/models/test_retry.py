@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -489,3 +490,11 @@ async def test_the_probe_waits_for_a_server_that_is_starting() -> None:
     model = Starting()
     assert await probe(model) is None
     assert model.asked == 2
+
+
+async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
+    with ChatServer(servers.body("x" * 10**6)) as server:
+        error = await failure(server, policy=RetryPolicy(max_retries=0))
+    assert error.__context__ is None
+    kept = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    assert not [value for value in kept if isinstance(value, (str, bytes, bytearray)) and len(value) > 10_000]
