@@ -9,15 +9,18 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import re
+import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from tests import servers
 from tests.hostile.workspaces import HostileWorkspace
-from tests.wire import Answer, WireServer, answer, endless
+from tests.wire import Answer, WireServer, answer, endless, wire
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 CLIENTS = ("light", "openai", "anthropic")
@@ -62,7 +65,12 @@ def body(client: str, text: str = "42", **fields: Any) -> bytes:
 
 
 def evaluated(
-    hostile: HostileWorkspace, client: str, script: Sequence[Answer], *args: str, **model: object
+    hostile: HostileWorkspace,
+    client: str,
+    script: Sequence[Answer],
+    *args: str,
+    prices: Mapping[str, object] | None = None,
+    **model: object,
 ) -> Sequence[Mapping[str, Any]]:
     """Run an eval with one row for each answer of the script, in their order; return its runs by row."""
     with WireServer(*script) as server:
@@ -71,7 +79,11 @@ def evaluated(
         hostile.write("peak.py", PEAK)
         hostile.plugins = ["-ppeak"]
         hostile.eval(
-            rows=len(script), model=table, agent={"agent": "agent:rollout"}, limits={"max_errors": len(script)}
+            rows=len(script),
+            model=table,
+            agent={"agent": "agent:rollout"},
+            limits={"max_errors": len(script)},
+            prices=prices or {},
         )
         result = hostile.run(CONFIG, "--osmosis-no-probe", *args)
     assert result.ret in (0, 1, 9), result.stdout.str()
@@ -178,3 +190,101 @@ def test_an_answer_of_any_size_takes_at_most_twice_its_bound(hostile: HostileWor
     extra_mb = peak_mb(hostile) - usual_mb
     print(f"peak of host and engine: {usual_mb:.0f} MB, and {extra_mb:.0f} MB for answers that are too large")
     assert extra_mb < 2 * BOUND_MB + BASE_MB
+
+
+def broken(client: str) -> list[Answer]:
+    """Answers that are not whole HTTP, or no reply."""
+    good = body(client)
+
+    def framed(*lines: bytes, content: bytes = good, status: bytes = OK) -> Answer:
+        return wire(b"\r\n".join([status, *lines]) + b"\r\n\r\n" + content)
+
+    return [
+        *(
+            answer(status=b"HTTP/1.1 %s X" % status, body=good)
+            for status in (b"000", b"99", b"101", b"600", b"999", b"-1")
+        ),
+        *(answer(status=version + b" 200 OK", body=good) for version in (b"HTTP/0.9", b"HTTP/2", b"ICY")),
+        wire(),
+        wire(good),
+        wire(bytes(range(256)) * 9),
+        wire(OK + b"\r\ncontent-le"),
+        framed(b"content-length: 9999"),
+        framed(b"content-length: 50"),
+        framed(b"content-length: 3", b"content-length: 4"),
+        framed(CHUNKED, content=b"ffff\r\n" + good),
+        framed(b"content-length: 999", content=b"{", status=b"HTTP/1.1 400 No"),
+        answer(GZIP, body=gzip.compress(good)[:-9]),
+        answer(JSON, body=good.replace(b"42", b"\xe9")),
+        answer(JSON, body=good.decode().encode("utf-16")),
+        answer(JSON, body=good.replace(b"42", b"\x00")),
+        answer(JSON, body=b'{"a":' * 900 + b"1" + b"}" * 900),
+        answer(JSON, body=b"[" * 100_000),
+        answer(JSON, body=b'{"choices": {}, "content": {}}'),
+        answer(JSON, body=b'{"choices": ["x"], "content": ["x"]}'),
+        answer(JSON, body=b'{"choices": [{"message": {"content": 42}}], "content": [{"type": "text", "text": 42}]}'),
+        answer(JSON, body=b'{"choices": [{"message": {"tool_calls": [{}]}}], "content": [{"type": "tool_use"}]}'),
+        answer(JSON, b"retry-after: 1e999", status=b"HTTP/1.1 429 No", body=b"{}"),
+        answer(JSON, b"retry-after: Fri, 31 Dec 9999 23:59:59 GMT", status=b"HTTP/1.1 503 No", body=b"{}"),
+    ]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_is_no_reply_is_never_the_models_answer_nor_the_agents_fault(
+    hostile: HostileWorkspace, client: str
+) -> None:
+    script = broken(client)
+    runs = evaluated(hostile, client, script)
+    assert [run.get("boundary") for run in runs] == ["provider"] * len(script)
+
+
+TEXTS = (
+    "a\ud800b",
+    "\udfff",
+    "\x00",
+    "\x1b[31mred\x1b]0;title\x07",
+    "\x85\u2028\u202e\ufeff\uffff",
+    "::error::no",
+    "\r##[error]no",
+    "<script>]]></script>|`*_",
+)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_text_that_nobody_can_write_stops_no_writer(hostile: HostileWorkspace, client: str) -> None:
+    hostile.write(
+        "rewards.py",
+        "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
+        "    print(ascii(solution_str))\n"
+        "    return 0.0\n",
+    )
+    script = [answer(JSON, body=body(client, text, model=text)) for text in TEXTS]
+    page = b'{"error": {"message": %s}}'
+    script += [answer(JSON, status=b"HTTP/1.1 400 No", body=page % json.dumps(text).encode()) for text in TEXTS]
+    outputs = ("-v", "--junitxml=junit.xml", "--json-report", "--osmosis-markdown=page.md", "-rA")
+    runs = evaluated(hostile, client, script, *outputs)
+
+    assert [run.get("boundary") for run in runs] == [None] * len(TEXTS) + ["model"] * len(TEXTS)
+    said = [event["messages"][-1]["content"] for event in hostile.events("rollout")][: len(TEXTS)]
+    assert said == list(TEXTS), "the journal keeps what the model said"
+    ElementTree.parse(hostile.root / "junit.xml")
+    (hostile.root / "page.md").read_text(encoding="utf-8")
+    for run in ("row0-run0", "row3-run0", "row8-run0"):
+        assert hostile.command(sys.executable, "-mpytest_osmosis", "show", run).ret == 0
+    hostile.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n    return 1.0\n")
+    assert hostile.run(CONFIG, f"--osmosis-from={hostile.run_dirs()[-1].name}").ret in (0, 1, 9)
+
+
+def numbered(client: str, number: str) -> bytes:
+    """A good body with this text for each of its numbers."""
+    return re.sub(rb": [0-9]+\b", b": " + number.encode(), body(client, created=0))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_absurd_numbers_are_unknown_and_cost_nothing(hostile: HostileWorkspace, client: str) -> None:
+    numbers = ("9" * 400, "9" * 5000, "1e999", "-5", "NaN", "-Infinity", "true", "7.5", '"7"', "null", "[]")
+    script = [answer(JSON, body=numbered(client, number)) for number in numbers]
+    runs = evaluated(hostile, client, script, prices={"demo/arithmetic": {"input": 1.0, "output": 1.0}})
+    assert [(run.get("boundary"), run.get("usage"), run.get("cost_usd")) for run in runs] == [(None, None, None)] * len(
+        runs
+    )
