@@ -34,6 +34,8 @@ from pytest_osmosis.models.watched_sessions import EXCHANGE, Exchange, watched_s
 A_DAY_S = 86_400.0  # replaces LiteLLM's own timeout, because callers enforce theirs
 HEADERS = ("Authorization", "Content-Type", "User-Agent", "api-key", "x-api-key")
 """Headers as LiteLLM spells them; it would send others with the same name in addition."""
+SHARE = 3
+"""The part of the bound that a body may have, because LiteLLM makes six copies of it and other clients two."""
 PREFIX = re.compile(r"^litellm\.\w+: (\w+Error: )?(\w+Exception( \w+)? ?-? ?)?")
 """LiteLLM's words before a message: "litellm.NotFoundError: NotFoundError: OpenAIException - "."""
 
@@ -43,7 +45,7 @@ class LiteLLMModel:
 
     def __init__(self, target: ModelTarget, api_key: str | None) -> None:
         self._litellm = _imported()
-        _watch_sessions(target.max_response_mb * MB)
+        _watch_sessions(target.max_response_mb * MB // SHARE)
         self._target = target
         self._api_key = api_key
         self._takes_seed = _takes_seed(self._litellm, target.model)

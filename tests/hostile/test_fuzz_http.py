@@ -73,24 +73,22 @@ class Literal(str):
     """Text that becomes a part of JSON as it is."""
 
 
-def values() -> st.SearchStrategy[Any]:
-    """Values that a field of a reply could have."""
-    leaves = (
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text(CHARACTERS, max_size=8)
-        | st.sampled_from([Literal(text) for text in LITERALS])
-        | st.builds(lambda depth, ends: Literal(ends[0] * depth + "1" + ends[1] * depth), st.integers(1, 2000), ENDS)
-    )
-    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))
-
-
 ENDS = st.sampled_from([("[", "]"), ('{"a":', "}"), ("[", ""), ('"', "")])
-KEYS = st.sampled_from(
-    ["error", "code", "message", "type", "status", "content", "text", "function", "role", "id"]
-) | st.text(CHARACTERS, max_size=4)
+NAMES = ["error", "code", "message", "type", "status", "content", "text", "function", "role", "id"]
+KEYS = st.sampled_from(NAMES) | st.text(CHARACTERS, max_size=4)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(CHARACTERS, max_size=8)
+    | st.sampled_from([Literal(text) for text in LITERALS])
+    | st.builds(lambda depth, ends: Literal(ends[0] * depth + "1" + ends[1] * depth), st.integers(1, 2000), ENDS)
+)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
+)
+"""Values that a field of a reply could have."""
 
 
 @st.composite
@@ -105,13 +103,13 @@ def replies(draw: st.DrawFn) -> bytes:
             if draw(st.booleans()) or not isinstance(place[key], (dict, list)):
                 match draw(st.sampled_from(["replace", "replace", "remove", "add"])):
                     case "replace":
-                        place[key] = draw(values())
+                        place[key] = draw(VALUES)
                     case "remove":
                         del place[key]
                     case _ if isinstance(place, dict):
-                        place[draw(KEYS)] = draw(values())
+                        place[draw(KEYS)] = draw(VALUES)
                     case _:
-                        place.append(draw(values()))
+                        place.append(draw(VALUES))
                 break
             place = place[key]
     return written(value).encode("utf-8", "surrogatepass")
