@@ -1,80 +1,237 @@
-"""Measure how often the printed 95% interval of a pass rate contains the truth: `python -m benchmarks.coverage`.
+"""Measure how often a printed 95% interval contains the truth: `python -m benchmarks.coverage`.
 
-Each row draws its own pass rate (beta-binomial: `correlation` is the correlation between two runs of a row), and its
-runs draw from that rate. The interval is the one that an eval prints. The table is in docs/explanation/statistics.md.
+Each row draws its own chance to pass, and its runs draw from that. The correlation is that between two runs of a row.
+Chances spread evenly follow a beta distribution. In the harder case a few rows never pass, and all others have the same
+chance: a small eval may not have seen such a row. The tables are in docs/explanation/statistics.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Literal, NamedTuple
 
-from pytest_osmosis.stats import clusters, share_interval, wilson
+from pytest_osmosis.stats import compare, pass_at_k, pass_hat_k
+from pytest_osmosis.stats.intervals import LEVEL, lower_tail
+from pytest_osmosis.stats.random_weights import RowGroup
 
-ROWS = (50, 100, 300)
-RUNS_AND_CORRELATIONS = ((1, 0.0), (2, 0.0), (2, 0.5), (5, 0.0), (5, 0.3), (5, 0.7), (20, 0.3))
-RATES = (0.1, 0.3, 0.5, 0.7, 0.9)
+Spread = Literal["even", "some never pass"]
+
+ROWS = (20, 100, 300)
+RATES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
-def chances(runs: int, rate: float, correlation: float) -> list[float]:
+class Kind(NamedTuple):
+    """Evals with `runs` runs per row."""
+
+    runs: int
+    correlation: float = 0.0
+    spread: Spread = "even"
+
+
+KINDS = (
+    Kind(1), Kind(5), Kind(5, 0.3), Kind(5, 0.7), Kind(20), Kind(20, 0.3), Kind(20, 0.6), Kind(20, 0.9),
+    Kind(5, 0.3, "some never pass"), Kind(20, 0.1, "some never pass"), Kind(20, 0.3, "some never pass"),
+    Kind(20, 0.6, "some never pass"),
+)  # fmt: skip
+Estimate = Callable[[int, int, int], float]
+
+
+class Scores(NamedTuple):
+    """Scores with a known mean. `draw` draws that of a run."""
+
+    name: str
+    draw: Callable[[Random], float]
+    mean: float
+
+
+SCORES = (
+    Scores("beta(8, 2)", lambda random: random.betavariate(8, 2), 0.8),
+    Scores("1, but one in ten uniform in 0..1", lambda random: random.random() if random.random() < 0.1 else 1.0, 0.95),
+    Scores(
+        "beta(80, 20), but 3 in 100 are 0",
+        lambda random: 0.0 if random.random() < 0.03 else random.betavariate(80, 20),
+        0.97 * 0.8,
+    ),
+)
+
+
+class Change(NamedTuple):
+    """A change between two evals. `rates` draws the chances of a row to pass, old and new."""
+
+    name: str
+    rates: Callable[[Random], tuple[float, float]]
+    difference: float
+
+
+def _nothing(random: Random) -> tuple[float, float]:
+    rate = random.betavariate(0.72, 0.08)
+    return rate, rate
+
+
+def _all_worse(random: Random) -> tuple[float, float]:
+    rate = random.betavariate(0.72, 0.08)
+    return rate, 0.95 * rate
+
+
+def _some_break(random: Random) -> tuple[float, float]:
+    return 0.98, 0.98 if random.random() >= 0.02 else 0.0
+
+
+CHANGES = (
+    Change("none", _nothing, 0.0),
+    Change("each row passes 5% less often", _all_worse, -0.045),
+    Change("2 in 100 rows never pass any more", _some_break, -0.0196),
+)
+
+
+def chances(kind: Kind, rate: float) -> list[float]:
     """Return the chance of each number of passes in a row."""
+    runs, correlation = kind.runs, kind.correlation
     if correlation == 0:
-        return [math.comb(runs, c) * rate**c * (1 - rate) ** (runs - c) for c in range(runs + 1)]
-    concentration = 1 / correlation - 1
-    a, b = rate * concentration, (1 - rate) * concentration
+        return _binomial(runs, rate)
+    if kind.spread == "some never pass":
+        odds = correlation * (1 - rate) / rate
+        never = odds / (1 + odds)
+        others = _binomial(runs, rate / (1 - never))
+        return [never * (passed == 0) + (1 - never) * chance for passed, chance in enumerate(others)]
+    a, b = rate * (1 / correlation - 1), (1 - rate) * (1 / correlation - 1)
     return [math.comb(runs, c) * math.exp(_log_beta(c + a, runs - c + b) - _log_beta(a, b)) for c in range(runs + 1)]
+
+
+def _binomial(runs: int, rate: float) -> list[float]:
+    return [math.comb(runs, c) * rate**c * (1 - rate) ** (runs - c) for c in range(runs + 1)]
 
 
 def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-def coverage(rows: int, runs: int, rate: float, correlation: float, times: int, seed: int) -> float:
-    """Return the share of evals whose interval contains the true rate; exact for one run per row."""
-    if runs == 1:
-        return exact(rows, rate)
-    random = Random(f"{seed} {rows} {runs} {rate} {correlation}")
-    weights = chances(runs, rate, correlation)
-    means = [[passed / runs] for passed in range(runs + 1)]  # a row's mean gives the same interval as its runs
+def contains(rows: Counter[float], truth: float) -> bool:
+    """Return whether the interval of the mean of rows, values in 0..1, contains `truth`.
+
+    The same as computing the interval, but without a search for its ends.
+    """
+    groups = [RowGroup(value, 1, n_rows) for value, n_rows in rows.items()]
+    mirrored = [RowGroup(-value, 1, n_rows) for value, n_rows in rows.items()]
+    least = (1 - LEVEL) / 2
+    above_low = rows.keys() == {0.0} or lower_tail(truth, groups, 0.0) >= least
+    below_high = rows.keys() == {1.0} or lower_tail(-truth, mirrored, -1.0) >= least
+    return above_low and below_high
+
+
+def rate_coverage(n_rows: int, kind: Kind, rate: float, times: int, seed: int) -> float:
+    """Return the share of evals whose interval of the pass rate contains the true rate; exact for one run per row."""
+    weights = chances(kind, rate)
+    values = [passed / kind.runs for passed in range(kind.runs + 1)]
+    if kind.runs == 1:
+        shares = {passed: _binomial(n_rows, rate)[passed] for passed in range(n_rows + 1)}
+        held = (
+            share for passed, share in shares.items() if contains(+Counter({1.0: passed, 0.0: n_rows - passed}), rate)
+        )
+        return math.fsum(held)
+    random = Random(f"{seed} {n_rows} {kind} {rate}")
+    return sum(contains(Counter(random.choices(values, weights, k=n_rows)), rate) for _ in range(times)) / times
+
+
+def estimate_coverage(n_rows: int, kind: Kind, rate: float, estimate: Estimate, k: int, times: int, seed: int) -> float:
+    """Return the share of evals whose interval of pass@k or pass^k contains the truth."""
+    weights = chances(kind, rate)
+    values = [estimate(kind.runs, passed, k) for passed in range(kind.runs + 1)]
+    truth = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
+    random = Random(f"{seed} {n_rows} {kind} {rate} {k}")
+    return sum(contains(Counter(random.choices(values, weights, k=n_rows)), truth) for _ in range(times)) / times
+
+
+def mean_coverage(n_rows: int, scores: Scores, times: int, seed: int) -> float:
+    """Return the share of evals, one run per row, whose interval of the mean score contains the true mean."""
+    random = Random(f"{seed} {n_rows} {scores.name}")
+    drawn = (Counter(scores.draw(random) for _ in range(n_rows)) for _ in range(times))
+    return sum(contains(rows, scores.mean) for rows in drawn) / times
+
+
+def difference_coverage(n_rows: int, runs: int, change: Change, times: int, seed: int) -> float:
+    """Return the share of comparisons whose interval contains the true difference."""
+    random = Random(f"{seed} {n_rows} {runs} {change.name}")
+
+    def share(rate: float) -> float:
+        return sum(random.random() < rate for _ in range(runs)) / runs
+
     held = 0
     for _ in range(times):
-        interval = share_interval(clusters(random.choices(means, weights, k=rows)), n_runs=rows * runs)
-        held += interval.low <= rate <= interval.high
+        rates = [change.rates(random) for _ in range(n_rows)]
+        interval = compare([share(new) for _, new in rates], [share(old) for old, _ in rates]).interval
+        held += interval.low <= change.difference <= interval.high
     return held / times
 
 
-def exact(rows: int, rate: float) -> float:
-    """Return the coverage for one run per row, summed over every number of passes."""
-    return math.fsum(
-        math.comb(rows, passed) * rate**passed * (1 - rate) ** (rows - passed)
-        for passed in range(rows + 1)
-        if (interval := wilson(passed, rows)).low <= rate <= interval.high
-    )
+def rate_table(times: int, seed: int) -> Iterator[str]:
+    """Yield the lines of the Markdown table of pass rates, in percent."""
+    yield from _head(["rows", "runs", "correlation", "chances of the rows", *(f"rate {rate}" for rate in RATES)])
+    for n_rows in ROWS:
+        for kind in KINDS:
+            held = [rate_coverage(n_rows, kind, rate, times, seed) for rate in RATES]
+            cells = ["", ""] if kind.runs == 1 else [f"{kind.correlation:g}", kind.spread]
+            yield _line([str(n_rows), str(kind.runs), *cells, *map(_percent, held)])
 
 
-def table(times: int, seed: int, rows: Sequence[int] = ROWS) -> list[str]:
-    """Return the lines of the Markdown table, in percent."""
-    lines = [
-        "| rows | runs | correlation of a row's runs | " + " | ".join(f"rate {rate}" for rate in RATES) + " |",
-        "|---|---|---|" + "---|" * len(RATES),
-    ]
-    for n_rows in rows:
-        for runs, correlation in RUNS_AND_CORRELATIONS:
-            shares = [coverage(n_rows, runs, rate, correlation, times, seed) for rate in RATES]
-            cells = [n_rows, runs, "" if runs == 1 else f"{correlation:g}", *(f"{100 * share:.1f}" for share in shares)]
-            lines.append(f"| {' | '.join(map(str, cells))} |")
-    return lines
+def estimate_table(times: int, seed: int) -> Iterator[str]:
+    """Yield the lines of the Markdown table of pass@3 and pass^3, in percent."""
+    cases = [(n_rows, rate) for n_rows in (20, 100) for rate in (0.5, 0.9)]
+    yield from _head(["5 runs, correlation 0.3", *(f"{n_rows} rows, rate {rate}" for n_rows, rate in cases)])
+    for name, estimate in (("pass@3", pass_at_k), ("pass^3", pass_hat_k)):
+        for kind in (Kind(5, 0.3), Kind(5, 0.3, "some never pass")):
+            held = [estimate_coverage(n_rows, kind, rate, estimate, 3, times, seed) for n_rows, rate in cases]
+            yield _line([f"{name}, {kind.spread}", *map(_percent, held)])
+
+
+def mean_table(times: int, seed: int) -> Iterator[str]:
+    """Yield the lines of the Markdown table of mean scores, in percent."""
+    yield from _head(["scores", *(f"{n_rows} rows" for n_rows in ROWS)])
+    for scores in SCORES:
+        yield _line([scores.name, *(_percent(mean_coverage(n_rows, scores, times, seed)) for n_rows in ROWS)])
+
+
+def difference_table(times: int, seed: int) -> Iterator[str]:
+    """Yield the lines of the Markdown table of differences, in percent."""
+    cases = [(n_rows, runs) for n_rows in ROWS for runs in (1, 5)]
+    yield from _head(["change", *(f"{n_rows} x {runs}" for n_rows, runs in cases)])
+    for change in CHANGES:
+        held = [difference_coverage(n_rows, runs, change, times, seed) for n_rows, runs in cases]
+        yield _line([change.name, *map(_percent, held)])
+
+
+def _head(titles: Sequence[str]) -> list[str]:
+    return [_line(titles), "|---" * len(titles) + "|"]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--times", type=int, default=4000, help="evals per cell")
+    parser.add_argument(
+        "--times", type=int, default=1000, help="evals per cell; a quarter as many for means and differences"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    for line in table(options.times, options.seed):
-        print(line, flush=True)
+    for table, times in (
+        (rate_table, options.times),
+        (estimate_table, options.times),
+        (mean_table, options.times // 4),
+        (difference_table, options.times // 4),
+    ):
+        for line in table(times, options.seed):
+            print(line, flush=True)
+        print()
 
 
 if __name__ == "__main__":

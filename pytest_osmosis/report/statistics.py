@@ -44,7 +44,7 @@ def statistics_rows(results: Results) -> list[list[str]]:
 def interval_text(interval: Interval | None) -> str:
     """Return an interval, "-" for None.
 
-    >>> interval_text(Interval(0.0612, 0.7923, "Wilson"))
+    >>> interval_text(Interval(0.0612, 0.7923, "Gaffke, mid-p"))
     '0.061 to 0.792'
     """
     return "-" if interval is None else f"{score(interval.low)} to {score(interval.high)}"

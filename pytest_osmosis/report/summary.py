@@ -294,8 +294,7 @@ def _changes(compared: RowComparison) -> str:
 
 
 def _difference(compared: RowComparison, paired: Paired) -> str:
-    ends = [] if paired.interval is None else [difference(paired.interval.low), difference(paired.interval.high)]
-    interval = f", 95% interval {' to '.join(ends)}" if ends else ""
+    interval = f", 95% interval {difference(paired.interval.low)} to {difference(paired.interval.high)}"
     p = f"p {p_value(paired.p)} ({paired.test})"
     if compared.n_evals > 1:
         p += f", {p_value(compared.p).removeprefix('= ')} as one of {compared.n_evals} evals (Holm)"

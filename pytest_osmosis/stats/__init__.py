@@ -4,18 +4,17 @@ Every formula names its source and its undefined case. If a value is undefined, 
 docstring says that it returns None. Scores are finite floats. Nothing here knows files or thresholds.
 """
 
-from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n, mean_interval, share_interval
+from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n
 from pytest_osmosis.stats.distributions import normal_quantile
-from pytest_osmosis.stats.intervals import Interval, student_t, wilson
+from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
 from pytest_osmosis.stats.moments import mean, percentile, sample_variance, std
-from pytest_osmosis.stats.paired import Paired, bonett_price, compare, holm, mcnemar, sign_flip
+from pytest_osmosis.stats.paired import Paired, compare, holm, mcnemar, sign_flip
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
 from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
 
 __all__ = [
-    "ALPHA", "PERCENTILES", "POWER", "Clusters", "Interval", "Paired", "RunScore", "Summary", "bonett_price",
-    "chance_below", "clusters", "compare", "effective_n", "holm", "ks_for", "mcnemar", "mean", "mean_interval",
-    "normal_quantile", "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "share_interval", "sign_flip",
-    "std", "student_t", "summarize", "wilson",
+    "ALPHA", "PERCENTILES", "POWER", "Clusters", "Interval", "Paired", "RunScore", "Summary", "chance_below",
+    "clusters", "compare", "effective_n", "gaffke", "holm", "ks_for", "mcnemar", "mean", "normal_quantile",
+    "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "score_range", "sign_flip", "std", "summarize",
 ]  # fmt: skip

@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_osmosis.stats.distributions import student_t_quantile
-from pytest_osmosis.stats.intervals import LEVEL, Interval, wilson
 from pytest_osmosis.stats.moments import mean, sample_variance
 
 
@@ -21,7 +19,7 @@ class Clusters:
     `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` is the variance
     of runs around the mean of their row, and `between` that of rows around the mean, at least 0, from a one-way
     analysis of variance (Searle, Casella and McCulloch 1992, section 3.6). Both are None if every row has one run, and
-    `between` also for a single row. `shares` is True if every value is 1 or 0.
+    `between` also for a single row.
     """
 
     n_rows: int
@@ -30,7 +28,6 @@ class Clusters:
     se: float | None = None
     within: float | None = None
     between: float | None = None
-    shares: bool = False
 
 
 def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
@@ -48,18 +45,17 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     n_rows, n_runs = len(rows), sum(map(len, rows))
     center = mean([value for row in rows for value in row])
     sums = [math.fsum(value - center for value in row) for row in rows]
-    shares = all(value in (0, 1) for row in rows for value in row)
     within = between = None
     if n_runs > n_rows:
         within = math.fsum((len(row) - 1) * (sample_variance(row) or 0.0) for row in rows) / (n_runs - n_rows)
     if n_rows == 1:
-        return Clusters(n_rows, n_runs, center, None, within, None, shares)
+        return Clusters(n_rows, n_runs, center, None, within, None)
     se = math.sqrt(math.fsum(total * total for total in sums) * n_rows / (n_rows - 1)) / n_runs
     if within is not None:
         around = math.fsum(total * total / len(row) for total, row in zip(sums, rows, strict=True)) / (n_rows - 1)
         size = (n_runs - sum(len(row) ** 2 for row in rows) / n_runs) / (n_rows - 1)
         between = max(0.0, (around - within) / size)
-    return Clusters(n_rows, n_runs, center, se, within, between, shares)
+    return Clusters(n_rows, n_runs, center, se, within, between)
 
 
 def effective_n(rows: Clusters, n_runs: int | None = None) -> float:
@@ -75,31 +71,3 @@ def effective_n(rows: Clusters, n_runs: int | None = None) -> float:
     if rows.se is None or spread <= 0:
         return rows.n_rows
     return min(max(spread / rows.se**2, rows.n_rows), most) if rows.se else most
-
-
-def share_interval(rows: Clusters, level: float = LEVEL, n_runs: int | None = None) -> Interval:
-    """Return the interval of the share of 1s among runs that are 1 or 0, or of the mean of values between 0 and 1.
-
-    This is Wilson's interval with the effective number of runs. benchmarks/coverage.py measures its coverage. `n_runs`
-    is the number of runs if each value is made from several, like a row's pass@k.
-
-    >>> pairs, single = clusters([[1, 1], [0, 0], [1, 1], [0, 0]]), clusters([[1], [0], [1], [0]])
-    >>> share_interval(pairs)[:2] == share_interval(single)[:2]
-    True
-    """
-    n = effective_n(rows, n_runs)
-    interval = wilson(min(max(rows.mean, 0.0), 1.0) * n, n, level)
-    return interval if n == (n_runs or rows.n_runs) else interval._replace(method="Wilson, effective n")
-
-
-def mean_interval(rows: Clusters, level: float = LEVEL) -> Interval | None:
-    """Return the interval of the mean of scores: Student's t from the row means, or `share_interval` for 0s and 1s.
-
-    None for a single row, and if all rows are equal.
-    """
-    if rows.shares:
-        return share_interval(rows, level)
-    if not rows.se:
-        return None
-    half = student_t_quantile((1 + level) / 2, rows.n_rows - 1) * rows.se
-    return Interval(rows.mean - half, rows.mean + half, "Student-t", level)

@@ -1,15 +1,19 @@
-"""Confidence intervals."""
+"""The confidence interval of a mean: of scores, passes, estimates like pass@k, and differences between rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pytest_osmosis.stats.distributions import normal_quantile, student_t_quantile
-from pytest_osmosis.stats.moments import mean, sample_variance
+from pytest_osmosis.stats.distributions import normal_quantile
+from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
 
 LEVEL = 0.95
+METHOD = "Gaffke, mid-p"
+MAX_GROUPS = 400
+PRECISION = 1e-10
 
 
 class Interval(NamedTuple):
@@ -21,39 +25,104 @@ class Interval(NamedTuple):
     level: float = LEVEL
 
 
-def wilson(passed: float, n: float, level: float = LEVEL) -> Interval:
-    """Return Wilson's score interval of a proportion, `passed` of n independent trials. It lies within 0..1.
+def gaffke(
+    rows: Sequence[Sequence[float]], lowest: float = 0.0, highest: float = 1.0, level: float = LEVEL
+) -> Interval:
+    """Return the interval of the mean of all runs over other rows of the same kind, for values in lowest..highest.
 
-    Wilson 1927 (JASA 22, 209). Both numbers may be fractional, like an effective n. Undefined for n <= 0 and for
-    `passed` outside 0..n: ValueError.
+    Rows count as units, in whatever way their runs are distributed. Weigh the rows at random (`random_weights`). The
+    lower bound of Gaffke (2005, Math. Methods Stat. 14, 451; Learned-Miller and Thomas 2019, arXiv 1905.06208) is the
+    value that the mean of these rows and one more, whose runs are all `lowest`, falls below with a chance of
+    (1 - level) / 2. For single runs that are 1 or 0 it is Clopper and Pearson's. Like theirs it is cautious, so the
+    chance is taken as the average of those with and without the row, just as a mid-p averages the chances with and
+    without the observed case. The upper bound mirrors it.
 
-    >>> interval = wilson(8, 10)
+    The interval lies in lowest..highest and contains the mean. Both ends rise, or stay, if any value rises. With more
+    than `MAX_GROUPS` different rows, rows that are nearly alike count as alike. Undefined without a run, and for values
+    outside lowest..highest: ValueError.
+
+    >>> interval = gaffke([[1.0]] * 8 + [[0.0]] * 2)
     >>> round(interval.low, 6), round(interval.high, 6)
-    (0.490162, 0.943318)
+    (0.471359, 0.973434)
     """
-    if not (n > 0 and 0 <= passed <= n):
-        raise ValueError(f"the interval of {passed} of {n} is undefined")
-    z = normal_quantile((1 + level) / 2)
-    center = (passed + z * z / 2) / (n + z * z)
-    half = z * math.sqrt(passed * (n - passed) / n + z * z / 4) / (n + z * z)
-    low = 0.0 if passed == 0 else max(0.0, center - half)
-    high = 1.0 if passed == n else min(1.0, center + half)
-    return Interval(low, high, "Wilson", level)
+    rows = [row for row in rows if row]
+    if not rows:
+        raise ValueError("the interval of no values is undefined")
+    if any(not lowest <= value <= highest for row in rows for value in row):
+        raise ValueError(f"the interval is undefined for values outside {lowest:g}..{highest:g}")
+    unit = 2.0 ** (math.frexp(max(abs(lowest), abs(highest)))[1] - 1)  # so that sums cannot overflow
+    groups = _grouped((math.fsum(value / unit for value in row), len(row)) for row in rows)
+    mirrored = [group._replace(total=-group.total) for group in groups]
+    tail = (1 - level) / 2
+    low, high = _lower_bound(groups, lowest / unit, tail), -_lower_bound(mirrored, -highest / unit, tail)
+    return Interval(max(lowest, low * unit), min(highest, high * unit), METHOD, level)
 
 
-def student_t(values: Sequence[float], level: float = LEVEL) -> Interval | None:
-    """Return the interval of the mean of independent values: mean +- t s / sqrt(n), n - 1 degrees of freedom.
+def score_range(scores: Iterable[float]) -> tuple[float, float]:
+    """Return the range in which scores are taken to lie: 0..1, and as far beyond as the scores do.
 
-    Student 1908 (Biometrika 6, 1). None for one value and for equal values, because the interval would have no
-    width. Undefined without values: ValueError.
-
-    >>> interval = student_t([1.0, 0.0, 1.0, 1.0, 0.5, 0.0, 1.0, 1.0, 0.0, 1.0])
-    >>> round(interval.low, 6), round(interval.high, 6)
-    (0.310676, 0.989324)
+    >>> score_range([0.5, 1.0]), score_range([3.0, -1.0])
+    ((0.0, 1.0), (-1.0, 3.0))
     """
-    center = mean(values)
-    variance = sample_variance(values)
-    if not variance:
-        return None
-    half = student_t_quantile((1 + level) / 2, len(values) - 1) * math.sqrt(variance / len(values))
-    return Interval(center - half, center + half, "Student-t", level)
+    scores = list(scores)
+    return min(0.0, *scores), max(1.0, *scores)
+
+
+def lower_tail(value: float, groups: Sequence[RowGroup], lowest: float) -> float:
+    """Return the chance that decides about a value: the lower bound lies above it if this is below (1 - level) / 2."""
+    n_rows, n_runs = (
+        math.fsum(column) for column in zip(*((g.n_rows, g.n_rows * g.n_runs) for g in groups), strict=True)
+    )
+    one_more = RowGroup(lowest * n_runs / n_rows, n_runs / n_rows)
+    return (chance_at_most(value, groups) + chance_at_most(value, [*groups, one_more])) / 2
+
+
+def _lower_bound(groups: Sequence[RowGroup], lowest: float, tail: float) -> float:
+    """Return the value whose `lower_tail` is `tail`.
+
+    Searches by regula falsi (the Illinois variant) for the root of the tail's normal quantile, which is almost linear.
+    """
+    n_runs = math.fsum(group.n_rows * group.n_runs for group in groups)
+    mean = math.fsum(group.n_rows * group.total for group in groups) / n_runs
+    if mean <= lowest or all(group.total <= lowest * group.n_runs for group in groups):
+        return lowest
+
+    def excess(value: float) -> float:
+        chance = lower_tail(value, groups, lowest)
+        return normal_quantile(min(max(chance, 1e-300), 1 - 1e-16)) - normal_quantile(tail)
+
+    spread = math.sqrt(math.fsum(g.n_rows * (g.total - mean * g.n_runs) ** 2 for g in groups)) / n_runs
+    low, high = lowest, mean
+    low_excess, high_excess = excess(lowest), excess(mean)
+    value, moved = mean + normal_quantile(tail) * spread, 0
+    for _ in range(200):
+        if not low < value < high:
+            value = (low + high) / 2
+        found = excess(value)
+        if abs(found) < PRECISION or high - low < PRECISION:
+            break
+        if found < 0:
+            low, low_excess = value, found
+            high_excess /= 2 if moved < 0 else 1
+        else:
+            high, high_excess = value, found
+            low_excess /= 2 if moved > 0 else 1
+        moved = -1 if found < 0 else 1
+        value = (low * high_excess - high * low_excess) / (high_excess - low_excess)
+    return value
+
+
+def _grouped(rows: Iterable[tuple[float, int]]) -> list[RowGroup]:
+    """Group rows, each a total and a number of runs. Beyond `MAX_GROUPS` groups, rows with similar means are alike."""
+    counts = Counter(rows)
+    if len(counts) <= MAX_GROUPS:
+        return [RowGroup(total, n_runs, n_rows) for (total, n_runs), n_rows in counts.items()]
+    means = [total / n_runs for total, n_runs in counts]
+    low, width = min(means), (max(means) - min(means)) / MAX_GROUPS or 1.0
+    alike: dict[tuple[int, int], Counter[float]] = defaultdict(Counter)
+    for (total, n_runs), n_rows in counts.items():
+        alike[n_runs, int((total / n_runs - low) / width)][total] = n_rows
+    return [
+        RowGroup(math.fsum(total * n for total, n in totals.items()) / totals.total(), n_runs, totals.total())
+        for (n_runs, _), totals in alike.items()
+    ]

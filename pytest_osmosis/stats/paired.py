@@ -5,29 +5,34 @@ The runs of a row are averaged first. Rows are compared one by one, because a ha
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
 
 from pytest_osmosis.stats.distributions import normal_quantile
-from pytest_osmosis.stats.intervals import LEVEL, Interval, student_t
+from pytest_osmosis.stats.intervals import Interval, gaffke
 from pytest_osmosis.stats.moments import mean, sample_variance
+from pytest_osmosis.stats.power import ALPHA
 
 DRAWS = 20_000
 MAX_EXACT_BITS = 20_000_000  # the largest integer in which sign assignments are counted: a quarter of a second
 MAX_DENOMINATOR = 1_000_000
 BLOCK = 8  # the number of rows whose signs are drawn together, as the bits of one byte
+MAX_SIZES = 64  # the largest number of different sizes whose signs are drawn size by size
+MAX_SIGNS = 512  # the largest number of rows whose signs are drawn one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
     """The result of comparing the same rows in two evals.
 
-    `difference` is the mean of new minus old over `n_rows` rows. `better` rows rose, and `worse` rows fell. `se` and
-    `interval` are the difference's standard error and interval, None if all rows have the same difference. `p` is the
-    two-sided chance, by `test`, of a difference at least as large if new and old are alike.
+    `difference` is the mean of new minus old over `n_rows` rows. `better` rows rose, and `worse` rows fell. `se` is the
+    difference's standard error, None if all rows have the same difference. `p` is the two-sided chance, by `test`, of a
+    difference at least as large if new and old are alike. It is below `ALPHA` exactly if 0 lies outside `interval`.
     """
 
     n_rows: int
@@ -35,18 +40,19 @@ class Paired:
     worse: int
     difference: float
     se: float | None
-    interval: Interval | None
+    interval: Interval
     p: float
     test: str
 
 
-def compare(new: Sequence[float], old: Sequence[float], seed: int = 0) -> Paired:
-    """Compare two evals by the value of each row (the mean of its runs), in the same order.
+def compare(
+    new: Sequence[float], old: Sequence[float], lowest: float = 0.0, highest: float = 1.0, seed: int = 0
+) -> Paired:
+    """Compare two evals by the value of each row (the mean of its runs, in lowest..highest), in the same order.
 
-    If every value is 0 or 1 (one run per row, failed or passed), this is McNemar's exact test with Bonett and Price's
-    interval. Otherwise it is a sign-flip permutation test with Student's t. `seed` is used if there are too many
-    permutations to count.
-    Undefined without rows and for lists of different lengths: ValueError.
+    If all values are 0 or 1, the test is McNemar's exact test, otherwise a sign-flip permutation test. `seed` is used
+    if there are too many permutations to count. The interval is Gaffke's, made to agree with the test.
+    Undefined without rows, for lists of different lengths and for values outside lowest..highest: ValueError.
 
     >>> result = compare([1, 1, 0, 1, 0, 1, 1, 0, 1, 1], [1, 0, 0, 1, 0, 0, 1, 1, 0, 1])
     >>> result.better, result.worse, round(result.difference, 9), result.p, result.test
@@ -54,18 +60,56 @@ def compare(new: Sequence[float], old: Sequence[float], seed: int = 0) -> Paired
     """
     if len(new) != len(old):
         raise ValueError(f"{len(new)} rows cannot be paired with {len(old)}")
+    if any(not lowest <= value <= highest for value in (*new, *old)):
+        raise ValueError(f"a comparison is undefined for values outside {lowest:g}..{highest:g}")
     differences = [float(a - b) for a, b in zip(new, old, strict=True)]
     center = mean(differences)
     better, worse = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     variance = sample_variance(differences)
     se = math.sqrt(variance / len(differences)) if variance else None
     if all(value in (0, 1) for value in (*new, *old)):
-        interval: Interval | None = bonett_price(better, worse, len(differences))
         p, test = mcnemar(better, worse), "McNemar, exact"
     else:
-        interval = student_t(differences)
         p, test = sign_flip(differences, seed)
-    return Paired(len(differences), better, worse, center, se, interval, p, test)
+    interval = gaffke([[d] for d in differences], lowest - highest, highest - lowest)
+    return Paired(len(differences), better, worse, center, se, _agreeing(interval, differences, p), p, test)
+
+
+def _agreeing(interval: Interval, differences: Sequence[float], p: float) -> Interval:
+    """Return an interval that contains 0 exactly if p is at least `ALPHA`.
+
+    If it must contain 0, it is extended to 0, which only makes it wider. If it must not, its end beyond 0 becomes that
+    of the inverted test: the differences, less a shift, are flipped instead, and the shifts that are not rejected form
+    an interval (Hartigan 1969, J. Am. Stat. Assoc. 64, 1303). McNemar's test never needs this: its p is twice the
+    chance that Gaffke's bound without mid-p compares with.
+    """
+    if p >= ALPHA:
+        if interval.low <= 0 <= interval.high:
+            return interval
+        method = f"{interval.method}, extended to 0"
+        return interval._replace(low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
+    if not interval.low <= 0 <= interval.high:
+        return interval
+    shift = _least_shift(differences, p)
+    method = f"{interval.method}, and sign-flip"
+    return interval._replace(low=shift, method=method) if shift > 0 else interval._replace(high=shift, method=method)
+
+
+def _least_shift(differences: Sequence[float], p: float) -> float:
+    """Return the shift next to 0 at which the sign-flip test would no longer reject, if it gives p < `ALPHA` without.
+
+    Sums of flipped differences are taken as normal, with the critical value that makes p right for no shift. It lies
+    between 0 and the mean, never at 0.
+    """
+    n, center = len(differences), mean(differences)
+    largest = max(map(abs, differences))
+    scaled = [d / largest for d in differences]  # squares cannot underflow
+    middle = center / largest
+    around = math.fsum((d - middle) ** 2 for d in scaled)
+    squares = math.fsum(d * d for d in scaled)
+    critical = n * middle / math.sqrt(squares) * normal_quantile(ALPHA / 2) / normal_quantile(max(p, 1e-300) / 2)
+    shift = abs(middle) - abs(critical) * math.sqrt(around / (n * (n - critical**2)))
+    return math.copysign(max(shift, 1e-9 * abs(middle)) * largest, center)
 
 
 def mcnemar(better: int, worse: int) -> float:
@@ -87,23 +131,6 @@ def mcnemar(better: int, worse: int) -> float:
     return min(1.0, 2 * ways / (1 << flips))
 
 
-def bonett_price(better: int, worse: int, n: int, level: float = LEVEL) -> Interval:
-    """Return the interval of a difference of two proportions over the same n rows.
-
-    Bonett and Price 2012 (J. Educ. Behav. Stat. 37, 479): Wald's interval with one more row that rose and one that
-    fell, so it has a width even if no row flipped. Undefined without rows: ValueError.
-
-    >>> interval = bonett_price(0, 0, 100)
-    >>> round(interval.low, 4), round(interval.high, 4)
-    (-0.0272, 0.0272)
-    """
-    if n < 1 or better + worse > n:
-        raise ValueError(f"the interval of {better} better and {worse} worse of {n} rows is undefined")
-    up, down = (better + 1) / (n + 2), (worse + 1) / (n + 2)
-    half = normal_quantile((1 + level) / 2) * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
-    return Interval(max(-1.0, up - down - half), min(1.0, up - down + half), "Bonett-Price", level)
-
-
 def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
     """Return the two-sided p of a paired permutation test, and the name of the method.
 
@@ -119,16 +146,16 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> tuple[float, str]:
     sizes = [abs(d) for d in differences if d != 0]
     if not sizes:
         return 1.0, "sign-flip, exact"
-    steps = _whole_steps(sizes)
-    if steps is not None and sum(steps) * (len(steps) + 1) <= MAX_EXACT_BITS:
-        signs = (1 if d > 0 else -1 for d in differences if d != 0)
-        whole_sum = sum(sign * step for sign, step in zip(signs, steps, strict=True))
-        return _counted(steps, abs(whole_sum)), "sign-flip, exact"
+    counts = Counter(sizes)
+    steps = _whole_steps(list(counts))
+    if steps is not None and _bits(counts, steps) <= MAX_EXACT_BITS:
+        whole_sum = sum(int(math.copysign(steps[abs(d)], d)) for d in differences if d != 0)
+        return _counted([steps[size] for size in sizes], abs(whole_sum)), "sign-flip, exact"
     observed = abs(math.fsum(differences)) * (1 - 1e-12)  # an equal sum may differ in its last digit
     if len(sizes) <= 2 * BLOCK:
         sums = _block_sums(sizes)
         return sum(abs(total) >= observed for total in sums) / len(sums), "sign-flip, exact"
-    return _drawn(sizes, observed, seed), f"sign-flip, {DRAWS:,} draws, seed {seed}"
+    return _drawn(counts, observed, seed), f"sign-flip, {DRAWS:,} draws, seed {seed}"
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -148,7 +175,7 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _whole_steps(sizes: Sequence[float]) -> list[int] | None:
+def _whole_steps(sizes: Sequence[float]) -> dict[float, int] | None:
     """Return the sizes as whole multiples of one fraction, or None if they are not multiples of a usable fraction.
 
     A float stands for the nearest fraction with a small denominator: 0.333... for 1/3.
@@ -156,10 +183,15 @@ def _whole_steps(sizes: Sequence[float]) -> list[int] | None:
     fractions = [Fraction(size).limit_denominator(MAX_DENOMINATOR) for size in sizes]
     if any(not math.isclose(fraction, size, rel_tol=1e-9) for fraction, size in zip(fractions, sizes, strict=True)):
         return None
-    common = math.lcm(*(fraction.denominator for fraction in set(fractions)))
+    common = math.lcm(*(fraction.denominator for fraction in fractions))
     steps = [int(fraction * common) for fraction in fractions]
     divisor = math.gcd(*steps)
-    return [step // divisor for step in steps]
+    return {size: step // divisor for size, step in zip(sizes, steps, strict=True)}
+
+
+def _bits(counts: Counter[float], steps: Mapping[float, int]) -> int:
+    """Return the length of the integer in which `_counted` counts."""
+    return sum(count * steps[size] for size, count in counts.items()) * (counts.total() + 1)
 
 
 def _counted(steps: Sequence[int], observed: int) -> float:
@@ -180,21 +212,30 @@ def _counted(steps: Sequence[int], observed: int) -> float:
     return min(1.0, 2 * upper / (1 << len(steps)))
 
 
-def _drawn(sizes: Sequence[float], observed: float, seed: int) -> float:
-    tables = list(_tables(sizes))
+def _drawn(counts: Mapping[float, int], observed: float, seed: int) -> float:
+    """Return the share of drawn sign assignments, and the observed one, whose sum is at least `observed`."""
     random = Random(seed)
-    hits = 0
-    for _ in range(DRAWS):
-        signs = random.randbytes(len(tables))
-        hits += abs(sum(table[byte] for table, byte in zip(tables, signs, strict=True))) >= observed
-    return (hits + 1) / (DRAWS + 1)
+    sums = _sums_by_size(counts, random) if len(counts) <= MAX_SIZES else _sums_by_row(counts, random)
+    return (sum(abs(total) >= observed for total in itertools.islice(sums, DRAWS)) + 1) / (DRAWS + 1)
 
 
-def _tables(sizes: Sequence[float]) -> Iterator[list[float]]:
-    """Yield the sums of all sign assignments of each block of rows. The bits of an index are the signs."""
-    for first in range(0, len(sizes), BLOCK):
-        block = list(sizes[first : first + BLOCK])
-        yield _block_sums(block + [0.0] * (BLOCK - len(block)))
+def _sums_by_size(counts: Mapping[float, int], random: Random) -> Iterator[float]:
+    """Yield sums of drawn sign assignments. The number of positive signs is drawn for each size."""
+    total = math.fsum(size * count for size, count in counts.items())
+    groups = [(2 * size, count) for size, count in sorted(counts.items())]
+    while True:
+        yield sum(twice * random.getrandbits(count).bit_count() for twice, count in groups) - total
+
+
+def _sums_by_row(counts: Mapping[float, int], random: Random) -> Iterator[float]:
+    """Yield sums of drawn sign assignments. Beyond the `MAX_SIGNS` largest sizes, the sum of the rest is normal."""
+    sizes = [size for size, count in sorted(counts.items(), reverse=True) for _ in range(count)]
+    tables = [_block_sums(sizes[first : first + BLOCK]) for first in range(0, min(len(sizes), MAX_SIGNS), BLOCK)]
+    rest = math.hypot(*sizes[MAX_SIGNS:])
+    while True:
+        signs = random.randbytes(len(tables))  # the bits of a byte are the signs of a block
+        drawn = sum(table[byte % len(table)] for table, byte in zip(tables, signs, strict=True))
+        yield drawn + random.gauss(0.0, rest) if rest else drawn
 
 
 def _block_sums(sizes: Sequence[float]) -> list[float]:

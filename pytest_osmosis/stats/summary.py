@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_osmosis.stats.clusters import clusters, mean_interval, share_interval
-from pytest_osmosis.stats.intervals import Interval
+from pytest_osmosis.stats.clusters import clusters
+from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
 from pytest_osmosis.stats.moments import mean, percentile, std
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 
@@ -72,7 +72,7 @@ def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
     scores_by_row = [[run.score for run in row] for row in rows.values() if row]
     passes_by_row = [[float(run.passed) for run in row] for row in rows.values() if row]
     score_clusters = clusters(scores_by_row)
-    pass_clusters = score_clusters if passes_by_row == scores_by_row else clusters(passes_by_row)
+    score_interval = gaffke(scores_by_row, *score_range(scores))
     return Summary(
         n_rows=len(scores_by_row),
         n_runs=len(runs),
@@ -89,8 +89,8 @@ def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:
         se=score_clusters.se,
         within=score_clusters.within,
         between=score_clusters.between,
-        mean_interval=mean_interval(score_clusters),
-        pass_rate_interval=share_interval(pass_clusters),
+        mean_interval=score_interval,
+        pass_rate_interval=score_interval if passes_by_row == scores_by_row else gaffke(passes_by_row),
         n_mixed=sum(times for (measured, passed), times in counts.items() if 0 < passed < measured),
     )
 

@@ -2,6 +2,7 @@
 
 A gate holds if it holds with every unmeasured run counted as a fail (0.0), fails if it fails with every one counted as
 a pass (1.0), and is otherwise not measured. If scores leave 0..1, unmeasured ones count as the lowest or highest score.
+Metrics and both ends of their intervals rise, or stay, if any score rises, so these two cases bound all others.
 
 Rounding errors of floats do not matter: the mean of 0.1, 0.2 and 1.8 reaches 0.7.
 """
@@ -26,7 +27,6 @@ ONE_SIDED = 0.90
 """The two-sided level whose ends are the one-sided 95% bounds."""
 DROP = 0.05
 """The loss that a gate should notice: 5 points."""
-UNDEFINED = "the rows show no spread, so there is no interval"
 
 
 class Power(NamedTuple):
@@ -81,14 +81,12 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
     measured = [value for row in runs for value in row if value is not None]
     if not measured:
         return verdict("not measured", "no run was measured")
-    low, high = min(0.0, *measured), max(1.0, *measured)
+    low, high = scores = stats.score_range(measured)
     n_unmeasured = sum(value is None for row in runs for value in row)
-    worst = _metric(rule, _filled(runs, low))
-    best = _metric(rule, _filled(runs, high)) if n_unmeasured else worst
+    worst = _metric(rule, _filled(runs, low), scores)
+    best = _metric(rule, _filled(runs, high), scores) if n_unmeasured else worst
     if worst is None or best is None:
         return verdict("not measured", f"no row has {plural(rule.k or 1, 'run')}")
-    if worst.compared is None or best.compared is None:
-        return verdict("not measured", f"{rule.name} {worst.value:g}: {UNDEFINED}", worst)
     counted, is_mean = _counted(rule, worst), rule.metric == "mean"
     unmeasured = f", {n_unmeasured:,} not measured" if n_unmeasured else ""
     lowest, _ = distinguishable(worst.compared, rule.minimum)
@@ -167,7 +165,7 @@ class _Metric(NamedTuple):
     """A metric of rows whose runs all have values. `se` is the standard error `DROP` below the minimum, for power."""
 
     value: float
-    compared: float | None
+    compared: float
     n_rows: int
     n_runs: int
     passed: int
@@ -178,22 +176,21 @@ def _filled(runs: Runs, fill: float) -> list[list[float]]:
     return [[fill if value is None else value for value in row] for row in runs if row]
 
 
-def _metric(rule: GateRule, rows: Sequence[Sequence[float]]) -> _Metric | None:
-    """Return the metric, None if no row has k runs."""
+def _metric(rule: GateRule, rows: Sequence[Sequence[float]], scores: tuple[float, float]) -> _Metric | None:
+    """Return the metric, None if no row has k runs. `scores` is the range of a mean's scores."""
     passed = sum(value == 1.0 for row in rows for value in row)
     n_runs = sum(len(row) for row in rows if len(row) >= (rule.k or 1))
     rows = _values(rule, rows)
     if not rows:
         return None
     clusters = stats.clusters(rows)
-    if rule.metric == "mean":
-        interval, se = stats.mean_interval(clusters, ONE_SIDED), clusters.se
-    else:
-        interval = stats.share_interval(clusters, ONE_SIDED, n_runs)
-        se = _se_below(rule, stats.effective_n(clusters, n_runs))
-    value = rule.minimum if _same(clusters.mean, rule.minimum) else clusters.mean
-    ends = {"point": value, "lower": interval and interval.low, "upper": interval and interval.high}
-    return _Metric(value, ends[rule.rule], clusters.n_rows, n_runs, passed, se)
+    is_mean = rule.metric == "mean"
+    se = clusters.se if is_mean else _se_below(rule, stats.effective_n(clusters, n_runs))
+    value = compared = rule.minimum if _same(clusters.mean, rule.minimum) else clusters.mean
+    if rule.rule != "point":
+        interval = stats.gaffke(rows, *(scores if is_mean else (0.0, 1.0)), level=ONE_SIDED)
+        compared = interval.low if rule.rule == "lower" else interval.high
+    return _Metric(value, compared, clusters.n_rows, n_runs, passed, se)
 
 
 def _values(rule: GateRule, rows: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:

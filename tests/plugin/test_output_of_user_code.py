@@ -101,9 +101,9 @@ def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> Non
         [
             "-* osmosis: x -*",
             "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
-            "rewards:score       >= 1  0.500  0.095 to 0.905      0.500  0.095 to 0.905   0.500   0.500",
+            "rewards:score       >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983   0.500   0.500",
             "",
-            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.095 to 0.905 (Wilson, effective n)",
+            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.017 to 0.983 (Gaffke, mid-p)",
             "* tokens *, * s",
             "results: .osmosis/runs/x-*/results.json",
         ],

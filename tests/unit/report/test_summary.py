@@ -16,7 +16,7 @@ from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
-from pytest_osmosis.stats import Paired
+from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
@@ -34,10 +34,10 @@ def test_one_run_a_row() -> None:
     results = results_of([finished({A: 1.0}, 0), finished({A: 0.0}, 1), finished({A: 0.5}, 2)])
 
     assert summary(results) == golden("""
-        eval function  threshold   mean     95% interval  pass rate    95% interval
-        rewards:a           >= 1  0.500  -0.742 to 1.742      0.333  0.061 to 0.792
+        eval function  threshold   mean    95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.500  0.082 to 0.918      0.333  0.010 to 0.885
 
-        pass rate 0.333: 1 of 3 runs passed; 95% interval 0.061 to 0.792 (Wilson)
+        pass rate 0.333: 1 of 3 runs passed; 95% interval 0.010 to 0.885 (Gaffke, mid-p)
         54 tokens (33 in, 21 out), cost unknown, 3.2 s
         """)
 
@@ -47,9 +47,9 @@ def test_five_runs_a_row_and_a_gate() -> None:
 
     assert summary(results_of(records, n=5, minimum=0.7)) == golden("""
         eval function  threshold   mean    95% interval  pass rate    95% interval  pass@5  pass^5
-        rewards:a           >= 1  0.700  0.397 to 0.892      0.700  0.397 to 0.892   1.000   0.000
+        rewards:a           >= 1  0.700  0.155 to 0.937      0.700  0.155 to 0.937   1.000   0.000
 
-        pass rate 0.700: 7 of 10 runs passed; 95% interval 0.397 to 0.892 (Wilson)
+        pass rate 0.700: 7 of 10 runs passed; 95% interval 0.155 to 0.937 (Gaffke, mid-p)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
         gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
           low power: if the true pass rate fell to 0.65, this gate would notice 63% of the time; POWER
@@ -63,7 +63,7 @@ def test_a_table_too_wide_for_the_terminal_is_split_in_two() -> None:
 
     assert "\n".join(lines[:6]) + "\n" == golden("""
         eval function  threshold   mean    95% interval  pass rate    95% interval
-        rewards:a           >= 1  0.700  0.397 to 0.892      0.700  0.397 to 0.892
+        rewards:a           >= 1  0.700  0.155 to 0.937      0.700  0.155 to 0.937
 
         eval function  pass@5  pass^5
         rewards:a       1.000   0.000
@@ -116,7 +116,7 @@ def test_a_single_run_is_singular() -> None:
     results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
 
     assert summary_lines(results)[3:] == [
-        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.207 to 1.000 (Wilson)",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
         "1 token (1 in), cost unknown, 0.89 s",
         "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
         "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
@@ -130,7 +130,7 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
 
     assert summary(results) == golden("""
         eval function  threshold   mean    95% interval  pass rate    95% interval
-        rewards:a           >= 1  0.167  0.030 to 0.564      0.167  0.030 to 0.564
+        rewards:a           >= 1  0.167  0.005 to 0.602      0.167  0.005 to 0.602
 
         pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed{interval}
         1 run failed at boundary agent (counted as 0)
@@ -138,7 +138,7 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
         2 runs failed at boundary provider (not measured, counted as 0)
         1 run failed at boundary reward (not measured, counted as 0)
         36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
-        """).replace("{interval}", "; 95% interval 0.030 to 0.564 (Wilson)") + (
+        """).replace("{interval}", "; 95% interval 0.005 to 0.602 (Gaffke, mid-p)") + (
         "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
         "(1 of 6 runs passed, 4 not measured)\n"
     )
@@ -148,7 +148,7 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
     records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
 
     assert summary_lines(results_of(records, stopped="the probe failed: 401"))[3:] == [
-        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.207 to 1.000 (Wilson)",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
         "1 run taken out by the grader",
         "2 runs pending: the probe failed: 401",
         "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
@@ -169,11 +169,11 @@ def test_several_functions_and_the_deciding_one() -> None:
     records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
 
     assert summary(results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})) == golden("""
-        eval function  threshold   mean     95% interval  pass rate    95% interval
-        rewards:a           >= 1  0.500   0.095 to 0.905      0.500  0.095 to 0.905
-        rewards:b         >= 0.2  0.125  -1.463 to 1.713      0.500  0.095 to 0.905
+        eval function  threshold   mean    95% interval  pass rate    95% interval
+        rewards:a           >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983
+        rewards:b         >= 0.2  0.125  0.004 to 0.806      0.500  0.017 to 0.983
 
-        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.095 to 0.905 (Wilson)
+        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.017 to 0.983 (Gaffke, mid-p)
         rewards:b gave 1 run no score (counted as 0); it does not decide
         36 tokens (22 in, 14 out), cost unknown, 3.2 s
         """)
@@ -183,7 +183,9 @@ def test_several_functions_and_the_deciding_one() -> None:
 def test_the_summary_names_several_deciding_functions(decide: str) -> None:
     lines = summary_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
 
-    rate = f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.207 to 1.000 (Wilson)"
+    rate = (
+        f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.050 to 1.000 (Gaffke, mid-p)"
+    )
     assert rate in lines
 
 
@@ -208,7 +210,7 @@ def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> Non
 
     assert table == [
         "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
-        "rewards:a           >= 1  1.000  0.207 to 1.000      1.000  0.207 to 1.000   1.000   1.000",
+        "rewards:a           >= 1  1.000  0.050 to 1.000      1.000  0.050 to 1.000   1.000   1.000",
         "rewards:b           >= 1      -               -          -               -       -       -",
     ]
 
@@ -288,7 +290,7 @@ STARTED_AT = "2026-11-20T14:03:59.000+00:00"
 )
 def test_rows_that_changed_since_the_last_run_are_counted(change: dict[str, Any], words: str) -> None:
     rows = Matched([Pair([True], [True])] * 100, changed=change.pop("changed", 0))
-    paired = Paired(100, se=None, interval=None, test="McNemar, exact", **change)
+    paired = Paired(100, se=None, interval=Interval(-0.1, 0.1, "made up"), test="McNemar, exact", **change)
     compared = RowComparison("previous run", "x-1", STARTED_AT, rows, paired, p=paired.p)
 
     lines = summary_lines(results_of([finished({A: 1.0})], previous=compared))
@@ -437,7 +439,7 @@ def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> 
     assert [line for line in lines if "baseline" in line or "+0 -6" in line or "power" in line] == [
         "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, baseline 1.000, same 50 rows; "
         "rows left out: 2 changed, 1 added",
-        "  -0.120, 95% interval -0.217 to -0.013; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
+        "  -0.120, 95% interval -0.234 to -0.023; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
         "  the baseline differs in the model: a, here b",
         "gate max_regression <= 0.02: FAILS: pass rate 0.880, baseline 1.000, same 50 rows: -0.120, p = 0.031: "
         "a regression",

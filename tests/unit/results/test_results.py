@@ -348,7 +348,7 @@ def test_the_comparison_with_the_baseline_is_published() -> None:
     assert [found[key] for key in counts] == [100, 1, 2, 3, 0, 6, True]
     assert found["p_value"] == found["p_adjusted"] == 0.03125
     assert found["differs"] == ["the model: a, here b"]
-    assert found["difference_interval"]["method"] == "Bonett-Price"
+    assert found["difference_interval"]["method"] == "Gaffke, mid-p"
 
 
 def test_the_comparison_with_the_previous_run_is_published() -> None:

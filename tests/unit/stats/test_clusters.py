@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import clusters, effective_n, mean_interval, share_interval, student_t, wilson
+from pytest_osmosis.stats import clusters, effective_n
 
 FOUR = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]
 RAGGED = [[1, 1, 0, 1], [0, 0, 1], [1, 1, 1, 1], [0, 0, 0]]
@@ -91,46 +91,6 @@ def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(
     rows: list[list[float]], n: float
 ) -> None:
     assert effective_n(clusters(rows)) == pytest.approx(n)
-
-
-@given(ragged_rows)
-def test_the_interval_of_a_share_contains_it_and_is_at_least_as_wide_as_for_independent_runs(
-    rows: list[list[float]],
-) -> None:
-    runs = [value for row in rows for value in row]
-    interval = share_interval(clusters(rows))
-    narrow = wilson(sum(runs), len(runs))
-
-    assert 0 <= interval.low <= sum(runs) / len(runs) + 1e-12
-    assert sum(runs) / len(runs) - 1e-12 <= interval.high <= 1
-    assert interval.high - interval.low >= narrow.high - narrow.low - 1e-12
-
-
-def test_the_interval_of_one_run_a_row_is_wilsons() -> None:
-    assert share_interval(clusters([[1]] * 8 + [[0]] * 2)) == wilson(8, 10)
-
-
-def test_an_interval_by_fewer_than_all_runs_says_so() -> None:
-    assert share_interval(clusters(FOUR)).method == "Wilson, effective n"
-
-
-def test_the_interval_of_scores_is_students_from_the_row_means() -> None:
-    rows = [[0.25, 0.5], [1.0, 0.5], [0.0, 0.25]]
-    found, expected = mean_interval(clusters(rows)), student_t([0.375, 0.75, 0.125])
-
-    assert found is not None
-    assert expected is not None
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert found.method == "Student-t"
-
-
-def test_the_interval_of_scores_of_0_and_1_is_that_of_a_share() -> None:
-    assert mean_interval(clusters(RAGGED)) == share_interval(clusters(RAGGED))
-
-
-@pytest.mark.parametrize("rows", [[[0.5, 0.25]], [[0.5], [0.5]]])
-def test_scores_without_a_spread_between_rows_have_no_interval(rows: list[list[float]]) -> None:
-    assert mean_interval(clusters(rows)) is None
 
 
 def test_a_thousand_runs_a_row_are_summed_without_loss() -> None:

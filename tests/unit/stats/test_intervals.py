@@ -1,78 +1,188 @@
-"""Intervals against published vectors and their defining equations."""
+"""Intervals against published vectors, closed forms, and what must hold for any rows."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import student_t, wilson
-from pytest_osmosis.stats.distributions import normal_quantile
+from benchmarks import coverage
+from benchmarks.coverage import Kind
+from pytest_osmosis.stats import gaffke, intervals, mean, pass_at_k, pass_hat_k, score_range
+from pytest_osmosis.stats.random_weights import RowGroup, chance_at_most
+
+ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=9)
 
 
 @pytest.mark.parametrize(
-    ("passed", "n", "low", "high"),
+    ("passed", "n", "tail", "low", "high"), [(8, 10, 0.025, 0.443905, 0.974789), (0, 30, 0.05, None, 0.095034)]
+)
+def test_with_the_extreme_row_the_bounds_are_those_published_by_clopper_and_pearson(
+    passed: int, n: int, tail: float, low: float | None, high: float
+) -> None:
+    rows, last_digit = [RowGroup(1, 1, passed), RowGroup(0, 1, n - passed)], 5e-7
+
+    if low is not None:
+        lower = [*rows, RowGroup(0, 1)]
+        assert chance_at_most(low - last_digit, lower) < tail < chance_at_most(low + last_digit, lower)
+    upper = [*rows, RowGroup(1, 1)]
+    assert chance_at_most(high - last_digit, upper) < 1 - tail < chance_at_most(high + last_digit, upper)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 10, 300])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_rows_that_are_all_alike_have_an_interval_in_closed_form(n_rows: int, level: float) -> None:
+    share = 1 - (1 - level) ** (1 / n_rows)  # twice the tail: only the extreme row gives any chance
+
+    assert gaffke([[1.0]] * n_rows, level=level)[:2] == pytest.approx((1 - share, 1.0), abs=1e-9)
+    assert gaffke([[0.0]] * n_rows, level=level)[:2] == pytest.approx((0.0, share), abs=1e-9)
+    half = gaffke([[0.5, 0.75]] * n_rows, 0.25, 2.0, level)
+    assert half[:2] == pytest.approx((0.625 - 0.375 * share, 0.625 + 1.375 * share), abs=1e-9)
+
+
+def test_runs_of_a_row_that_all_agree_count_as_one() -> None:
+    assert gaffke([[1.0] * 5] * 8 + [[0.0] * 5] * 2)[:2] == pytest.approx(gaffke([[1.0]] * 8 + [[0.0]] * 2)[:2])
+
+
+def test_runs_of_a_row_that_differ_narrow_the_interval() -> None:
+    alike, apart = gaffke([[1.0, 1.0]] * 50 + [[0.0, 0.0]] * 50), gaffke([[1.0, 0.0]] * 100)
+
+    assert apart.high - apart.low < (alike.high - alike.low) / 2
+
+
+@settings(max_examples=30, deadline=None)
+@given(ragged_rows)
+def test_an_interval_lies_within_the_range_and_contains_the_mean(rows: list[list[float]]) -> None:
+    interval = gaffke(rows)
+    wider, narrower = gaffke(rows, -0.5, 1.0), gaffke(rows, level=0.9)
+
+    assert 0 <= interval.low <= mean([value for row in rows for value in row]) <= interval.high <= 1
+    assert wider.low <= interval.low <= narrower.low <= narrower.high <= interval.high
+
+
+@settings(max_examples=30, deadline=None)
+@given(ragged_rows, st.data())
+def test_both_ends_rise_if_a_value_rises(rows: list[list[float]], data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, len(rows) - 1))
+    run = data.draw(st.integers(0, len(rows[row]) - 1))
+    raised = [list(values) for values in rows]
+    raised[row][run] = data.draw(st.floats(raised[row][run], 1.0))
+    before, after = gaffke(rows), gaffke(raised)
+
+    assert before.low <= after.low + 1e-9
+    assert before.high <= after.high + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(ragged_rows)
+def test_an_interval_follows_values_that_are_mirrored_or_scaled(rows: list[list[float]]) -> None:
+    interval = gaffke(rows)
+    mirrored = gaffke([[-value for value in row] for row in rows], -1.0, 0.0)
+    scaled = gaffke([[1e300 * value for value in row] for row in rows], 0.0, 1e300)
+
+    assert (mirrored.low, mirrored.high) == (-interval.high, -interval.low)
+    assert (scaled.low / 1e300, scaled.high / 1e300) == pytest.approx((interval.low, interval.high), abs=1e-9)
+
+
+def test_the_largest_scores_have_a_finite_interval() -> None:
+    huge = 1.7e308
+    low, high = gaffke([[huge], [-huge], [1.0]], -huge, huge)[:2]
+
+    assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
+
+
+def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(3)
+    rows = [[random.betavariate(8, 2) for _ in range(random.randint(1, 3))] for _ in range(1500)]
+    grouped = gaffke(rows)
+    monkeypatch.setattr(intervals, "MAX_GROUPS", 2000)
+
+    assert grouped[:2] == pytest.approx(gaffke(rows)[:2], abs=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[], [[]]])
+def test_no_values_have_no_interval(rows: list[list[float]]) -> None:
+    with pytest.raises(ValueError, match="no values"):
+        gaffke(rows)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, math.nan])
+def test_values_outside_the_range_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"outside 0\.\.1"):
+        gaffke([[0.5], [value]])
+
+
+def test_the_range_of_scores_is_0_to_1_and_as_far_as_they_go() -> None:
+    assert score_range([0.5]) == (0.0, 1.0)
+    assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
+
+
+# -- coverage ---------------------------------------------------------------------------------------------
+
+values_of_rows = st.dictionaries(st.sampled_from([0.0, 0.2, 0.4, 0.8, 1.0]), st.integers(1, 30), min_size=1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(values_of_rows, st.floats(0, 1))
+def test_the_measured_coverage_is_that_of_the_printed_interval(rows: dict[float, int], truth: float) -> None:
+    interval = gaffke([[value] for value, n_rows in rows.items() for _ in range(n_rows)])
+    if min(abs(truth - interval.low), abs(truth - interval.high)) < 1e-8:
+        return
+
+    assert coverage.contains(Counter(rows), truth) == (interval.low <= truth <= interval.high)
+
+
+@pytest.mark.parametrize("n_rows", [20, 50])
+def test_one_run_a_row_contains_any_true_rate_at_least_93_times_in_100(n_rows: int) -> None:
+    ends = [gaffke([[1.0]] * passed + [[0.0]] * (n_rows - passed))[:2] for passed in range(n_rows + 1)]
+
+    for rate in (i / 200 for i in range(2, 199)):
+        held = math.fsum(
+            math.comb(n_rows, passed) * rate**passed * (1 - rate) ** (n_rows - passed)
+            for passed, (low, high) in enumerate(ends)
+            if low <= rate <= high
+        )
+        assert held >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "kind", "rate"),
     [
-        (0, 10, 0.0, 0.277533),
-        (10, 10, 0.722467, 1.0),
-        (8, 10, 0.490162, 0.943318),
-        (72, 100, 0.625120, 0.798603),
-        (80, 100, 0.711171, 0.866633),
-        (1, 30, 0.005909, 0.166704),
-        (950, 1000, 0.934686, 0.961870),
+        (20, Kind(20, 0.6), 0.95),  # Wilson's interval with the effective number of runs: 84%
+        (100, Kind(20, 0.6), 0.99),  # 81%
+        (20, Kind(20, 0.3, "some never pass"), 0.95),  # 82%
+        (100, Kind(20, 0.6, "some never pass"), 0.99),  # 49%
     ],
 )
-def test_wilson_gives_the_published_vectors(passed: int, n: int, low: float, high: float) -> None:
-    interval = wilson(passed, n)
-
-    assert (round(interval.low, 6), round(interval.high, 6)) == (low, high)
-    assert (interval.method, interval.level) == ("Wilson", 0.95)
+def test_few_rows_with_the_rarer_outcome_have_an_honest_interval(n_rows: int, kind: Kind, rate: float) -> None:
+    assert coverage.rate_coverage(n_rows, kind, rate, times=250, seed=0) >= 0.92
 
 
-@pytest.mark.parametrize(("passed", "n", "low"), [(46, 50, 0.833302), (48, 50, 0.886100), (90, 100, 0.839644)])
-def test_wilson_at_90_percent_gives_the_published_one_sided_bounds(passed: int, n: int, low: float) -> None:
-    assert round(wilson(passed, n, level=0.9).low, 6) == low
+@pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
+def test_pass_at_k_has_an_honest_interval(estimate: coverage.Estimate) -> None:
+    assert coverage.estimate_coverage(20, Kind(5, 0.5), 0.8, estimate, 3, times=150, seed=0) >= 0.90
 
 
-@given(st.integers(1, 5000), st.data())
-def test_wilson_bounds_are_where_the_score_test_rejects(n: int, data: st.DataObject) -> None:
-    passed = data.draw(st.integers(1, n - 1)) if n > 1 else 0
-    interval = wilson(passed, n)
-
-    assert 0 <= interval.low <= passed / n <= interval.high <= 1
-    for bound in {interval.low, interval.high} - {0.0, 1.0}:
-        deviations = (passed / n - bound) / math.sqrt(bound * (1 - bound) / n)
-        assert abs(deviations) == pytest.approx(normal_quantile(0.975), rel=1e-6)
+def test_a_mean_of_scores_of_which_few_are_0_has_an_honest_interval() -> None:
+    # Student's t: 60%
+    assert coverage.mean_coverage(20, coverage.SCORES[-1], times=100, seed=0) >= 0.92
 
 
-@pytest.mark.parametrize("n", [50, 75, 100, 150, 300])
-@pytest.mark.parametrize("rate", [0.1, 0.2, 0.3, 0.5, 0.7, 0.9])
-def test_wilson_contains_the_true_rate_93_to_97_times_in_100(n: int, rate: float) -> None:
-    held = math.fsum(
-        math.comb(n, passed) * rate**passed * (1 - rate) ** (n - passed)
-        for passed in range(n + 1)
-        if (interval := wilson(passed, n)).low <= rate <= interval.high
-    )
-
-    assert 93 <= round(100 * held) <= 97
+def test_a_change_of_a_few_rows_has_an_honest_interval() -> None:
+    # Student's t: 69%
+    assert coverage.difference_coverage(20, 20, coverage.CHANGES[-1], times=80, seed=0) >= 0.92
 
 
-@pytest.mark.parametrize(("passed", "n"), [(0, 0), (-1, 5), (6, 5)])
-def test_wilson_rejects_counts_that_are_not_a_proportion(passed: int, n: int) -> None:
-    with pytest.raises(ValueError, match="undefined"):
-        wilson(passed, n)
-
-
-def test_student_t_gives_the_published_vector() -> None:
-    interval = student_t([1, 0, 1, 1, 0.5, 0, 1, 1, 0, 1])
-
-    assert interval is not None
-    assert interval.low == pytest.approx(0.3106764256, abs=1e-9)
-    assert interval.high == pytest.approx(0.9893235744, abs=1e-9)
-
-
-@pytest.mark.parametrize("values", [[0.5], [1.0, 1.0, 1.0]])
-def test_student_t_is_undefined_if_all_values_are_equal(values: list[float]) -> None:
-    assert student_t(values) is None
+def test_the_chances_of_every_kind_of_row_have_its_rate_and_correlation() -> None:
+    for kind, rate in itertools.product(coverage.KINDS, coverage.RATES):
+        weights = coverage.chances(kind, rate)
+        average = math.fsum(weight * passed for passed, weight in enumerate(weights)) / kind.runs
+        assert (math.fsum(weights), average) == pytest.approx((1, rate))
+        if kind.runs > 1:
+            both = math.fsum(w * c * (c - 1) for c, w in enumerate(weights)) / kind.runs / (kind.runs - 1)
+            assert (both - rate**2) / rate / (1 - rate) == pytest.approx(kind.correlation, abs=1e-9)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from fractions import Fraction
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import bonett_price, compare, holm, mcnemar, paired, sign_flip
+from pytest_osmosis.stats import ALPHA, Paired, compare, gaffke, holm, mcnemar, paired, sign_flip
 
 NEW = [1, 1, 0, 1, 0, 1, 1, 0, 1, 1]
 OLD = [1, 0, 0, 1, 0, 0, 1, 1, 0, 1]
@@ -61,7 +62,7 @@ def test_outcomes_of_one_run_a_row_are_compared_by_mcnemar() -> None:
     assert result.difference == pytest.approx(0.2)
     assert result.se == pytest.approx(0.2)
     assert (result.p, result.test) == (0.625, "McNemar, exact")
-    assert result.interval == bonett_price(3, 1, 10)
+    assert result.interval == gaffke([[a - b] for a, b in zip(NEW, OLD, strict=True)], -1.0)
 
 
 def test_means_of_several_runs_are_compared_by_sign_flips() -> None:
@@ -69,9 +70,7 @@ def test_means_of_several_runs_are_compared_by_sign_flips() -> None:
 
     assert (result.n_rows, result.better, result.worse, result.difference) == (4, 2, 1, 0.125)
     assert (result.p, result.test) == (0.75, "sign-flip, exact")  # of 8 assignments 6: all but 0.0 twice
-    assert result.interval is not None
-    assert result.interval.method == "Student-t"
-    assert result.interval.low == pytest.approx(0.125 - 3.182446305 * 0.1613743061, abs=1e-8)
+    assert result.interval == gaffke([[0.5], [0.25], [-0.25], [0.0]], -1.0)
 
 
 def test_the_sign_flip_of_outcomes_is_mcnemar() -> None:
@@ -142,17 +141,122 @@ def test_evals_that_agree_on_every_row_show_no_difference(values: list[float]) -
     assert (result.better, result.worse, result.difference, result.se, result.p) == (0, 0, 0.0, None, 1.0)
 
 
-def test_an_interval_of_outcomes_has_a_width_even_if_no_row_flipped() -> None:
-    interval = compare([1, 0, 1], [1, 0, 1]).interval
+@pytest.mark.parametrize("values", [[1, 0, 1], [0.5, 0.25, 1.0], [1.0]])
+def test_an_interval_has_a_width_even_if_no_row_changed(values: list[float]) -> None:
+    interval = compare(values, values).interval
 
-    assert interval is not None
     assert interval.low == -interval.high < -0.1
 
 
-def test_an_interval_of_means_is_undefined_without_a_spread() -> None:
-    assert compare([0.5, 0.75], [0.25, 0.5]).interval is None
+# -- the interval and the test agree ----------------------------------------------------------------------
 
 
+def shares(runs: int) -> st.SearchStrategy[float]:
+    return st.integers(0, runs).map(lambda passed: passed / runs)
+
+
+def row_pairs(*shares: st.SearchStrategy[float]) -> st.SearchStrategy[list[tuple[float, float]]]:
+    """Return rows, new and old, of which many changed in the same direction."""
+    either = st.one_of(*(st.tuples(share, share) for share in shares))
+    rows = st.lists(st.tuples(either, st.integers(1, 9)), min_size=1, max_size=6)
+    return rows.map(lambda kinds: [pair for pair, times in kinds for _ in range(times)])
+
+
+def agrees(result: Paired) -> bool:
+    return (result.p < ALPHA) == (not result.interval.low <= 0 <= result.interval.high)
+
+
+@settings(deadline=None)
+@given(row_pairs(shares(1)) | row_pairs(shares(2)) | row_pairs(shares(2), shares(3), shares(20)))
+@example([(1.0, 0.0)] * 6)
+@example([(1.0, 0.0)] * 5)
+@example([(0.55, 0.5)] * 6 + [(0.5, 0.5)] * 40)
+@example([(0.5, 0.55)] * 20)
+@example([(1.0, 0.0)])
+def test_p_is_below_5_percent_exactly_if_0_lies_outside_the_interval(pairs: list[tuple[float, float]]) -> None:
+    new, old = zip(*pairs, strict=True)
+    result = compare(new, old)
+
+    assert agrees(result)
+    assert -1 <= result.interval.low <= result.difference <= result.interval.high <= 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(row_pairs(st.floats(-3, 7)), st.floats(0, 3))
+def test_they_agree_for_scores_in_any_range(pairs: list[tuple[float, float]], shift: float) -> None:
+    new, old = zip(*((new + shift, old) for new, old in pairs), strict=True)
+    result = compare(new, old, -3.0, 10.0)
+
+    assert agrees(result)
+    assert -13 <= result.interval.low <= result.difference <= result.interval.high <= 13
+
+
+@pytest.mark.parametrize("limit", [0, paired.MAX_EXACT_BITS])
+@pytest.mark.parametrize("n_better", range(45, 95, 5))
+def test_they_agree_if_permutations_are_drawn(monkeypatch: pytest.MonkeyPatch, limit: int, n_better: int) -> None:
+    monkeypatch.setattr(paired, "MAX_EXACT_BITS", limit)
+    changes = [0.05] * n_better + [-0.05] * 50 + [0.1] * 10 + [-0.1] * 8
+
+    assert agrees(compare([0.5 + change for change in changes], [0.5] * len(changes)))
+
+
+@pytest.mark.parametrize(("better", "worse"), [(b, w) for b in range(14) for w in range(b + 1)])
+def test_mcnemars_test_rejects_only_what_the_interval_excludes_without_help(better: int, worse: int) -> None:
+    for same in (0, 1, 300):
+        interval = gaffke([[1.0]] * better + [[-1.0]] * worse + [[0.0]] * same, -1.0) if better + same else None
+        if mcnemar(better, worse) < ALPHA:
+            assert interval is not None
+            assert interval.low > 0
+
+
+def test_an_interval_that_the_test_does_not_confirm_reaches_0() -> None:
+    result = compare([1.0] * 5 + [0.0] * 50, [0.0] * 55)
+
+    assert (result.p, result.interval.low) == (0.0625, 0.0)
+    assert result.interval.method == "Gaffke, mid-p, extended to 0"
+    assert result.interval.high > gaffke([[1.0]] * 5 + [[0.0]] * 50).high - 1e-9
+
+
+def test_an_interval_that_the_test_narrows_ends_where_it_stops_to_reject() -> None:
+    differences = [Fraction(i, 20) for i in (3, 4, 1, 2, 5, 3, 2, 1, 4, 6, -1, 2)]
+    result = compare([0.5 + float(d) for d in differences], [0.5] * 12)
+
+    assert result.p == every_assignment(differences) < ALPHA
+    assert gaffke([[float(d)] for d in differences], -1.0).low < 0 < result.interval.low
+    assert result.interval.method == "Gaffke, mid-p, and sign-flip"
+    shift = Fraction(result.interval.low)
+    assert every_assignment([d - shift * Fraction(7, 10) for d in differences]) < ALPHA
+    assert every_assignment([d - shift * Fraction(13, 10) for d in differences]) >= ALPHA
+
+
+def test_20_000_rows_are_compared_in_much_less_time_than_it_takes_to_draw_each_sign() -> None:
+    random = Random(4)
+    passed = [(random.randint(3, 5) / 5, random.randint(2, 5) / 5) for _ in range(20_000)]
+    scores = [(random.random(), random.random()) for _ in range(20_000)]
+
+    for pairs in (passed, scores):
+        began = time.process_time()
+        assert agrees(compare([new for new, _ in pairs], [old for _, old in pairs]))
+        assert time.process_time() - began < 10  # seconds of CPU, measured 0.1 and 0.5; drawing each sign takes 13
+
+
+def test_a_large_change_among_thousands_of_small_ones_is_drawn_with_its_sign() -> None:
+    random = Random(5)
+    small = [random.choice((-1, 1)) * random.uniform(0.9e-3, 1.1e-3) for _ in range(3000)]
+    spread = math.hypot(*small)
+    large = 2 * spread
+    observed = abs(large + sum(small))
+
+    p, _ = sign_flip([large, *small])
+
+    tails = [math.erfc((observed - sign * large) / spread / math.sqrt(2)) / 2 for sign in (1, -1)]
+    assert p == pytest.approx(sum(tails), abs=0.015)
+
+
+# -- symmetry, and what is refused ------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12))
 def test_swapping_new_and_old_reverses_the_sign(pairs: list[tuple[float, float]]) -> None:
     new, old = zip(*pairs, strict=True)
@@ -161,15 +265,7 @@ def test_swapping_new_and_old_reverses_the_sign(pairs: list[tuple[float, float]]
     assert (forth.better, forth.worse) == (back.worse, back.better)
     assert forth.difference == -back.difference
     assert forth.p == back.p
-
-
-def test_bonett_price_is_wald_with_a_row_added_on_either_side() -> None:
-    interval = bonett_price(3, 1, 10)
-
-    up, down = 4 / 12, 2 / 12
-    half = 1.959963985 * math.sqrt((up + down - (up - down) ** 2) / 12)
-    assert interval.low == pytest.approx(up - down - half)
-    assert interval.high == pytest.approx(up - down + half)
+    assert (forth.interval.low, forth.interval.high) == (-back.interval.high, -back.interval.low)
 
 
 def test_lists_of_different_lengths_are_rejected() -> None:
@@ -179,8 +275,8 @@ def test_lists_of_different_lengths_are_rejected() -> None:
         compare([], [])
     with pytest.raises(ValueError, match="not counts"):
         mcnemar(-1, 2)
-    with pytest.raises(ValueError, match="undefined"):
-        bonett_price(2, 2, 3)
+    with pytest.raises(ValueError, match=r"undefined for values outside 0\.\.1"):
+        compare([0.5], [1.5])
 
 
 def test_holm_gives_the_published_vector() -> None:

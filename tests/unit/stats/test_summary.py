@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_osmosis.stats import (
     RunScore,
     Summary,
+    gaffke,
     ks_for,
     mean,
     pass_at_k,
@@ -23,7 +24,6 @@ from pytest_osmosis.stats import (
     percentile,
     std,
     summarize,
-    wilson,
 )
 
 PASS = RunScore(1.0, True)
@@ -232,10 +232,18 @@ def test_summary_describes_all_runs() -> None:
         se=0.0,
         within=0.28125,
         between=0.0,
-        mean_interval=None,  # both rows have the same mean
-        pass_rate_interval=wilson(2, 4),
+        mean_interval=gaffke([[0.625]] * 2),
+        pass_rate_interval=gaffke([[0.5]] * 2),
         n_mixed=2,
     )
+
+
+def test_scores_beyond_0_and_1_widen_the_range_of_the_interval_of_their_mean() -> None:
+    scores = [[4.0], [-1.0], [0.5]]
+    found = summarize({row: [RunScore(score, False)] for row, (score,) in enumerate(scores)}, n=1)
+
+    assert found.mean_interval == gaffke(scores, -1.0, 4.0)
+    assert found.pass_rate_interval == gaffke([[0.0]] * 3)
 
 
 def test_unmeasured_runs_count_as_zero_in_mean_and_pass_rate() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis import stats
@@ -188,12 +188,12 @@ def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
 @pytest.mark.parametrize(
     ("minimum", "rule", "state", "compared"),
     [
-        (0.8, "lower", "holds", 0.839644),  # 90 of 100: the published one-sided bound
-        (0.85, "lower", "fails", 0.839644),
+        (0.8, "lower", "holds", 0.840929),  # 90 of 100
+        (0.85, "lower", "fails", 0.840929),
         (0.85, "point", "holds", 0.9),
         (0.93, "point", "fails", 0.9),
-        (0.93, "upper", "holds", 0.939281),
-        (0.95, "upper", "fails", 0.939281),
+        (0.93, "upper", "holds", 0.944456),
+        (0.95, "upper", "fails", 0.944456),
     ],
 )
 def test_a_rule_compares_an_end_of_the_one_sided_interval(
@@ -209,7 +209,7 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
 def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
 
-    assert verdict.text == "pass_rate 0.9, its lower bound 0.839644 (90 of 100 runs passed)"
+    assert verdict.text == "pass_rate 0.9, its lower bound 0.840929 (90 of 100 runs passed)"
 
 
 def test_correlated_runs_of_a_row_widen_the_interval() -> None:
@@ -218,15 +218,47 @@ def test_correlated_runs_of_a_row_widen_the_interval() -> None:
     lower = GateRule("pass_rate", 0.85, "lower")
 
     assert decide(lower, alike).value == decide(lower, apart).value == 0.9
-    assert decide(lower, alike).compared == pytest.approx(stats.wilson(18, 20, 0.9).low)
-    assert decide(lower, apart).compared == pytest.approx(stats.wilson(90, 100, 0.9).low)
+    assert decide(lower, alike).compared == pytest.approx(stats.gaffke([[1.0]] * 18 + [[0.0]] * 2, level=0.9).low)
+    assert decide(lower, apart).compared == pytest.approx(stats.gaffke(apart, level=0.9).low)
+    assert decide(GateRule("pass_rate", 0.78, "lower"), apart).state == "holds"
+    assert decide(GateRule("pass_rate", 0.78, "lower"), alike).state == "fails"
 
 
-def test_a_mean_without_a_spread_has_no_interval_to_compare() -> None:
+def test_a_bound_is_an_end_of_the_interval_that_is_printed() -> None:
+    rows = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
+    lower = decide(GateRule("mean", 0.2, "lower"), rows)
+
+    assert lower.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
+    found = stats.summarize({i: [stats.RunScore(score, False) for score in row] for i, row in enumerate(rows)}, 2)
+    assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
+
+
+def test_a_mean_without_a_spread_has_bounds_too() -> None:
     verdict = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
 
-    assert verdict.state == "not measured"
-    assert verdict.text == "mean 0.5: the rows show no spread, so there is no interval"
+    assert (verdict.state, verdict.text) == ("fails", "mean 0.5, its lower bound 0.158114 (2 runs)")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3), min_size=1, max_size=4),
+    st.sampled_from(["pass_rate", "pass_at", "pass_hat", "mean"]),
+    st.sampled_from(["lower", "upper"]),
+    st.floats(0, 1),
+)
+def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
+    runs: list[list[float | None]], metric: Any, end: Any, minimum: float
+) -> None:
+    gate = GateRule(metric, minimum, end, k=2 if metric.startswith("pass_") and metric != "pass_rate" else None)
+    state = decide(gate, runs).state
+    if state == "not measured":
+        return
+    gaps = [(row, run) for row, values in enumerate(runs) for run, value in enumerate(values) if value is None]
+    for endings in itertools.islice(itertools.product((0.0, 1.0), repeat=len(gaps)), 16):
+        filled = [list(row) for row in runs]
+        for (row, run), ending in zip(gaps, endings, strict=True):
+            filled[row][run] = ending
+        assert decide(gate, filled).state == state
 
 
 # -- power ------------------------------------------------------------------------------------------------
