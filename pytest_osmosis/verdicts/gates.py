@@ -27,6 +27,8 @@ ONE_SIDED = 0.90
 """The two-sided level whose ends are the one-sided 95% bounds."""
 DROP = 0.05
 """The loss that a gate should notice: 5 points."""
+ENOUGH_ROWS = 100
+"""Rows with which any gate on the value of a pass rate has power: sqrt(n) / 10 - 1 / sqrt(n) is then above 0.8416."""
 
 
 class Power(NamedTuple):
@@ -211,11 +213,28 @@ def _power(rule: GateRule, metric: _Metric) -> Power | None:
     """Return the chance to notice a drop, from the spread of this eval's runs."""
     if not metric.se:
         return None
+    if rule.metric == "pass_rate" and rule.rule == "point":
+        return _power_of_count(rule, metric.se, metric.n_rows, metric.n_runs)
     z = stats.normal_quantile((1 + ONE_SIDED) / 2)
     shift = {"point": 0.0, "lower": -z, "upper": z}[rule.rule]  # the gate fails below minimum - shift * se
     needed = (stats.normal_quantile(stats.POWER) + shift) * metric.se / DROP
     chance = stats.chance_below(DROP - shift * metric.se, metric.se)
     return Power(chance, math.ceil(metric.n_rows * needed**2) if needed > 0 else 1)
+
+
+def _power_of_count(rule: GateRule, se: float, n_rows: int, n_runs: int) -> Power:
+    """Return the power of a gate that fails if too few runs pass.
+
+    Passes are whole numbers, so the normal approximation needs a continuity correction: half a run.
+    """
+
+    def chance(rows: int) -> float:
+        runs = rows * n_runs / n_rows
+        least = math.ceil(rule.minimum * runs - 1e-9) - 0.5
+        return stats.chance_below(least / runs - (rule.minimum - DROP), se * math.sqrt(n_rows / rows))
+
+    too_few = [rows for rows in range(1, ENOUGH_ROWS) if chance(rows) < stats.POWER]
+    return Power(chance(n_rows), max(too_few, default=0) + 1)
 
 
 def _reaches(value: float, minimum: float) -> bool:

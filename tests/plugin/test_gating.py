@@ -23,7 +23,7 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: pass_rate 0.75 (3 of 4 runs passed)"])
     (gate,) = workspace.results()["gates"]
-    assert gate.pop("power") == pytest.approx(0.583, abs=1e-3)
+    assert gate.pop("power") == pytest.approx(0.458, abs=1e-3)  # exactly, 0.437 of such evals have fewer than 3 passes
     assert gate == {
         "gate": "pass_rate >= 0.7",
         "state": "holds",

@@ -52,8 +52,8 @@ def test_five_runs_a_row_and_a_gate() -> None:
         pass rate 0.700: 7 of 10 runs passed; 95% interval 0.155 to 0.937 (Gaffke, mid-p)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
         gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
-          low power: if the true pass rate fell to 0.65, this gate would notice 63% of the time; POWER
-        """).replace("POWER", "13 rows would make it 80%")
+          low power: if the true pass rate fell to 0.65, this gate would notice 50% of the time; POWER
+        """).replace("POWER", "17 rows would make it 80%")
 
 
 def test_a_table_too_wide_for_the_terminal_is_split_in_two() -> None:
@@ -120,7 +120,7 @@ def test_a_single_run_is_singular() -> None:
         "1 token (1 in), cost unknown, 0.89 s",
         "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
         "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
-        "71 rows would make it 80%",
+        "89 rows would make it 80%",
     ]
 
 

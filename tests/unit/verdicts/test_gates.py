@@ -268,10 +268,23 @@ def test_power_is_the_chance_to_fail_5_points_below_the_minimum() -> None:
     power = decide(rule(0.7), tally(35, 15, 0)).power
 
     assert power is not None
-    # P(X < 35) for X binomial(50, 0.65) is 0.726, half of P(X = 35) more of it 0.77: the normal approximation
-    assert power.chance == pytest.approx(stats.chance_below(0.05, math.sqrt(0.65 * 0.35 / 50)))
-    assert power.chance == pytest.approx(0.7707, abs=1e-4)
-    assert power.n_rows == 65  # (0.8416 / 0.05)^2 * 0.65 * 0.35 = 64.5
+    assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
+    # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
+    assert power.n_rows == 81
+
+
+def binomial_below(passed: int, n: int, rate: float) -> float:
+    return math.fsum(math.comb(n, x) * rate**x * (1 - rate) ** (n - x) for x in range(passed))
+
+
+@pytest.mark.parametrize("n_rows", [15, 20, 47, 100, 300])
+@pytest.mark.parametrize("minimum", [0.3, 0.7, 0.9])
+def test_power_is_close_to_the_share_of_evals_that_fail(n_rows: int, minimum: float) -> None:
+    power = decide(rule(minimum), tally(n_rows, 0, 0)).power
+
+    assert power is not None
+    least = math.ceil(minimum * n_rows - 1e-9)
+    assert power.chance == pytest.approx(binomial_below(least, n_rows, minimum - 0.05), abs=0.035)
 
 
 @pytest.mark.parametrize("kind", ["point", "upper"])
