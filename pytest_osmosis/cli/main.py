@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
-from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.outlet import Outlet
 
 
@@ -99,7 +99,7 @@ def _program() -> str:
 
 
 def argument_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=_program(), description=_DESCRIPTION)
+    parser = CommandParser(prog=_program(), description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"pytest-osmosis {pytest_osmosis.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

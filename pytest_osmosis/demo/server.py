@@ -27,7 +27,7 @@ from pytest_osmosis.demo import anthropic_shape
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.embedded import NAME, reply_to
-from pytest_osmosis.text.arguments import filled
+from pytest_osmosis.text.arguments import CommandParser, filled
 
 MESSAGES = "/v1/messages"
 SERVED = (NAME, "arithmetic")
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def argument_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m pytest_osmosis.demo",
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
     )

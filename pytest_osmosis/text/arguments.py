@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import NoReturn
+
+from pytest_osmosis.text.safe import escaped
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose usage errors show arguments without control characters and workflow commands."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(escaped(message))
 
 
 def filled(text: str) -> str:
