@@ -168,7 +168,12 @@ def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | No
     path = baseline_path(config)
     if path is None or (updating and not something_at(path)):
         return None
-    return read_baseline(path, shown(config.path))
+    try:
+        return read_baseline(path, shown(config.path))
+    except ConfigError:
+        if updating:  # they will be replaced
+            return None
+        raise
 
 
 def with_prices(prepared: Prepared, at: datetime) -> Prepared:

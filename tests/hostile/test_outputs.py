@@ -88,3 +88,29 @@ def test_a_strangers_file_is_replaced_only_if_the_command_says_so(hostile: Hosti
     assert read_json(hostile.root / "out.json")["schema_version"]
     assert hostile.run(*words).ret == 0, "what we wrote is replaced without a question"
     assert hostile.run(*words, "-krow0-").ret == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"schema_version": 0, "status": "", "config": {}, "summary": {}, "provenance": {}}', []),
+        ("{ damaged", ["--osmosis-overwrite"]),
+    ],
+)
+def test_a_baseline_that_cannot_be_read_is_replaced_as_the_message_says(
+    hostile: HostileWorkspace, text: str, words: list[str]
+) -> None:
+    hostile.eval(rows=1, baseline={"results": "base.json"})
+    hostile.write("base.json", text)
+
+    result = hostile.run(CONFIG)
+    assert result.ret == 4
+    assert "write it anew with --osmosis-update-baseline" in result.stderr.str()
+    for word in words:
+        result = hostile.run(CONFIG, "--osmosis-update-baseline")
+        assert result.ret == 4
+        fix = f"name another file, or replace it with {word}"
+        assert f"baseline base.json: exists, and pytest-osmosis did not write it; {fix}" in result.stderr.str()
+
+    assert hostile.run(CONFIG, "--osmosis-update-baseline", *words).ret == 0
+    assert read_json(hostile.root / "base.json")["config"]["name"] == "x"
