@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -153,3 +154,41 @@ def test_the_advice_for_a_dataset_outside_the_workspace_works(hostile: HostileWo
     advice = "--osmosis-dataset=outside.jsonl"
     assert f"lies outside the workspace (symlinks resolved); copy it in, or use {advice}" in result.stderr.str()
     assert hostile.run(config, advice).ret == 0
+
+
+CHANGES_THE_DATASET = """
+import pathlib
+
+async def rollout(ctx):
+    path = pathlib.Path(__file__).with_name("data") / "x.jsonl"
+    path.write_text(path.read_text() + "\\n")
+    return [{"role": "assistant", "content": "4"}]
+"""
+
+
+def test_a_dataset_that_changes_during_a_run_is_reported_at_the_lines_of_its_rows(hostile: HostileWorkspace) -> None:
+    hostile.write("agent.py", CHANGES_THE_DATASET)
+    hostile.eval(rows=40, agent={"agent": "agent:rollout"})
+
+    result = hostile.run(CONFIG, "-rE")
+
+    assert "data/x.jsonl: has changed since it was first read" in result.stdout.str()
+    lines = re.findall(r"its row can no longer be read[^_]*?dataset row: data/x\.jsonl:(\d+)", result.stdout.str())
+    assert lines, result.stdout.str()
+    assert all(int(line) > 0 for line in lines)
+
+
+@pytest.mark.parametrize("suffix", ["toml", "jsonl"])
+def test_what_is_no_file_is_named_as_a_file_of_cases(hostile: HostileWorkspace, suffix: str) -> None:
+    hostile.write(
+        "rewards.py",
+        "from pytest_osmosis import osmosis_reward\n\n"
+        "@osmosis_reward\n"
+        "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
+    )
+    os.mkfifo(hostile.root / f"rewards.cases.{suffix}")
+
+    result = hostile.run("rewards.py")
+
+    assert result.ret != 0
+    assert f"rewards.cases.{suffix}: is a pipe, not a file" in result.stdout.str() + result.stderr.str()
