@@ -19,6 +19,8 @@ OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "score
 """Fields of an event that never contain text of user code or of a model."""
 PIECE_CHARS = 12
 """A piece of this length of a value gives it away, if a text was cut there."""
+WINDOW, OVERLAP = 200_000, 20_000
+"""A value in disguise is found if it is spread over at most `OVERLAP` characters."""
 CUT_BEFORE = ("left out ...] ", "left out ...]\n", "...")
 CUT_AFTER = (" [... ", "\n[... ", "...")
 """Marks of `safe.shortened` and others for what is left out."""
@@ -100,7 +102,14 @@ class Redaction:
         return any(form in plain for form, _ in self._disguised)
 
     def _disguised_spans(self, text: str) -> Iterator[_Span]:
-        normal = NormalForm(text)
+        """Yield the places of disguised values. A long text is looked at in windows, because normal forms are large."""
+        for begin in range(0, len(text), WINDOW):
+            window = text[begin : begin + WINDOW + OVERLAP]
+            if self._is_disguised(window):
+                for span in self._disguised_spans_in(NormalForm(window)):
+                    yield _Span(begin + span.start, begin + span.end, span.name)
+
+    def _disguised_spans_in(self, normal: NormalForm) -> Iterator[_Span]:
         for form, name in self._disguised:
             for at in _places(form, normal.text):
                 yield _Span(*normal.span(at, at + len(form)), name)

@@ -128,6 +128,15 @@ def test_a_secret_that_a_shortened_text_cuts_is_redacted() -> None:
     assert cut.endswith("left out ...] [LONG]")
 
 
+@pytest.mark.parametrize("place", [0, 199_980, 200_001, 300_000])
+def test_a_disguised_secret_is_found_wherever_it_stands_in_a_long_text(place: int) -> None:
+    """A long text is looked at in windows: the normal form of 5 MB can take 500 MB."""
+    text = "a " * 150_000
+    redacted = REDACTION.text(text[:place] + " ".join(KEY) + text[place:])
+    assert redacted.count("[KEY]") == 1
+    assert len(redacted) == len(text) + len("[KEY]")
+
+
 @pytest.mark.parametrize(
     "hostile", ["\\" * 400_000, "\\u00" * 100_000, "%4" * 200_000, "&#" * 200_000, "s k - " * 70_000]
 )
