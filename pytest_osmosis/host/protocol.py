@@ -225,6 +225,7 @@ def read_event(line: bytes) -> HostEvent:
     fields = _event_fields().get(str(event.get("ev"))) if isinstance(event, dict) else None
     if fields is None or not all(name in event and isinstance(event[name], kinds) for name, kinds in fields.items()):
         raise ValueError("not an event of a host")
+    ModelTag(event.get("model_tag", ModelTag.PRIMARY))  # a ValueError for any other
     return event  # type: ignore[no-any-return]
 
 

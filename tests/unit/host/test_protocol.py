@@ -30,6 +30,12 @@ def test_other_lines_are_refused(event: object) -> None:
         read_event(json.dumps(event).encode())
 
 
+@pytest.mark.parametrize("tag", ["third", None, 5, ["primary"]])
+def test_a_model_that_no_eval_has_is_refused(tag: object) -> None:
+    with pytest.raises(ValueError, match="ModelTag"):
+        read_event(json.dumps({**START, "model_tag": tag}).encode())
+
+
 def test_every_event_of_a_host_is_known() -> None:
     assert {"ready", "rollout", "score", "broken", "ask", "stalled"} <= _event_fields().keys()
     assert _event_fields()["rollout"].keys() == {"ev", "row", "run", "attempt", "ms", "messages", "n_prompt"}
