@@ -41,7 +41,7 @@ test-all: check ## lint, types and every test; print the ten slowest
 # LiteLLM requires openai 2, so it is installed beside .venv's packages, where only these tests see it.
 test-litellm: $(STAMP) ## test the client of LiteLLM
 	test -d $(VENV)/litellm/litellm || $(BIN)/python -m pip install --quiet --target $(VENV)/litellm "litellm>=1.100" "mcp>=2.2" "openai<3"
-	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_clients.py tests/unit/models/test_known_servers.py tests/unit/models/test_retry.py
+	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_answer_bodies.py tests/unit/models/test_clients.py tests/unit/models/test_known_servers.py tests/unit/models/test_retry.py
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

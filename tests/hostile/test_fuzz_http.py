@@ -48,6 +48,7 @@ REPLIES: tuple[Any, ...] = (
     {"detail": [{"msg": "no"}]},
     {"object": "error", "message": "no", "code": 400},
 )
+WHOLE = st.sampled_from(REPLIES[:5]) | st.sampled_from(REPLIES)
 LITERALS = (
     "NaN",
     "-Infinity",
@@ -94,14 +95,14 @@ VALUES = st.recursive(
 @st.composite
 def replies(draw: st.DrawFn) -> bytes:
     """JSON of a reply in which some values are others."""
-    value = json.loads(json.dumps(draw(st.sampled_from(REPLIES))))
-    for _ in range(draw(st.integers(0, 3))):
+    value = json.loads(json.dumps(draw(WHOLE)))
+    for _ in range(draw(st.integers(1, 3))):
         place = value
         while isinstance(place, (dict, list)) and place:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
             key = draw(st.sampled_from(keys))
             if draw(st.booleans()) or not isinstance(place[key], (dict, list)):
-                match draw(st.sampled_from(["replace", "replace", "remove", "add"])):
+                match draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"])):
                     case "replace":
                         place[key] = draw(VALUES)
                     case "remove":
@@ -216,6 +217,10 @@ HEADERS = st.one_of(
 )
 
 
+CLEAN = st.builds(lambda body: b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), replies())
+"""Answers that are whole HTTP, so that their JSON is read."""
+
+
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
     """A whole answer, mostly with a framing that fits its body."""
@@ -241,6 +246,9 @@ INPUTS = st.builds(
     lambda client, content: bytes([client]) + content,
     st.integers(0, len(CLIENTS) - 1),
     st.one_of(
+        CLEAN,
+        CLEAN,
+        CLEAN,
         answers(),
         answers(),
         st.builds(changed, answers(), st.integers(0, 10**6), SCRAPS, st.integers(0, 20)),
