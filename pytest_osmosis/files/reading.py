@@ -7,6 +7,7 @@ own. A file is looked at before it is opened, and again afterwards, and opening 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 import sys
@@ -133,6 +134,7 @@ def _check(status: os.stat_result) -> None:
         raise FileFault(f"is {kind}, not a file")
 
 
+@functools.cache
 def _kernels_devices() -> set[int]:
     return {os.stat(folder).st_dev for folder in NO_FILES if os.path.ismount(folder)}  # noqa: PTH116
 

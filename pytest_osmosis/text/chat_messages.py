@@ -79,11 +79,11 @@ def prompt_length(prompt: Sequence[Mapping[str, Any]], conversation: Sequence[Ma
     >>> prompt_length([question, answer], [question, answer])
     2
     """
-    wanted, given = [_identity(message) for message in prompt], [_identity(message) for message in conversation]
-    n_equal = next((i for i, pair in enumerate(zip(wanted, given, strict=False)) if pair[0] != pair[1]), None)
+    pairs = zip(prompt, conversation, strict=False)
+    n_equal = next((index for index, pair in enumerate(pairs) if not _are_same(*pair)), None)
     if n_equal is None:
-        return min(len(wanted), len(given))
-    return max(n_equal, _end_of_prompt(wanted, given))
+        return min(len(prompt), len(conversation))
+    return max(n_equal, _end_of_prompt([*map(_identity, prompt)], [*map(_identity, conversation)]))
 
 
 def _end_of_prompt(prompt: Sequence[str], conversation: Sequence[str]) -> int:
@@ -96,6 +96,10 @@ def _end_of_prompt(prompt: Sequence[str], conversation: Sequence[str]) -> int:
         return 0
     found, times = ends[prompt[last]], prompt[: last + 1].count(prompt[last])
     return found[min(times, len(found)) - 1]
+
+
+def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one == other or _identity(one) == _identity(other)
 
 
 def _identity(message: Mapping[str, Any]) -> str:

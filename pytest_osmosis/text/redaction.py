@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Set
+from types import NoneType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.text.json_line import dumps
@@ -21,6 +22,8 @@ PIECE_CHARS = 12
 """A piece of this length of a value gives it away, if a text was cut there."""
 WINDOW, OVERLAP = 200_000, 20_000
 """A value in disguise is found if it is spread over at most `OVERLAP` characters."""
+PLAIN = (int, float, list, tuple, NoneType)
+"""Types that are no mappings, which is quicker to tell than by asking `Mapping`."""
 CUT_BEFORE = ("left out ...] ", "left out ...]\n", "...")
 CUT_AFTER = (" [... ", "\n[... ", "...")
 """Marks of `safe.shortened` and others for what is left out."""
@@ -192,19 +195,26 @@ def _replaced(text: str, spans: Iterable[_Span]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of a value, and of objects that `dumps` makes text of."""
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a value, and of objects that `dumps` makes text of."""
+    texts: list[str] = []
+    _add_texts(value, texts)
+    return texts
+
+
+def _add_texts(value: Any, texts: list[str]) -> None:
+    """Add to the list, which costs a third of what nested generators do."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
+        texts.append(value)
+    elif isinstance(value, dict) or (not isinstance(value, PLAIN) and isinstance(value, Mapping)):
         for key, item in value.items():
-            yield str(key)
-            yield from _texts(item)
+            texts.append(key if isinstance(key, str) else str(key))
+            _add_texts(item, texts)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            _add_texts(item, texts)
     elif value is not None and not isinstance(value, int | float):
-        yield str(value)
+        texts.append(str(value))
 
 
 def _in_json(text: str) -> str:
