@@ -199,4 +199,7 @@ class _Scanner:
 def _unquoted(raw: str) -> str:
     import tomli
 
-    return str(tomli.loads(f"key = {raw}")["key"])
+    try:
+        return str(tomli.loads(f"key = {raw}")["key"])
+    except tomli.TOMLDecodeError:
+        raise _Unknown from None

@@ -26,6 +26,8 @@ BOOT = (
     "from pytest_osmosis.host.main import main; {}main()"
 )
 PULSE_BYTES = 1 << 16
+FEW_PULSE_BYTES = 1 << 12
+"""The room for beats where files must be small (`ulimit -f`)."""
 AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 """Prefixes of environment variables that a process reads when it starts."""
 
@@ -72,8 +74,11 @@ def _pulse_file() -> IO[bytes]:
         import tempfile
 
         file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its connection closes it)
-    file.truncate(PULSE_BYTES)
-    file.seek(PULSE_BYTES)
+    try:
+        file.truncate(PULSE_BYTES)
+    except OSError:
+        file.truncate(FEW_PULSE_BYTES)
+    file.seek(0, os.SEEK_END)
     return file
 
 

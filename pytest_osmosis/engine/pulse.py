@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, NamedTuple
 
-from pytest_osmosis.engine.host_process import PULSE_BYTES
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.pulse import EVERY_S, StackFrame, key_in, read_beat, read_stacks
 from pytest_osmosis.text.user_frames import is_ours, is_python
@@ -18,6 +17,8 @@ SILENT_S = 2.0
 """A host without a beat for this long is asked for its stacks."""
 PATIENCE_S = 3.0
 """A host that does not answer for this long has been stopped: its stacks stay unknown."""
+STACK_BYTES = 1 << 16
+"""The most that is read of an answer."""
 ASK_S = 1.0
 """A host that does not answer is asked again after this long."""
 
@@ -43,7 +44,7 @@ class HostPulse:
         self._number = 0
         self._left_s: Mapping[Key, float] = {}
         self._beat_at = self._looked_at = self._asked_at = 0.0
-        self._read_to = PULSE_BYTES
+        self._n_bytes = self._read_to = os.fstat(file.fileno()).st_size
 
     def silence(self, now: float, ask: Callable[[], None]) -> Silence | None:
         """Return the silence of a host, None if its threads run, or its stacks are not known yet.
@@ -53,7 +54,7 @@ class HostPulse:
         if now - self._looked_at < LOOK_S:
             return None
         self._looked_at = now
-        beat = read_beat(os.pread(self._file.fileno(), PULSE_BYTES, 0))
+        beat = read_beat(os.pread(self._file.fileno(), self._n_bytes, 0))
         if beat is not None and beat.number != self._number:
             self._number, self._left_s = beat
             self._beat_at, self._asked_at = now, 0.0
@@ -72,7 +73,7 @@ class HostPulse:
     def _answer(self) -> str:
         """Return what the host wrote since its last beat."""
         size = os.fstat(self._file.fileno()).st_size - self._read_to
-        return os.pread(self._file.fileno(), min(size, PULSE_BYTES), self._read_to).decode("utf-8", errors="replace")
+        return os.pread(self._file.fileno(), min(size, STACK_BYTES), self._read_to).decode("utf-8", errors="replace")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -46,7 +46,8 @@ class TerminalSummary:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         self._printed = True
-        _print_evals(terminalreporter, self._evals)
+        verbose = self._config.get_verbosity() > 0
+        _print_evals(terminalreporter, self._evals, verbose=verbose)
         reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
         for line in github_annotations.lines(self._config, reports, self._evals):
             terminalreporter.write_line(line)
@@ -60,9 +61,8 @@ class TerminalSummary:
         return result
 
 
-def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession) -> None:
-    verbose = terminal.config.get_verbosity() > 0
-    columns = terminal._tw.fullwidth if terminal.isatty else None
+def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, *, verbose: bool) -> None:
+    columns = terminal._tw.fullwidth if getattr(terminal, "isatty", False) else None
     for finished in evals.queue.finished.values():
         if not finished.is_written:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.config.key_lines import Lines
+from pytest_osmosis.config.key_lines import Lines, first_repeated
 
 TRICKY = '''\
 # [fake] header in a comment
@@ -130,3 +130,7 @@ def test_after_unknown_syntax_earlier_lines_are_kept() -> None:
 
 def test_after_nesting_beyond_the_stack_earlier_lines_are_kept() -> None:
     assert Lines("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n").of("a", "b") == 2
+
+
+def test_a_quoted_key_that_is_not_toml_ends_the_scan() -> None:
+    assert first_repeated('a = {"b\0" = 1}\na = 2\n') is None
