@@ -439,7 +439,7 @@ def test_no_more_than_20_problems_are_listed(opened: Callable[..., Dataset]) -> 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (gzip.compress(b'{"user_prompt": "2+2?"}'), "is compressed with gzip; unpack it with gunzip"),
+        (gzip.compress(b'{"user_prompt": "2+2?"}', mtime=0), "is compressed with gzip; unpack it with gunzip"),
         (bz2.compress(b'{"user_prompt": "2+2?"}'), "is compressed with bzip2; unpack it with bunzip2"),
         (lzma.compress(b'{"user_prompt": "2+2?"}'), "is compressed with xz; unpack it with unxz"),
         (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
