@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.event_shapes import SHAPES
 from pytest_osmosis.record.find_run import find_run
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -63,7 +64,7 @@ def _story(directory: RunDirectory, wanted: RunId) -> _Story:
             events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
         elif event["ev"] == "rescored":
             events.append(event)
-        elif "row" in event:
+        elif event["ev"] in SHAPES and "row" in event:
             run = RunId.of(event)
             if event["ev"] == "rollout":
                 n_runs, last = n_runs + 1, max(last, run)
