@@ -27,6 +27,7 @@ from typing import IO, Any
 from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_of_exception
 from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
+from pytest_osmosis.processes.core_files import leave_no_core_file
 
 REPEAT_S = 0.2
 """Seconds until the signal is repeated, because code that catches everything also catches `CutOff`."""
@@ -137,17 +138,14 @@ def _take_protocol() -> tuple[IO[str], int]:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(os.closerange, requests, replies + 1))
     _be_the_first_to_go()
+    leave_no_core_file()
     return os.fdopen(requests, "r", encoding="utf-8"), replies
 
 
 def _be_the_first_to_go() -> None:
-    """Let the system end this process, not pytest, if memory runs out; leave no core files behind."""
+    """Let the system end this process, not pytest, if memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _send(replies: int, data: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""Child processes that end with the process that started them."""
+"""Child processes that end with the process that started them, and leave nothing behind."""

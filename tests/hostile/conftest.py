@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -40,10 +41,20 @@ def _obeyed(artefact: Artefact, *, annotates: bool) -> Iterable[str]:
 
 
 @pytest.fixture
+def core_files() -> Iterator[None]:
+    """Let processes that crash write core files, as machines of CI do, where the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@pytest.fixture
 def hostile(
     pytester: pytest.Pytester,
     plugin_args: list[str],
     monkeypatch: pytest.MonkeyPatch,
+    core_files: None,
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
     workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
