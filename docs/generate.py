@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parent
 if str(DOCS.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(DOCS.parent))
 
-from docs.pages import command_line, config_keys, hooks, providers, results_keys  # noqa: E402
+from docs.pages import api, command_line, config_keys, hooks, providers, results_keys  # noqa: E402
 
 
 def security() -> str:
@@ -23,6 +23,7 @@ def security() -> str:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "explanation/security.md": security,
+    "reference/api.md": api.page,
     "reference/config.md": config_keys.page,
     "reference/command-line.md": command_line.page,
     "reference/hooks.md": hooks.page,

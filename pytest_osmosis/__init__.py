@@ -8,53 +8,83 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_osmosis.errors import ModelError as ModelError
+    from pytest_osmosis.errors import OsmosisError as OsmosisError
+    from pytest_osmosis.errors import ScoreError as ScoreError
     from pytest_osmosis.models.base import ChatReply as ChatReply
+    from pytest_osmosis.models.base import Usage as Usage
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout as Rollout
+    from pytest_osmosis.record.run_id import RunId as RunId
+    from pytest_osmosis.record.run_record import RewardError as RewardError
     from pytest_osmosis.record.run_record import RunRecord as RunRecord
     from pytest_osmosis.results.results import Results as Results
     from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
     from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
+    from pytest_osmosis.rewards.graders import GraderConfig as GraderConfig
     from pytest_osmosis.rewards.graders import GraderContext as GraderContext
     from pytest_osmosis.rewards.graders import RolloutSample as RolloutSample
     from pytest_osmosis.rollouts.context import ChatContext as ChatContext
     from pytest_osmosis.rollouts.workflow import AgentWorkflow as AgentWorkflow
+    from pytest_osmosis.rollouts.workflow import AgentWorkflowConfig as AgentWorkflowConfig
     from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.stats.intervals import Interval as Interval
+    from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
 
 __version__ = "0.1.0"
 
 HOMES = {
     "AgentWorkflow": "pytest_osmosis.rollouts.workflow",
+    "AgentWorkflowConfig": "pytest_osmosis.rollouts.workflow",
     "AgentWorkflowContext": "pytest_osmosis.rollouts.workflow",
     "AgentWorkflowOutput": "pytest_osmosis.rollouts.workflow",
     "ChatContext": "pytest_osmosis.rollouts.context",
     "ChatReply": "pytest_osmosis.models.base",
     "Grader": "pytest_osmosis.rewards.graders",
+    "GraderConfig": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
+    "Interval": "pytest_osmosis.stats.intervals",
+    "ModelError": "pytest_osmosis.errors",
+    "OsmosisError": "pytest_osmosis.errors",
     "Results": "pytest_osmosis.results.results",
+    "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
     "Rollout": "pytest_osmosis.plugin.rollout_tests.rollout",
     "RolloutSample": "pytest_osmosis.rewards.graders",
+    "RunId": "pytest_osmosis.record.run_id",
     "RunRecord": "pytest_osmosis.record.run_record",
+    "ScoreError": "pytest_osmosis.errors",
+    "Summary": "pytest_osmosis.stats.summary",
+    "Usage": "pytest_osmosis.models.base",
     "Verdict": "pytest_osmosis.verdicts.gates",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
 }
 
 __all__ = [
     "AgentWorkflow",
+    "AgentWorkflowConfig",
     "AgentWorkflowContext",
     "AgentWorkflowOutput",
     "ChatContext",
     "ChatReply",
     "Grader",
+    "GraderConfig",
     "GraderContext",
+    "Interval",
+    "ModelError",
+    "OsmosisError",
     "Results",
+    "RewardError",
     "RewardWarning",
     "Rollout",
     "RolloutSample",
+    "RunId",
     "RunRecord",
+    "ScoreError",
+    "Summary",
+    "Usage",
     "Verdict",
     "__version__",
     "osmosis_reward",

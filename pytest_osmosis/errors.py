@@ -77,11 +77,7 @@ Systemic = Literal["never", "no", "until_success", "always"]
 class ModelError(OsmosisError):
     """A request to a model that did not end in a reply.
 
-    `boundary` is "provider" (infrastructure) or "model" (the model's own failure). A `retryable` request may succeed
-    later, after `retry_after_s` if the server said so. `systemic` is "always" if every further request will fail too
-    (401, 402, quota exhausted), "until_success" if they will fail unless one has succeeded before (403, 404,
-    unreachable), and "never" if the model did answer (a refusal). `retries` is the number of repetitions before this
-    failure.
+    An agent that lets it pass ends its run at `boundary`; one that catches it may go on.
     """
 
     def __init__(
@@ -96,11 +92,18 @@ class ModelError(OsmosisError):
     ) -> None:
         super().__init__(message)
         self.boundary: Literal["provider", "model"] = boundary
-        self.retryable = retryable
-        self.retry_after_s = retry_after_s
-        self.status = status
+        """The side at fault: "provider" (infrastructure) or "model" (refused, or rejected the request)."""
+        self.retryable: bool = retryable
+        """True if the same request may succeed later. `ChatContext.chat` has then repeated it already."""
+        self.retry_after_s: float | None = retry_after_s
+        """The seconds after which the server wants to be asked again, None if it did not say."""
+        self.status: int | None = status
+        """The HTTP status, None without an answer."""
         self.systemic: Systemic = systemic
-        self.retries = 0
+        """The reach of the error: "always" if every further request fails too (401, 402, no quota), "until_success" if
+        they fail unless one has succeeded (403, 404, unreachable), "never" if the model did answer (a refusal)."""
+        self.retries: int = 0
+        """The number of repetitions before this error."""
 
 
 class HostError(OsmosisError):

@@ -17,20 +17,22 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request, or their sum over a rollout. None means that the server did not report them.
-
-    `cached_input_tokens` (read from a cache) and `cache_write_tokens` are part of the input, `reasoning_tokens` of the
-    output.
-    """
+    """Tokens of one request, or their sum over a rollout. None means that the server did not report them."""
 
     input_tokens: int
+    """All tokens that were sent, those from a cache included."""
     output_tokens: int
+    """All tokens of the answer, those of its reasoning included."""
     cached_input_tokens: int | None = None
+    """The part of the input that the server read from its cache."""
     reasoning_tokens: int | None = None
+    """The part of the output that was reasoning."""
     cache_write_tokens: int | None = None
+    """The part of the input that the server wrote to its cache."""
 
     @property
     def total_tokens(self) -> int:
+        """The sum of input and output."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -69,22 +71,25 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """The model's answer: the assistant message as the server sent it, as plain JSON.
-
-    `finish_reason` and `usage` are None if the server sent none; `model` is the name that the server echoed.
-    """
+    """The model's answer to one request, as `ChatContext.chat` returns it."""
 
     message: Message
+    """The assistant message in the shape of OpenAI's chat completions, as plain JSON: append it to the conversation."""
     finish_reason: str | None = None
+    """The reason why the answer ends: "stop", "tool_calls", "length" (cut off), ...; None if the server sent none."""
     usage: Usage | None = None
+    """The tokens of this request, None if the server sent none."""
     model: str | None = None
+    """The name of the model that the server echoed."""
 
     @property
     def content(self) -> str:
+        """The text of the message, its text parts joined; "" if it has none."""
         return text_of(self.message.get("content"))
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
+        """The calls of tools, as `{"id": ..., "function": {"name": ..., "arguments": "<JSON>"}}`; [] without any."""
         return self.message.get("tool_calls") or []
 
 

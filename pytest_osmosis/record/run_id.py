@@ -25,8 +25,11 @@ class RunId(NamedTuple):
     """
 
     row: int
+    """The position of the row in the dataset, from 0."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which an identity has no use for
+    """The number of the run among the `n` runs of the row, from 0."""
     model: ModelTag = ModelTag.PRIMARY
+    """Which of the eval's models was asked: "primary" or "baseline"."""
 
     def __str__(self) -> str:
         return f"row{self.row}-run{self.index}{_suffix(self.model)}"

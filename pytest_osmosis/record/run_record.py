@@ -37,40 +37,55 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RewardError:
-    """The reason why a function gave no score: one line, and the user's traceback or ""."""
+    """The reason why a function gave no score."""
 
     message: str
+    """The error in one line."""
     details: str = ""
+    """The user's traceback, or ""."""
 
 
 class RunRecord(NamedTuple):
-    """The fold of a run's events, without its transcript.
-
-    `duration_ms` is the time of the rollout, `scoring_ms` the time of scoring, both without time in a queue. `usage`
-    holds token counts by name, None if the server sent none. `answer` is the digest of the rollout's last assistant
-    message, None without one; `answer_fault` says what there is instead of an answer with text. `error` and `boundary`
-    say how the rollout failed.
-    """
+    """The facts about one run, without its conversation: the fold of its events."""
 
     run: RunId
+    """The identity of the run."""
     attempt: int = 0
+    """1 for the first rollout, 2 for the second, which follows a crash of the host."""
     started: bool = False
+    """True once the agent was called."""
     rolled: bool = False
+    """True once the rollout ended, in whatever way."""
     scored: bool = False
+    """True once each function gave its score or its error."""
     removed: bool = False
+    """True if the Grader removed the run (`remove_sample`)."""
     scores: Mapping[str, float] = NOTHING
+    """The scores by the name of their function ("rewards:compute_reward"); a Grader's is "reward"."""
     scorer_errors: Mapping[str, RewardError] = NOTHING
+    """The reasons of functions that gave no score, by name."""
     boundary: Boundary | None = None
+    """The boundary where the rollout broke, None if it ended well."""
     error: str | None = None
+    """The error of a rollout that broke, in one line."""
     duration_ms: float = 0.0
+    """The time of the rollout, without time in a queue."""
     scoring_ms: float = 0.0
+    """The time of scoring, without time in a queue."""
     usage: Mapping[str, int] | None = None
+    """Token counts by name, None if the server sent none."""
     retries: int = 0
+    """The number of requests that were repeated."""
     finish_reason: str | None = None
+    """The reason why the last answer ends, None if the server sent none."""
     answer: str | None = None
+    """The digest of the last assistant message, None without one."""
     answer_fault: AnswerFault | None = None
+    """The kind of an answer without text, None if there is text."""
     model: str | None = None
+    """The name of the model that the server echoed."""
     skip_reason: str | None = None
+    """The reason why the run never started, None if nobody gave one."""
 
     @property
     def status(self) -> Status:

@@ -86,26 +86,33 @@ class Rescored:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one eval run.
+    """The results of one eval run, as hooks get them: records of runs, and their statistics.
 
-    `records` holds every selected run of the eval's own model, in plan order; `baseline` is for the baseline's model,
-    if it ran. `by_function` summarizes each function's scores, `overall` the runs by `decide` (scores 1.0 and 0.0).
-    `stopped` is the reason why the eval stopped early, `decided` is True if that reason is that its gates were decided.
-    `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
-    unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. Counts and
-    sums over all records are cached, because the summary, the file and the Markdown page all use them.
+    A run without a score counts as 0.0. Runs that were removed or never ran are in no denominator.
     """
 
+    # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
+    # unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. `decided`
+    # is True if the eval stopped because its gates were decided. Counts and sums over all records are cached, because
+    # the summary, the file and the Markdown page all use them.
     description: EvalDescription
     pass_rule: PassRule
     records: Sequence[RunRecord]
+    """Every selected run of the eval's own model, row by row."""
     partial: bool
+    """True if the plan holds more runs than were selected."""
     stopped: str | None
+    """The reason why the eval stopped early, None if it did not."""
     duration_ms: float
+    """The time of the eval in milliseconds."""
     by_function: Mapping[str, stats.Summary]
+    """The statistics of each function's scores, by its name; a Grader's is "reward"."""
     overall: stats.Summary
+    """The statistics of the runs by `decide`: 1.0 for a run that passed, 0.0 for one that did not."""
     verdicts: Sequence[Verdict] = ()
+    """The verdicts of the gates. In `pytest_osmosis_gate`, those of the config."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    """The facts about code, data and versions, as in results.json."""
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
     previous: RowComparison | None = None
@@ -117,6 +124,7 @@ class Results:
     throttling: Throttling = field(default_factory=Throttling)
 
     def count(self, status: str) -> int:
+        """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""
         return sum(record.status == status for record in self.records)
 
     def boundaries(self) -> dict[str, int]:
@@ -130,6 +138,7 @@ class Results:
 
     @functools.cached_property
     def passed(self) -> int:
+        """The number of runs that passed."""
         return sum(self.pass_rule.passed(record) for record in self.records)
 
     @property

@@ -21,47 +21,70 @@ REWARD = "reward"
 
 @dataclass(slots=True)
 class RolloutSample:
-    """A rollout as a Grader sees it. Setting `remove_sample` removes the run from every statistic."""
+    """A rollout as a Grader sees it. What a Grader sets here belongs to the run."""
 
     messages: list[Message]
+    """The conversation that the agent returned, prompt included."""
     label: Any = None
+    """The row's ground truth, None if it has none."""
     reward: float | None = None
+    """The score, which `GraderContext.set_reward` sets."""
     remove_sample: bool = False
+    """True removes the run from every statistic: its test is skipped."""
     metrics: dict[str, float] = field(default_factory=dict)
     extra_fields: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class GraderContext:
-    """One rollout to grade: `label` is the row's ground truth, `metadata` the whole row."""
+    """One rollout to grade: `ctx` of `Grader.grade`."""
 
     sample: RolloutSample
+    """The rollout."""
     label: Any = None
+    """The row's ground truth, None if it has none."""
     metadata: dict[str, Any] | None = None
+    """The whole row with all its columns."""
     project_path: Path | None = None
+    """The workspace's folder."""
     artifacts: Path | None = None
 
     @property
     def artifacts_dir(self) -> Path | None:
-        """The folder for files of this run, created on first access."""
+        """The folder for files of this run, which its agent may have written; created on first access."""
         if self.artifacts is not None:
             self.artifacts.mkdir(parents=True, exist_ok=True)
         return self.artifacts
 
     def set_reward(self, reward: float) -> None:
-        """Give the rollout its score, any finite number."""
+        """Give the rollout its score, any finite number. Raises `ValueError` for anything else."""
         self.sample.reward = score_of(reward)
 
 
+class GraderConfig:
+    """The base class of a Grader's config: attributes of the class are defaults, keywords replace them.
+
+    An instance in the module of the Grader is its config. Each run gets a copy, as the argument of the Grader's
+    `__init__`. A dataclass may derive from it too.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+
 class Grader(ABC):
-    """The base class of Graders, which define `grade`. Every rollout gets a new instance."""
+    """The base class of Graders, which define `grade`. Every rollout gets a new instance.
+
+    The module of an entrypoint holds at most one such class, and at most one `GraderConfig`.
+    """
 
     def __init__(self, config: Any = None) -> None:
-        self.config = config
+        self.config: Any = config
+        """This run's copy of the module's `GraderConfig`, None without one."""
 
     @abstractmethod
     async def grade(self, ctx: GraderContext) -> None:
-        """Read `ctx.sample` and call `ctx.set_reward`."""
+        """Read `ctx.sample`, and call `ctx.set_reward` or set `ctx.sample.remove_sample`; the result is ignored."""
 
 
 @dataclass(frozen=True, slots=True)

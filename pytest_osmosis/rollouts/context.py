@@ -15,12 +15,9 @@ Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, An
 
 
 class ChatContext:
-    """One run, as agent code sees it.
+    """One run, as agent code sees it: `ctx` of `async def rollout(ctx)`, and of `AgentWorkflow.run`.
 
-    `prompt` holds the row's chat messages (a copy for this run), `metadata` the whole row. `row_index` and `run_index`
-    identify the run among those of its model; `model_tag` is "primary" for the eval's model and "baseline" for the
-    baseline's. `max_turns` is the configured limit, which the agent is expected to keep. `config` is this run's copy of
-    the config of an `AgentWorkflow`.
+    Every run has a context of its own, and so may change what it finds there.
     """
 
     def __init__(
@@ -36,12 +33,19 @@ class ChatContext:
         model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
+        """The row's chat messages: its `system_prompt`, if it has one, and its `user_prompt`; or its `messages`."""
         self.metadata: dict[str, Any] = dict(metadata)
-        self.row_index = row_index
-        self.run_index = run_index
-        self.model_tag = model_tag
-        self.max_turns = max_turns
+        """The whole row with all its columns, `ground_truth` included."""
+        self.row_index: int = row_index
+        """The position of the row in the dataset, from 0."""
+        self.run_index: int = run_index
+        """The number of this run among the `n` runs of the row, from 0."""
+        self.model_tag: Literal["primary", "baseline"] = model_tag
+        """Which of the eval's models `chat` asks: "primary", or "baseline" for the one that `[baseline]` adds."""
+        self.max_turns: int = max_turns
+        """`[agent] max_turns`. The agent has to keep it: nothing stops a rollout that asks the model more often."""
         self.config: Any = None
+        """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""
         self.last_conversation: list[Message] | None = None
         self.last_refusal: ModelError | None = None
         self._artifacts = artifacts
@@ -49,7 +53,7 @@ class ChatContext:
 
     @property
     def artifacts_dir(self) -> Path:
-        """A folder for files of this run, created on first access."""
+        """The folder for files of this run, in its eval run's folder; created on first access."""
         folder = Path(self._artifacts)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -60,10 +64,14 @@ class ChatContext:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **sampling: Any,
     ) -> ChatReply:
-        """Send one request to the configured model, with retries, and return its reply. Calls may be concurrent.
+        """Send one request to the eval's model, with its retries, and return the reply.
 
-        `messages` and `tools` have the shape of OpenAI's chat completions. `sampling` (temperature, max_tokens, ...)
-        overrides the config's. Raises `pytest_osmosis.errors.ModelError` if there is no answer, or a refusal.
+        `messages` and `tools` have the shape of OpenAI's chat completions, whatever the provider. `sampling`
+        (`temperature=0.2`, `max_tokens=500`, `tool_choice="required"`, ...) overrides the config for this request.
+        Several calls may wait at once. Tokens of all calls count for the run.
+
+        Raises `ModelError` if the model gives no answer after all retries, rejects the request, or refuses to answer.
+        Raises `RuntimeError` if it is awaited in another event loop, or after the rollout is over.
         """
         sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)

@@ -22,8 +22,20 @@ class AgentWorkflowOutput:
     """The result of a workflow: the conversation, with numbers and notes of the workflow's own."""
 
     messages: list[Message] | None = None
+    """The conversation, prompt included; None for that of the last `ctx.chat`."""
     metrics: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+
+
+class AgentWorkflowConfig:
+    """The base class of a workflow's config: attributes of the class are defaults, keywords replace them.
+
+    An instance in the module of the workflow is its config. Each run gets a copy, as `ctx.config`, and as the argument
+    of the workflow's `__init__`. A dataclass may derive from it too.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
 
 
 AgentWorkflowContext = ChatContext
@@ -31,14 +43,18 @@ AgentWorkflowContext = ChatContext
 
 
 class AgentWorkflow(ABC):
-    """The base class of workflows, which define `run`. Every rollout gets a new instance."""
+    """The base class of workflows, which define `run`. Every rollout gets a new instance.
+
+    The module of an entrypoint holds one such class, and at most one `AgentWorkflowConfig`.
+    """
 
     def __init__(self, config: Any = None) -> None:
-        self.config = config
+        self.config: Any = config
+        """This run's copy of the module's `AgentWorkflowConfig`, None without one."""
 
     @abstractmethod
     async def run(self, ctx: AgentWorkflowContext) -> AgentWorkflowOutput | list[Message] | None:
-        """Return a conversation, or None for that of the last `ctx.chat`."""
+        """Return the conversation, prompt included, or None for that of the last `ctx.chat`."""
 
 
 @dataclass(frozen=True, slots=True)

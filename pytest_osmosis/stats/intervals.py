@@ -17,12 +17,16 @@ PRECISION = 1e-10
 
 
 class Interval(NamedTuple):
-    """An interval that contains the true value in a share `level` of all samples. `method` names the formula."""
+    """An interval that contains the true value in a share `level` of all samples."""
 
     low: float
+    """The lower end."""
     high: float
+    """The upper end."""
     method: str
+    """The name of the formula."""
     level: float = LEVEL
+    """The share, 0.95 for every interval that is published."""
 
 
 def gaffke(

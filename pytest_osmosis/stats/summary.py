@@ -26,32 +26,44 @@ class RunScore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of the scores that one reward function gave. Without runs every value is None.
-
-    `std` is the population's. `pass_rate` is the share of runs that passed. `pass_at` and `pass_hat` map k to the mean
-    over the rows with at least k measured runs. They lack a k that no row reaches, and are empty for n = 1. `n_rows`
-    counts the rows with runs, and `n_mixed` the rows with measured runs of which some passed and some did not. `se`,
-    `within` and `between` are those of `Clusters`.
-    """
+    """Statistics of the scores that one reward function gave. Without runs every value is None."""
 
     n_rows: int
+    """The number of rows with runs."""
     n_runs: int
+    """The number of runs, without those that were removed or never ran."""
     n_measured: int
+    """The number of runs that count as an answer."""
     mean: float | None = None
+    """The mean score; a run without a score counts as 0.0."""
     std: float | None = None
+    """The standard deviation of the population."""
     min: float | None = None
+    """The lowest score."""
     max: float | None = None
+    """The highest score."""
     median: float | None = None
+    """The median score."""
     pass_rate: float | None = None
+    """The share of runs that passed, from 0 to 1."""
     pass_at: dict[int, float] = field(default_factory=dict)
+    """pass@k by k: the mean over the rows with at least k measured runs. Empty for n = 1."""
     pass_hat: dict[int, float] = field(default_factory=dict)
+    """pass^k by k, from k = 2."""
     percentiles: dict[int, float] = field(default_factory=dict)
+    """The 5th, 25th, 75th and 95th percentile of the scores."""
     se: float | None = None
+    """The standard error of the mean, with rows as units, None for one row."""
     within: float | None = None
+    """The variance of runs around the mean of their row, None if every row has one run."""
     between: float | None = None
+    """The variance of rows around the mean, None if every row has one run."""
     mean_interval: Interval | None = None
+    """The 95% interval of the mean."""
     pass_rate_interval: Interval | None = None
+    """The 95% interval of the pass rate."""
     n_mixed: int = 0
+    """The number of rows of which some runs passed and some did not."""
 
 
 def summarize(rows: Mapping[int, Sequence[RunScore]], n: int) -> Summary:

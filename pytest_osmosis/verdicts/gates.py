@@ -40,20 +40,20 @@ class Power(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of one gate. `title` is the gate ("pass_rate >= 0.7"), `text` the verdict in words.
-
-    `value` is the metric with unmeasured runs counted as fails. `compared` is the number that the rule compares: the
-    value itself, or an end of its interval. Both are None if no run was measured. `rule` is None for a gate that is not
-    from the config. `power` is None if it is undefined.
-    """
+    """The verdict of one gate. `pytest_osmosis_gate` returns such verdicts."""
 
     title: str
+    """The gate in words, like "pass_rate >= 0.7"."""
     state: State
+    """ "holds", "fails" or "not measured"; the plugin itself also uses "partial" and "not decided"."""
     text: str
+    """The verdict in words."""
     value: float | None = None
-    rule: GateRule | None = None
+    """The metric with unmeasured runs counted as fails, None if no run was measured."""
+    rule: GateRule | None = None  # None for a gate that is not from the config
     compared: float | None = None
-    power: Power | None = None
+    """The number that the gate compares, which is the value itself, or an end of its interval."""
+    power: Power | None = None  # None if it is undefined
 
 
 def title_of(rule: GateRule) -> str:

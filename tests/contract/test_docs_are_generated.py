@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import collections.abc
+import re
+import typing
+
 import pytest
 
+import pytest_osmosis
 from docs.generate import DOCS, PAGES
+from docs.pages import api
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -12,3 +19,26 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
     committed = (DOCS / name).read_text(encoding="utf-8")
 
     assert committed == PAGES[name](), "run python docs/generate.py"
+
+
+def test_the_api_page_has_every_public_name_once() -> None:
+    shown = [name for section in api.SECTIONS for name in section.names]
+
+    assert sorted(shown) == sorted(set(pytest_osmosis.__all__) - {"__version__"})
+
+
+def test_every_public_name_has_a_docstring_of_its_own() -> None:
+    shown = {name: getattr(pytest_osmosis, name) for section in api.SECTIONS for name in section.names}
+
+    assert [name for name, value in shown.items() if not api.text_of(value.__doc__ or "")] == []
+    assert [name for name, value in shown.items() if (value.__doc__ or "").startswith(f"{name}(")] == []
+
+
+def test_types_on_the_api_page_are_public_or_from_the_standard_library() -> None:
+    page = PAGES["reference/api.md"]()
+    types = re.findall(r"^\| `\w+` \| \[?`([^`]+)`", page, re.MULTILINE)
+    signatures = re.findall(r"^```python signature\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)
+    names = set(re.findall(r"(?<![\w\"'])[A-Z]\w+", " ".join([*types, *signatures])))
+
+    known = {*pytest_osmosis.__all__, *vars(typing), *vars(collections.abc), *vars(builtins), "Path", "Function"}
+    assert names - known == set()

@@ -8,6 +8,7 @@ The first word after a block's language is the test, the others are its options:
     ```toml pyproject                     parse it
     ```python file=rewards.py             write it into the page's workspace, and run it
     ```python run                         run it
+    ```python signature                   parse it
     ```json file=data/x.jsonl             write it, and parse it as JSON or JSON lines; also yaml
     ```json parsed                        parse it as JSON or JSON lines
     ```console run exit=1                 run it in the page's workspace, with this exit status (default 0)
@@ -43,7 +44,7 @@ PAGES = [
 
 WAYS: Mapping[str, frozenset[str]] = {
     "toml": frozenset({"file", "into", "fragment", "pyproject"}),
-    "python": frozenset({"file", "run"}),
+    "python": frozenset({"file", "run", "signature"}),
     "json": frozenset({"file", "parsed"}),
     "yaml": frozenset({"file"}),
     "console": frozenset({"run", "list", "check", "foreign"}),

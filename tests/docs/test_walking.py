@@ -38,6 +38,7 @@ def problems(page: Page, *lines: str) -> list[str]:
         ("toml file=configs/eval/x.toml", "[evaluation]", "it does not load"),
         ("toml pyproject", "[[", "Invalid initial character"),
         ("python run", "1 / 0", "ZeroDivisionError"),
+        ("python signature", "def f(x -> int: ...", "SyntaxError"),
         ("python file=x.py", "import nothing_like_it", "ModuleNotFoundError"),
         ("json parsed", '{"a": 1}\n{"a": }', "Expecting value"),
         ("yaml file=x.yml", "script: [pytest --osmosis-confg=x]", "pytest has no --osmosis-confg"),

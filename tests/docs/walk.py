@@ -112,6 +112,8 @@ class Page:
                 return loading_problem(whole_config(block.text), self.folder / "fragment")
             case ("toml", "pyproject"):
                 return _parsing_problem(tomllib.loads, block.text)
+            case ("python", "signature"):
+                return _syntax_problem(block)
             case ("python", _):
                 return self._python_problem(block)
             case ("json", _):
@@ -277,6 +279,14 @@ def _json_problem(text: str) -> str | None:
         return None
     problems = [_parsing_problem(json.loads, line) for line in text.splitlines()]
     return next(filter(None, problems), None)
+
+
+def _syntax_problem(block: Block) -> str | None:
+    try:
+        compile(block.text, block.where, "exec")
+    except SyntaxError as error:
+        return f"SyntaxError: {error.msg}"
+    return None
 
 
 def _parsing_problem(parse: Any, text: str) -> str | None:

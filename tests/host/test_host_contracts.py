@@ -110,6 +110,33 @@ class Judge(Grader):
     assert dict(live.record(0).scores) == {"reward": 1.0}
 
 
+def test_config_classes_have_defaults_that_keywords_replace(workspace: Workspace) -> None:
+    code = """
+from dataclasses import dataclass
+from pytest_osmosis import AgentWorkflow, AgentWorkflowConfig, Grader, GraderConfig
+
+class Style(AgentWorkflowConfig):
+    word = "sum"
+    times = 1
+
+@dataclass
+class Key(GraderConfig):
+    right: str = "42"
+
+style, key = Style(times=2), Key()
+
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        assert (ctx.config.word, ctx.config.times, style.times) == ("sum", 2, 2)
+        await ctx.chat(ctx.prompt)
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(ctx.sample.messages[-1]["content"] == self.config.right))
+"""
+    assert evaluate_entrypoint(workspace, code).kinds() == ["passed"] * 2
+
+
 def test_a_named_workflow_class_gets_its_module_s_config(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(
         """

@@ -77,25 +77,32 @@ class RecordedScores(Scores):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Rollout:
-    """One rollout.
-
-    `messages` is the whole conversation, whose first `n_prompt` messages are the prompt's; `row` is the whole row, as a
-    reward function gets it in `extra_info`. `usage` holds token counts by name, None if the server sent none. A
-    reference solution (see `source`) has no usage, takes no time and has no `finish_reason`; its scores are computed
-    when they are looked up.
-    """
+    """One rollout: the fixture `rollout` of a test marked `osmosis_eval`."""
 
     row_index: int
+    """The position of the row in the dataset, from 0."""
     run_index: int
+    """The number of the run among the `n` runs of the row, from 0."""
     source: Origin
+    """The origin of the messages: "reference" (the row's own solution) or "model"."""
     messages: list[dict[str, Any]]
+    """The whole conversation, in the shape of OpenAI's chat completions."""
     ground_truth: Any
+    """The row's ground truth, None if it has none."""
     row: dict[str, Any]
+    """The whole row, as a reward function gets it in `extra_info`."""
     scores: Mapping[str, float] = field(default_factory=dict)
+    """The scores by the eval's own functions, as in `scores["rewards:compute_reward"]`; a Grader's is "reward".
+
+    Looking up a score raises `ScoreError` if the function gave none. For a reference, the function is called then."""
     usage: Mapping[str, int] | None = None
+    """Token counts by name, as in `usage["output_tokens"]`; None for a reference, or if the server sent none."""
     duration_s: float = 0.0
+    """The time of the rollout in seconds, 0.0 for a reference."""
     finish_reason: str | None = None
+    """The reason why the last answer ends, None for a reference."""
     n_prompt: int = 0
+    """The number of messages, from the first, that are the prompt's."""
 
     def to_json(self) -> dict[str, Any]:
         assert isinstance(self.scores, RecordedScores), "workers get rollouts of models alone"

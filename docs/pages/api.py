@@ -1,0 +1,234 @@
+"""Generate docs/reference/api.md from the public names: their signatures, attributes and docstrings.
+
+An attribute is documented by the string below it, in the class or in `__init__`. What has no docstring is not public.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, get_overloads
+
+import pytest_osmosis
+from docs.pages import markdown
+from docs.pages.hooks import markdown_of
+from docs.pages.markdown import cell
+
+HEAD = """\
+# Python API
+
+This page lists everything that `pytest_osmosis` exports: `from pytest_osmosis import ChatContext`. Other modules and
+names may change at any time.
+
+A message is a dict in the shape of OpenAI's chat completions, with a `role` and a `content`, whatever the provider.
+
+`docs/generate.py` generates this page.
+"""
+
+
+class Section(NamedTuple):
+    """A section of the page: its title, a sentence about it, and the public names that it documents."""
+
+    title: str
+    text: str
+    names: Sequence[str]
+
+
+SECTIONS = (
+    Section(
+        "Agents",
+        "",
+        (
+            *("ChatContext", "ChatReply", "Usage", "ModelError"),
+            *("AgentWorkflow", "AgentWorkflowContext", "AgentWorkflowOutput", "AgentWorkflowConfig"),
+        ),
+    ),
+    Section(
+        "Reward functions and Graders",
+        "An eval function is a plain function. See [test a reward function](../how-to/test-a-reward-function.md).",
+        ("osmosis_reward", "RewardWarning", "Grader", "GraderContext", "RolloutSample", "GraderConfig"),
+    ),
+    Section(
+        "Tests over rollouts",
+        "See [write tests over rollouts](../how-to/test-over-rollouts.md).",
+        ("Rollout", "ScoreError"),
+    ),
+    Section(
+        "Hooks",
+        "[Hooks](hooks.md) of a conftest.py get and return these.",
+        ("Results", "Summary", "Interval", "RunRecord", "RunId", "RewardError", "Verdict"),
+    ),
+    Section("Errors", "", ("OsmosisError",)),
+)
+
+PLAIN: Mapping[str, str] = {
+    "Message": "dict[str, Any]",
+    "stats.Summary": "Summary",
+    "Origin": "Literal['reference', 'model']",
+    "Boundary": "str",
+    "AnswerFault": "str",
+    "ModelTag": "str",
+    "State": "str",
+    "Systemic": "Literal['never', 'no', 'until_success', 'always']",
+    "Status": "Literal['pending', 'finished', 'failed', 'skipped']",
+}
+"""The types on the page for names of types that are not public."""
+
+CONSTRUCTED = (
+    *("AgentWorkflowOutput", "AgentWorkflowConfig", "GraderConfig", "Verdict"),
+    *("ChatReply", "Usage", "RolloutSample", "GraderContext"),
+)
+"""The classes that users construct, in their code or in its tests."""
+
+INTERNAL = {"Results": ("row_runs",), "RunId": ("to_json",), "Usage": ("to_json",)}
+"""Methods with docstrings that are no part of the interface, by class."""
+
+WIDTH = 100
+"""A longer signature is broken into lines."""
+
+
+class Attribute(NamedTuple):
+    """A documented attribute: its name, its type as written, its docstring."""
+
+    name: str
+    type: str
+    text: str
+
+
+def page() -> str:
+    parts: list[Iterator[str] | str] = [HEAD]
+    for section in SECTIONS:
+        parts.append("\n\n".join(filter(None, (f"## {section.title}", section.text))))
+        parts += [public(name, getattr(pytest_osmosis, name)) for name in section.names]
+    return markdown.page(parts)
+
+
+def public(name: str, value: Any) -> Iterator[str]:
+    """Yield the lines about a public name."""
+    yield from (f"### `{name}`", "")
+    if not inspect.isclass(value):
+        overloads = get_overloads(value)
+        yield from (signature(name, overloads[-1] if overloads else value), "", text_of(value.__doc__ or ""))
+    elif value.__name__ != name:
+        yield f"Another name of [`{value.__name__}`](#{value.__name__.lower()})."
+    else:
+        yield from class_lines(value)
+
+
+def class_lines(cls: type[Any]) -> Iterator[str]:
+    """Yield the lines about a class: what it is, its attributes, its methods."""
+    bases = [base.__name__ for base in cls.__bases__ if base.__name__ in pytest_osmosis.__all__]
+    if bases:
+        yield from (f"A subclass of {', '.join(f'[`{base}`](#{base.lower()})' for base in bases)}.", "")
+    if cls.__name__ in CONSTRUCTED:
+        yield from (constructor(cls), "")
+    yield text_of(cls.__doc__ or "")
+    if attributes := [*documented_attributes(cls), *properties(cls)]:
+        rows = ((f"`{each.name}`", type_cell(each.type), cell(" ".join(each.text.split()))) for each in attributes)
+        yield from ("", *markdown.table(("attribute", "type", ""), rows))
+    for name, method in methods(cls):
+        yield from ("", signature(name, method), "", text_of(method.__doc__ or ""))
+
+
+def documented_attributes(cls: type[Any]) -> Iterator[Attribute]:
+    """Yield the attributes that have a docstring, in the body of the class or of its `__init__`."""
+    body = syntax_of(cls).body
+    constructors = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    for statements in (body, *(constructor.body for constructor in constructors)):
+        for assigned, after in itertools.pairwise(statements):
+            if not (isinstance(assigned, ast.AnnAssign) and isinstance(after, ast.Expr)):
+                continue
+            if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+                target = assigned.target
+                name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
+                yield Attribute(name, ast.unparse(assigned.annotation), inspect.cleandoc(after.value.value))
+
+
+def properties(cls: type[Any]) -> Iterator[Attribute]:
+    """Yield the properties that have a docstring."""
+    for name, value in vars(cls).items():
+        getter = value.fget if isinstance(value, property) else getattr(value, "func", None)
+        if not name.startswith("_") and isinstance(getter, FunctionType) and getter.__doc__:
+            yield Attribute(name, str(getter.__annotations__.get("return", "")), getter.__doc__)
+
+
+def methods(cls: type[Any]) -> Iterator[tuple[str, FunctionType]]:
+    """Yield the methods that have a docstring, by name."""
+    for name, value in vars(cls).items():
+        if name.startswith("_") or name in INTERNAL.get(cls.__name__, ()):
+            continue
+        if isinstance(value, FunctionType) and value.__doc__:
+            yield name, value
+
+
+def syntax_of(cls: type[Any]) -> ast.ClassDef:
+    """Return the syntax tree of a class."""
+    tree = ast.parse(Path(inspect.getfile(cls)).read_text(encoding="utf-8"))
+    return next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == cls.__name__)
+
+
+def constructor(cls: type[Any]) -> str:
+    """Return the call that creates an instance, up to the first attribute that is not documented."""
+    shown = {"values", *(each.name for each in documented_attributes(cls))}
+    parameters = itertools.takewhile(lambda each: each.name in shown, inspect.signature(cls).parameters.values())
+    short = [each.replace(annotation=each.empty, default=readable(each.default)) for each in parameters]
+    return f"`{cls.__name__}({', '.join(map(str, short))})`"
+
+
+def readable(default: Any) -> Any:
+    """Return a parameter's default as it is shown; a factory is shown as `...`."""
+    return ... if type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS" else default
+
+
+def signature(name: str, function: Callable[..., Any]) -> str:
+    """Return the signature of a function as a Python block, without `self`, in one line if it fits."""
+    own = inspect.signature(function)
+    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "self"]
+    keyword = "async def" if inspect.iscoroutinefunction(function) else "def"
+    returned = f" -> {plain(str(own.return_annotation))}" if own.return_annotation is not own.empty else ""
+    written = [*written_parameters(parameters)]
+    line = f"{keyword} {name}({', '.join(written)}){returned}: ..."
+    if len(line) > WIDTH:
+        lines = "".join(f"    {each},\n" for each in written)
+        line = f"{keyword} {name}(\n{lines}){returned}: ..."
+    return f"```python signature\n{line}\n```"
+
+
+def written_parameters(parameters: Sequence[inspect.Parameter]) -> Iterator[str]:
+    """Yield parameters as they are written, with the `*` in front of those that are passed by keyword alone."""
+    starred = False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            yield "*"
+        starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
+        yield plain(str(parameter).replace("'", ""))
+
+
+def plain(annotation: str) -> str:
+    """Return an annotation in which public types replace ours.
+
+    >>> plain("Sequence[Message] | None")
+    'Sequence[dict[str, Any]] | None'
+    """
+    for name, type_ in PLAIN.items():
+        annotation = re.sub(rf"(?<![\w.]){re.escape(name)}\b", type_, annotation)
+    return annotation
+
+
+def type_cell(annotation: str) -> str:
+    """Return a type for the cell of a table, linked if it is a public class."""
+    shown = markdown.code(plain(annotation).replace("'", '"'))
+    linked = next((name for name in re.findall(r"\w+", plain(annotation)) if name in pytest_osmosis.__all__), None)
+    return shown if linked is None else f"[{shown}](#{linked.lower()})"
+
+
+def text_of(docstring: str) -> str:
+    """Return a docstring as Markdown, without its doctests."""
+    paragraphs = textwrap.dedent(inspect.cleandoc(docstring)).split("\n\n")
+    return markdown_of("\n\n".join(each for each in paragraphs if not each.startswith(">>>")))
