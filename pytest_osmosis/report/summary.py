@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
+from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import ModelResults, Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import POWER, Paired, Summary
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
-from pytest_osmosis.verdicts.gates import DROP, Verdict
+from pytest_osmosis.verdicts.gates import DROP, State, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED
 
 
@@ -28,7 +29,7 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
 
 
 def _gate(verdict: Verdict) -> list[str]:
-    lines = [f"gate {verdict.title}: {verdict.state.upper()}: {verdict.text}"]
+    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), f": {verdict.text}")]
     decided = verdict.state in ("holds", "fails")
     if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
         chance, n_rows = verdict.power
@@ -37,10 +38,27 @@ def _gate(verdict: Verdict) -> list[str]:
         if verdict.rule.is_regression:
             truth = f"loss were {-least:.12g}"
         lines.append(
-            f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
-            f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
+            dim(
+                f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
+                f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
+            )
         )
     return lines
+
+
+STATES: Mapping[State, Style] = {
+    "holds": "good",
+    "fails": "bad",
+    "not measured": "warning",
+    "partial": "warning",
+    "not decided": "warning",
+}
+"""The style of each state of a gate."""
+
+
+def state_text(verdict: Verdict) -> StyledText:
+    """Return the state of a gate in capitals."""
+    return StyledText((verdict.state.upper(), STATES[verdict.state]))
 
 
 def account_lines(results: Results) -> list[str]:
@@ -71,7 +89,7 @@ def notice_lines(notices: Iterable[str]) -> list[str]:
 def _took(results: Results) -> str:
     """Return tokens, cost and time; for stored rollouts, those of the time when they were made."""
     took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
-    return took if results.rescored is None else f"the rollouts took {took}"
+    return dim(took if results.rescored is None else f"the rollouts took {took}")
 
 
 def _throttled(throttling: Throttling) -> list[str]:
@@ -187,7 +205,9 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
 
 def _not_scored(results: Results) -> list[str]:
     lines = [
-        f"{plural(n, 'run')} failed at boundary {boundary} ({EFFECT.get(boundary, 'counted as 0')})"
+        (warning if boundary in UNMEASURED else str)(
+            f"{plural(n, 'run')} failed at boundary {boundary} ({EFFECT.get(boundary, 'counted as 0')})"
+        )
         for boundary, n in sorted(results.boundaries().items())
     ]
     lines += [
@@ -205,7 +225,7 @@ def _not_scored(results: Results) -> list[str]:
 
 def _pending(results: Results, n: int) -> list[str]:
     if not results.decided:
-        return [f"{plural(n, 'run')} pending: {results.stopped or 'never ran'}"]
+        return [warning(f"{plural(n, 'run')} pending: {results.stopped or 'never ran'}")]
     return [
         f"{count(n)} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
         "stopped early: estimates cover only what ran",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.plugin.output import github_annotations
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.report.style import Style, dim, painted
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -17,9 +19,28 @@ if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
 
 
+MARKUP: dict[Style, dict[str, bool]] = {
+    "good": {"green": True},
+    "bad": {"red": True},
+    "warning": {"yellow": True},
+    "dim": {"light": True},
+    "bold": {"bold": True},
+}
+"""The markup of pytest's terminal for each style."""
+
+
 def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
-    """Write a line of ours. The terminal itself redacts secrets (see `session_outlet`)."""
-    terminal.write_line(escaped(line))
+    """Write a line of ours."""
+    terminal.write_line(coloured(terminal, line))
+
+
+def coloured(terminal: pytest.TerminalReporter, line: str) -> str:
+    """Return a line cleaned by the outlet, with its styles in colours if pytest's terminal has any (`--color`)."""
+
+    def paint(text: str, style: Style) -> str:
+        return terminal._tw.markup(text, **MARKUP[style])
+
+    return painted(line, outlet_of(terminal.config).shown, paint)
 
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
@@ -75,9 +96,9 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, *, verbo
         ]:
             write_line(terminal, line)
         for path in finished.written[-1:]:
-            write_line(terminal, f"results: {shown(path)}")
+            write_line(terminal, dim(f"results: {shown(path)}"))
         if run.directory.host_log.exists():
-            write_line(terminal, f"user code also wrote to {shown(run.directory.host_log)}")
+            write_line(terminal, dim(f"user code also wrote to {shown(run.directory.host_log)}"))
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")

@@ -1,0 +1,92 @@
+"""Text with styles, which mean something and name no colour: a painter turns them into colours at the very end.
+
+A `StyledText` is a string that remembers the styles of its parts, so whatever reads text reads it as plain text.
+`joined` puts texts together and keeps their styles; any other operation on strings drops them.
+
+Styles cross the outlet as positions, never as control characters: `painted` first lets the outlet clean the text and
+then paints it. So no text that somebody else wrote can colour anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+Style = Literal["good", "bad", "warning", "dim", "bold"]
+Painter = Callable[[str, Style], str]
+"""Returns a text in the colour of a style."""
+
+_CODES: dict[Style, int] = {"good": 32, "bad": 31, "warning": 33, "dim": 2, "bold": 1}
+
+
+class StyledText(str):
+    """A string with a style for each of its `pieces`; None is no style."""
+
+    __slots__ = ("pieces",)
+
+    pieces: tuple[tuple[str, Style | None], ...]
+
+    def __new__(cls, *pieces: tuple[str, Style | None]) -> StyledText:
+        made = super().__new__(cls, "".join(text for text, _ in pieces))
+        made.pieces = pieces
+        return made
+
+
+def good(text: str) -> StyledText:
+    """Return a text about something that holds or passed."""
+    return StyledText((text, "good"))
+
+
+def bad(text: str) -> StyledText:
+    """Return a text about something that failed."""
+    return StyledText((text, "bad"))
+
+
+def warning(text: str) -> StyledText:
+    """Return a text about something that was not measured, or that may mislead."""
+    return StyledText((text, "warning"))
+
+
+def dim(text: str) -> StyledText:
+    """Return a text about a detail."""
+    return StyledText((text, "dim"))
+
+
+def bold(text: str) -> StyledText:
+    """Return a text that the eye looks for first."""
+    return StyledText((text, "bold"))
+
+
+def joined(*texts: str) -> StyledText:
+    """Return the texts as one, each in its own style.
+
+    >>> joined("gate x: ", good("HOLDS"), ": 9 of 10 rows")
+    'gate x: HOLDS: 9 of 10 rows'
+    """
+    return StyledText(*(piece for text in texts for piece in pieces_of(text)))
+
+
+def pieces_of(text: str) -> tuple[tuple[str, Style | None], ...]:
+    """Return the pieces of a text with their styles; a plain string is one piece without a style."""
+    return text.pieces if isinstance(text, StyledText) else ((text, None),)
+
+
+def painted(text: str, shown: Callable[[str], str], paint: Painter) -> str:
+    """Return a text as its outlet `shown` lets it pass, with its styles painted.
+
+    If the outlet changes something that spans pieces, a secret for example, the text stays without colours.
+    """
+    whole = shown(str(text))
+    pieces = [(shown(piece), style) for piece, style in pieces_of(text)]
+    if "".join(piece for piece, _ in pieces) != whole:
+        return whole
+    return "".join(piece if style is None or not piece else paint(piece, style) for piece, style in pieces)
+
+
+def ansi(text: str, style: Style) -> str:
+    r"""Return a text with the escape sequences that show its style on a terminal.
+
+    >>> ansi("HOLDS", "good")
+    '\x1b[32mHOLDS\x1b[0m'
+    """
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"

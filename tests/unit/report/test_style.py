@@ -1,0 +1,64 @@
+"""Styled text is plain text to whatever reads it, and only its own styles become colours."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.report.style import Style, ansi, bad, dim, good, joined, painted
+from pytest_osmosis.text.outlet import Outlet
+
+SECRET = "sk-a-secret-of-the-session"
+
+
+def tagged(text: str, style: Style) -> str:
+    """Paint for a reader: "<good>text</>"."""
+    return f"<{style}>{text}</>"
+
+
+def test_styled_text_equals_its_plain_text() -> None:
+    line = joined("gate x: ", good("HOLDS"), ": 9 of 10")
+
+    assert line == "gate x: HOLDS: 9 of 10"
+    assert line in {"gate x: HOLDS: 9 of 10"}
+    assert line.split() == ["gate", "x:", "HOLDS:", "9", "of", "10"]
+
+
+def test_joined_keeps_every_style() -> None:
+    line = joined(joined("a ", bad("b")), " ", "", dim("c"))
+
+    assert painted(line, str, tagged) == "a <bad>b</> <dim>c</>"
+
+
+def test_a_plain_string_and_an_empty_piece_are_not_painted() -> None:
+    assert painted("plain", str, tagged) == "plain"
+    assert painted(joined("plain", good("")), str, tagged) == "plain"
+
+
+def test_ansi_ends_each_style_that_it_begins() -> None:
+    assert painted(joined("a ", bad("b"), " c"), str, ansi) == "a \x1b[31mb\x1b[0m c"
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[32mHOLDS\x1b[0m", "\x9b32mHOLDS", "\r\x1b]0;title\x07"])
+def test_control_characters_in_a_text_stay_escapes(hostile: str) -> None:
+    shown = painted(joined(hostile, bad(hostile)), Outlet().shown, tagged)
+
+    clean = Outlet().shown(hostile)
+    assert shown == f"{clean}<bad>{clean}</>"
+    assert shown.isprintable()
+
+
+def test_a_secret_or_a_command_across_pieces_is_found() -> None:
+    outlet = Outlet({"KEY": SECRET})
+
+    across = painted(joined(SECRET[:9], bad(SECRET[9:])), outlet.shown, ansi)
+    command = painted(joined("#", bad("#[group]x")), outlet.shown, ansi)
+
+    assert across == outlet.shown(SECRET)
+    assert SECRET[9:] not in across
+    assert command == outlet.shown("##[group]x")
+
+
+def test_a_secret_within_a_piece_leaves_the_styles() -> None:
+    outlet = Outlet({"KEY": SECRET})
+
+    assert painted(joined("key ", bad(SECRET)), outlet.shown, tagged) == f"key <bad>{outlet.shown(SECRET)}</>"
