@@ -6,18 +6,16 @@ does one that all runs met.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from pytest_osmosis.record.events import RolloutEvent
+from pytest_osmosis.text.patterns import pattern_of
 
 MIN_SAME = 10
 """An eval stops if its first runs, this many or `batch_size` if that is more, all fail for the same cause."""
 MIN_ROWS = 2
 """All runs of fewer rows may have failed because of the row."""
 
-VARIABLE = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}|0x[0-9a-f]+|\d+")
-"""The parts of an error that differ between requests: numbers, addresses, and ids of requests."""
 OF_REQUESTS = ("model", "provider")
 """The boundaries of errors that a request met."""
 
@@ -41,7 +39,7 @@ class Systemic:
         error = rollout.get("error")
         if error is None or self.probe_error is None or self.succeeded or rollout["boundary"] not in OF_REQUESTS:
             return False
-        return _constant(error) == _constant(self.probe_error)
+        return pattern_of(error) == pattern_of(self.probe_error)
 
     def saw(self, rollout: RolloutEvent) -> str | None:
         """Return the cause that stops the eval, None to continue."""
@@ -69,12 +67,8 @@ class Systemic:
     def _count(self, rollout: RolloutEvent) -> None:
         """Count an error, and how many were the same in a row."""
         self._error, self._boundary = str(rollout["error"]), rollout["boundary"]
-        cause = f"{self._boundary}: {_constant(self._error)}"
+        cause = f"{self._boundary}: {pattern_of(self._error)}"
         self._differed = self._differed or self._cause not in (None, cause)
         self._same = self._same + 1 if cause == self._cause else 1
         self._cause = cause
         self._rows.add(rollout["row"])
-
-
-def _constant(error: str) -> str:
-    return VARIABLE.sub("#", error)

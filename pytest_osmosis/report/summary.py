@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.causes import cause_lines
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.results.read import PublishedHead
@@ -15,7 +16,6 @@ from pytest_osmosis.stats import POWER, Paired, Summary
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
 from pytest_osmosis.verdicts.gates import DROP, State, Verdict
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -204,12 +204,7 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
 
 
 def _not_scored(results: Results) -> list[str]:
-    lines = [
-        (warning if boundary in UNMEASURED else str)(
-            f"{plural(n, 'run')} failed at boundary {boundary} ({EFFECT.get(boundary, 'counted as 0')})"
-        )
-        for boundary, n in sorted(results.boundaries().items())
-    ]
+    lines = cause_lines(results.causes, len(results.records) - results.count("pending"))
     lines += [
         f"{name} gave {plural(n, 'run')} no score (counted as 0); it does not decide"
         for name, n in _unscored_aside(results).items()
@@ -230,10 +225,6 @@ def _pending(results: Results, n: int) -> list[str]:
         f"{count(n)} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
         "stopped early: estimates cover only what ran",
     ]
-
-
-EFFECT = dict.fromkeys(UNMEASURED, "not measured, counted as 0")
-"""The effect of unmeasured runs on the numbers, by boundary."""
 
 
 def _truncated(results: Results) -> list[str]:

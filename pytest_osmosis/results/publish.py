@@ -135,6 +135,7 @@ def _summary(results: Results) -> dict[str, Any]:
         **{status: results.count(status) for status in ("finished", "failed", "skipped", "pending")},
         "measured": results.measured,
         "boundaries": results.boundaries(),
+        "causes": [cause.to_json() for cause in results.causes],
         "retries": sum(record.retries for record in results.records),
         "rolled_out_again": sum(record.attempt > 1 for record in results.records),
         "truncated": len(results.truncated),

@@ -16,6 +16,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -127,13 +128,16 @@ class Results:
         """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""
         return sum(record.status == status for record in self.records)
 
+    @functools.cached_property
+    def causes(self) -> Sequence[Cause]:
+        """The causes that kept the eval's own runs from being scored, the most frequent first."""
+        return causes_of(self.records, self.pass_rule)
+
     def boundaries(self) -> dict[str, int]:
         """Return the number of runs that were not scored, by boundary."""
         counts: dict[str, int] = {}
-        for record in self.records:
-            boundary = self.pass_rule.boundary(record)
-            if boundary is not None:
-                counts[boundary] = counts.get(boundary, 0) + 1
+        for cause in self.causes:
+            counts[cause.boundary] = counts.get(cause.boundary, 0) + len(cause.runs)
         return counts
 
     @functools.cached_property

@@ -40,7 +40,7 @@ def finished(
 
 def failed(boundary: Boundary, row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
     """A run whose rollout broke at a boundary."""
-    return rolled(row, run, boundary=boundary, error="what happened", **{"usage": None, **fields})
+    return rolled(row, run, boundary=boundary, **{"error": "what happened", "usage": None, **fields})
 
 
 def removed(row: int = 0, run: int = 0) -> RunRecord:

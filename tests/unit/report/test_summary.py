@@ -133,10 +133,10 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
         rewards:a           >= 1  0.167  0.005 to 0.602      0.167  0.005 to 0.602
 
         pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed{interval}
-        1 run failed at boundary agent (counted as 0)
-        1 run failed at boundary host (not measured, counted as 0)
-        2 runs failed at boundary provider (not measured, counted as 0)
-        1 run failed at boundary reward (not measured, counted as 0)
+        2 runs not measured: what happened (first: row1-run0)
+        1 run not measured: what happened (first: row3-run0)
+        1 run counted as failed: what happened (boundary agent), first: row4-run0
+        1 run not measured: rewards:a: ValueError: no (first: row5-run0)
         36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
         """).replace("{interval}", "; 95% interval 0.005 to 0.602 (Gaffke, mid-p)") + (
         "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
@@ -197,7 +197,7 @@ def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
         rewards:a           >= 1     -             -          -             -
 
         pass rate -: no run was measured
-        4 runs failed at boundary provider (not measured, counted as 0)
+        4 runs not measured: what happened (first: row0-run0)
         tokens unknown, cost unknown, 3.2 s
         gate pass_rate >= 0.5: NOT MEASURED: no run was measured
         """)

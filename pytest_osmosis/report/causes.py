@@ -1,0 +1,37 @@
+"""The causes that kept runs from being scored, as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_osmosis.report.style import warning
+from pytest_osmosis.results.causes import Cause
+from pytest_osmosis.text.numbers import count, plural
+
+MOST_LISTED = 5
+MOST_SHARE = 0.05
+"""A message of a model's server that more of the runs met is hardly about single answers."""
+
+
+def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "", most: int = MOST_LISTED) -> list[str]:
+    """Return a line on each of the `most` frequent causes, and one on all others.
+
+    `n_runs` is the number of runs that ended. `of` says whose they are, like " of the baseline".
+    """
+    lines = [line for cause in causes[:most] for line in _lines(cause, n_runs, of)]
+    if others := causes[most:]:
+        n_others = sum(len(cause.runs) for cause in others)
+        lines.append(f"and {plural(len(others), 'more cause')} ({plural(n_others, 'run')}{of})")
+    return lines
+
+
+def _lines(cause: Cause, n_runs: int, of: str) -> list[str]:
+    n = len(cause.runs)
+    runs = plural(n, "run") + of
+    if not cause.is_measured:
+        return [warning(f"{runs} not measured: {cause.text} (first: {cause.first})")]
+    lines = [f"{runs} counted as failed: {cause.text} (boundary {cause.boundary}), first: {cause.first}"]
+    if cause.boundary == "model" and n > MOST_SHARE * n_runs:
+        met = f"{count(n)} of {plural(n_runs, 'run')} met this error"
+        lines.append(warning(f"  {met}: it looks like a configuration problem, not like a bad model"))
+    return lines

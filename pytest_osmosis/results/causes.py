@@ -1,0 +1,94 @@
+"""The causes that kept runs from being scored: errors, grouped by all that they have in common.
+
+Messages that differ only in numbers, ids, ports or times are one cause. Its text is the message of its first run,
+without what the number of tries adds to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.text.patterns import pattern_of
+from pytest_osmosis.text.safe import fitted, one_line
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+
+TEXT_CHARS = 200
+SEARCHED_CHARS = 2_000
+"""The part of a message that decides which cause it is."""
+SHORT_COLUMNS = 80
+"""The width of a cause within a sentence."""
+FIRST_RUNS = 5
+"""The number of runs that are published of each cause."""
+
+_ANSWERED = "the server answered "
+_TRIES = re.compile(
+    r"(; (no time is left for .*|asked to wait .* left|the next retry would be in .* left))?( \(\d+ tries\))?$",
+    re.DOTALL,
+)
+"""The end of a message by which the last of several tries differs from the first (`models.retry`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause, with the boundary where its `runs` broke. The runs are in order, and there is at least one."""
+
+    text: str
+    boundary: str
+    runs: Sequence[RunId]
+
+    @property
+    def is_measured(self) -> bool:
+        """True if its runs count as failed, False if they were not measured."""
+        return self.boundary not in UNMEASURED
+
+    @property
+    def first(self) -> RunId:
+        return self.runs[0]
+
+    @property
+    def short_text(self) -> str:
+        """The cause as a part of a sentence: "502 Bad Gateway"."""
+        return fitted(self.text, SHORT_COLUMNS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the published form, with the first of its runs."""
+        return {
+            "text": self.text,
+            "boundary": self.boundary,
+            "measured": self.is_measured,
+            "runs": len(self.runs),
+            "first_runs": list(map(str, self.runs[:FIRST_RUNS])),
+        }
+
+
+def causes_of(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
+    """Return the causes of all runs that were not scored, the most frequent first."""
+    found: dict[tuple[str, ...], list[RunId]] = {}
+    texts: dict[tuple[str, ...], str] = {}
+    for record in sorted(records, key=lambda record: record.run):
+        boundary = pass_rule.boundary(record)
+        if boundary is not None:
+            function, message = _error(record, pass_rule)
+            key = boundary, function, pattern_of(message[:SEARCHED_CHARS])
+            found.setdefault(key, []).append(record.run)
+            texts.setdefault(key, _text(function, message))
+    causes = [Cause(texts[key], key[0], runs) for key, runs in found.items()]
+    return sorted(causes, key=lambda cause: -len(cause.runs))
+
+
+def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
+    """Return the function that gave no score, "" if the rollout broke, and the message without the number of tries."""
+    if broken := pass_rule.broken(record):
+        error = record.scorer_errors.get(broken[0])
+        return broken[0], error.message if error else "gave no score"
+    return "", _TRIES.sub("", (record.error or "").strip(), count=1)
+
+
+def _text(function: str, message: str) -> str:
+    text = one_line(message.removeprefix(_ANSWERED), TEXT_CHARS) or "no message"
+    return f"{function}: {text}" if function else text

@@ -1,0 +1,60 @@
+"""Causes as lines of the summary."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.record.run_record import Boundary
+from pytest_osmosis.report.causes import cause_lines
+from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.unit.made import A, failed
+
+RULE = PassRule((A,))
+REFUSED = "the server answered 400 Bad Request: temperature is not supported"
+HINT = "it looks like a configuration problem, not like a bad model"
+
+
+def lines(n: int, n_runs: int, error: str = REFUSED, boundary: Boundary = "model") -> list[str]:
+    """Return the lines on one error that `n` of the runs met."""
+    return cause_lines(causes_of([failed(boundary, row, error=error) for row in range(n)], RULE), n_runs)
+
+
+def test_runs_that_were_not_measured_are_counted_by_their_cause() -> None:
+    said = lines(46, 120, "the server answered 502 Bad Gateway (5 tries)", "provider")
+
+    assert said == ["46 runs not measured: 502 Bad Gateway (first: row0-run0)"]
+
+
+@pytest.mark.parametrize("boundary", ["agent", "timeout"])
+def test_runs_that_broke_in_user_code_count_as_failed(boundary: Boundary) -> None:
+    assert lines(36, 40, "KeyError: 'x'", boundary) == [
+        f"36 runs counted as failed: KeyError: 'x' (boundary {boundary}), first: row0-run0"
+    ]
+
+
+@pytest.mark.parametrize(("n", "n_runs"), [(36, 120), (6, 119), (1, 1)])
+def test_a_refusal_of_more_than_5_percent_of_the_runs_looks_like_a_configuration_problem(n: int, n_runs: int) -> None:
+    first, hint = lines(n, n_runs)
+
+    runs = "1 run" if n == 1 else f"{n} runs"
+    assert first == (
+        f"{runs} counted as failed: 400 Bad Request: temperature is not supported (boundary model), first: row0-run0"
+    )
+    assert hint == f"  {n} of {n_runs} run{'s' * (n_runs > 1)} met this error: {HINT}"
+
+
+def test_a_refusal_of_few_runs_is_the_models() -> None:
+    assert len(lines(6, 120)) == 1
+
+
+def test_the_most_frequent_causes_are_listed_and_the_others_counted() -> None:
+    errors = [f"KeyError: '{letter}'" for letter in "abcdefg" for _ in range(ord("h") - ord(letter))]
+    causes = causes_of([failed("provider", row, error=error) for row, error in enumerate(errors)], RULE)
+
+    said = cause_lines(causes, len(errors), of=" of the baseline")
+
+    assert said[0] == "7 runs of the baseline not measured: KeyError: 'a' (first: row0-run0)"
+    assert len(said) == 6
+    assert said[-1] == "and 2 more causes (3 runs of the baseline)"
+    assert len(cause_lines(causes, len(errors), most=7)) == 7
