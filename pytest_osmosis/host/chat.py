@@ -35,17 +35,24 @@ a request now and then; that costs this request a retry and slows down no other.
 
 @dataclass(slots=True)
 class RequestTotals:
-    """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry."""
+    """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
+
+    `usage` is None without an answer, and for good once a server answers without its usage: the sum is unknown then.
+    """
 
     usage: Usage | None = None
+    answers: int = 0
     retries: int = 0
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
 
     def add(self, reply: ChatReply) -> None:
-        if reply.usage is not None:
-            self.usage = reply.usage if self.usage is None else self.usage + reply.usage
+        if not self.answers:
+            self.usage = reply.usage
+        elif self.usage is not None:
+            self.usage = self.usage + reply.usage if reply.usage is not None else None
+        self.answers += 1
         self.finish_reason = reply.finish_reason
         self.model = reply.model or self.model
 
