@@ -68,6 +68,16 @@ required = []
 """
 
 
+PRICES = """
+[prices]
+served = {{ input = 1.0, output = 1.0 }}
+[limits]
+max_cost_usd = {usd}
+"""
+RUN_USD = 200 / 1e6
+"""The cost of a rollout at these prices, in dollars."""
+
+
 class LatencyServer:
     """The model server, in a child process."""
 
@@ -109,7 +119,8 @@ def prepare(folder: Path, scenario: Scenario, base_url: str) -> None:
     (folder / "agent.py").write_text(AGENT)
     for subject, agent in {"user": "agent:rollout", "light": "chat"}.items():
         text = CONFIG.format(n=scenario.n, in_flight=scenario.in_flight, base_url=base_url, agent=agent)
-        (folder / f"{subject}.toml").write_text(text)
+        limit = PRICES.format(usd=scenario.affords * RUN_USD) if scenario.affords is not None else ""
+        (folder / f"{subject}.toml").write_text(text + limit)
 
 
 def command_of(subject: Subject, scenario: Scenario, base_url: str) -> list[str]:
@@ -139,7 +150,9 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
         ended = time.monotonic()
     process.returncode = 0
     counts = server.counts()
-    n_scored = scored(subject, json.loads((folder / "results.json").read_text()))
+    results = json.loads((folder / "results.json").read_text())
+    n_scored = scored(subject, results)
+    spent = {"overspent_runs": results["summary"]["cost_usd"] / RUN_USD - scenario.affords} if scenario.affords else {}
     return {
         "wall_s": ended - began,
         "cpu_s": usage.ru_utime + usage.ru_stime,
@@ -149,7 +162,8 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
         "max_in_flight": counts["max_in_flight"],
         "mean_in_flight": counts["mean_in_flight"],
         "n_requests": counts["n_requests"],
-        "n_unscored": scenario.n_rollouts - n_scored,
+        "n_unscored": 0 if scenario.affords else scenario.n_rollouts - n_scored,
+        **spent,
     }
 
 
@@ -250,7 +264,9 @@ def main() -> int:
     try:
         run_scenario(WARM_UP, subjects, 1, server)
         for scenario in (SCENARIOS[name] for name in options.scenarios):
-            runs = run_scenario(scenario, subjects, options.reps, server)
+            runs = run_scenario(
+                scenario, [each for each in subjects if each in scenario.subjects], options.reps, server
+            )
             measured[scenario.name] = runs
             failed |= report(scenario, runs)
     finally:

@@ -26,7 +26,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """An eval of `rows` x `n` rollouts, `in_flight` at once."""
+    """An eval of `rows` x `n` rollouts, `in_flight` at once; with `affords`, with dollars for this many alone."""
 
     name: str
     rows: int
@@ -34,6 +34,8 @@ class Scenario:
     in_flight: int
     weather: Weather
     bounds: tuple[Bound, ...] = field(default=())
+    subjects: tuple[Subject, ...] = SUBJECTS
+    affords: float | None = None
 
     @property
     def n_rollouts(self) -> int:
@@ -94,6 +96,16 @@ SCENARIOS = {
         ),
         Scenario("S4", 1_000, 1, 32, Weather(100, refused=0.05, failed=0.02, seed=4), _wall(1.15, 1.15)),
         Scenario("S5", 1_000, 1, 32, Weather(100, sigma=0.8, seed=5), _wall(1.15, 1.15)),
+        Scenario(
+            "S6",
+            10_000,
+            1,
+            128,
+            Weather(5),
+            (Bound("light", "overspent_runs", 1.0), Bound("light", "overspent_runs", -1.0, least=True)),
+            subjects=("light",),
+            affords=5_000.5,
+        ),
     )
 }
 

@@ -293,8 +293,12 @@ LIMITS = Table(
     "Bounds that stop an eval or make it not measured.",
     (
         Field("max_errors", error_bound(), "Most runs that may stay unmeasured, a count or a share.", default=0.10),
-        Field("max_cost_usd", above_0(), "US dollars. Once they are spent, no new run starts. Requires known prices."),
-        Field("max_tokens", integer(1), "Input and output tokens. Once they are used, no new run starts."),
+        Field(
+            "max_cost_usd",
+            above_0(),
+            "US dollars. No run starts that would probably exceed them. Requires known prices.",
+        ),
+        Field("max_tokens", integer(1), "Input and output tokens. No run starts that would probably exceed them."),
         Field("max_duration_s", seconds(), "Seconds since the first rollout. After them, no new run starts."),
     ),
 )

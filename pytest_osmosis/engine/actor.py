@@ -258,7 +258,8 @@ class Actor:
             case "unused":
                 self.permits.unused(host, event["id"])
             case "dropped":
-                for key in event["runs"]:
+                host.gives_back = False
+                for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
                     self.runs.dropped(Key.of(key))
             case "stalled":
                 self._recovery.stalled(host, self.table.of(event), event["stack"])

@@ -1,45 +1,155 @@
-"""The budget of an eval run. Once it is spent no further run begins; runs in flight finish, and may exceed it."""
+"""The budget of an eval run: what its rollouts used so far, and which runs may begin without exceeding its bounds.
+
+A run begins only if it probably fits: what is used, the runs in flight and the run itself, each at the mean of its
+model's rollouts so far, stay within the bound. Before the first rollout of a model, that mean is unknown. Then a run of
+it begins only while fewer runs are in flight than there are hosts. So a bound is exceeded by about one run per host at
+most, unless runs in flight use more than those before them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
-from pytest_osmosis.engine.job import BoundName, Bounds, Stop
+from pytest_osmosis.engine.job import Bounds, Stop
+from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.text.numbers import count, money, plural
+
+ROUNDING = 1 + 1e-9
+"""Sums of equal amounts that reach the bound exactly may be a little above it in floats."""
+
+InFlight = Mapping[ModelTag, int]
+"""The number of runs of each model that have begun or may begin any moment, and are not rolled out."""
 
 
 @dataclass(slots=True)
-class Budget:
-    """The amounts spent so far, within `bounds`."""
+class Spending:
+    """The amounts of one kind that rollouts used, by model, and their bound.
 
-    bounds: Bounds
-    tokens: int = 0
-    spent_usd: float = 0.0
-    began: float | None = None
+    `amount_of` returns what a rollout used, None if that is unknown. `used` and `each` describe a total and a mean.
+    """
 
-    def rolled_out(self, record: RunRecord) -> Stop | None:
+    name: Literal["max_tokens", "max_cost_usd"]
+    bound: float
+    bound_text: str
+    amount_of: Callable[[RunRecord], float | None]
+    used: Callable[[float], str]
+    each: Callable[[float], str]
+    total: float = 0.0
+    _totals: dict[ModelTag, float] = field(default_factory=dict)
+    _n: dict[ModelTag, int] = field(default_factory=dict)
+
+    def add(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may.
 
-        If tokens or cost are bounded, a rollout without token counts stops the eval.
+        A rollout of unknown use stops the eval, unless it failed: then it probably used little.
         """
-        bounds = self.bounds
-        if record.usage is None:
-            if record.boundary is None and (bounds.max_tokens or bounds.max_cost_usd):
-                reason: BoundName = "max_tokens" if bounds.max_tokens else "max_cost_usd"
-                return Stop(reason, f"[limits] {reason} cannot be kept: the server does not report token usage")
-            return None
-        self.tokens += record.tokens or 0
-        self.spent_usd += bounds.cost_usd(record) or 0.0
-        if bounds.max_tokens is not None and self.tokens >= bounds.max_tokens:
-            return Stop("max_tokens", f"[limits] max_tokens = {bounds.max_tokens:,} is reached")
-        if bounds.max_cost_usd is not None and self.spent_usd >= bounds.max_cost_usd:
-            return Stop("max_cost_usd", f"[limits] max_cost_usd = {bounds.max_cost_usd:g} is reached")
-        return None
+        amount, model = self.amount_of(record), record.run.model
+        if amount is None:
+            return None if record.boundary is not None else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
+        self.total += amount
+        self._totals[model] = self._totals.get(model, 0.0) + amount
+        self._n[model] = self._n.get(model, 0) + 1
+        return self._stop("is reached") if self.total >= self.bound else None
+
+    def fits(self, model: ModelTag, in_flight: InFlight, n_hosts: int) -> bool:
+        """True if a further run of `model` probably fits, or is among the first ones."""
+        mean = self._means().get(model)
+        if mean is None:
+            return sum(in_flight.values()) < n_hosts
+        return self._expected(in_flight) + mean <= self.bound * ROUNDING
+
+    def full(self, model: ModelTag) -> Stop:
+        """Return that a run of `model` does not fit any more."""
+        mean = self._means()[model]
+        return self._stop(f"has no room for another run ({self.used(self.total)}, {self.each(mean)})")
+
+    def is_overcommitted(self, in_flight: InFlight) -> bool:
+        """True if runs that were handed out will probably exceed the bound by more than one run."""
+        if not self._n:
+            return False
+        return self._expected(in_flight) > self.bound * ROUNDING + max(self._means().values())
+
+    def _expected(self, in_flight: InFlight) -> float:
+        """Return the total once the runs in flight are over; a model without a mean counts like the others."""
+        means = self._means()
+        other = max(means.values(), default=0.0)
+        return self.total + sum(means.get(model, other) * n for model, n in in_flight.items())
+
+    def _means(self) -> dict[ModelTag, float]:
+        return {model: total / self._n[model] for model, total in self._totals.items()}
+
+    def _stop(self, text: str) -> Stop:
+        return Stop(self.name, f"[limits] {self.name} = {self.bound_text} {text}")
+
+
+_UNKNOWN = (
+    "cannot be kept: the server does not report token usage, or not for every request, or the agent sends requests "
+    "without ctx.chat"
+)
+
+
+class Budget:
+    """The tokens and dollars that an eval run used, and its `bounds`. `n_hosts` processes roll out."""
+
+    def __init__(self, bounds: Bounds, n_hosts: int = 1) -> None:
+        self._n_hosts = n_hosts
+        self._max_duration_s = bounds.max_duration_s
+        self._began: float | None = None
+        self._spendings = list(_spendings(bounds))
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if tokens or dollars are bounded."""
+        return bool(self._spendings)
+
+    def rolled_out(self, record: RunRecord) -> Stop | None:
+        """Count a rollout; return why no further run may begin, None if one may."""
+        stops = [spending.add(record) for spending in self._spendings]
+        return next((stop for stop in stops if stop is not None), None)
+
+    def misfit(self, model: ModelTag, in_flight: InFlight) -> Spending | None:
+        """Return the bound within which a further run of `model` does not fit now, None if it may begin."""
+        n_hosts = self._n_hosts
+        return next((each for each in self._spendings if not each.fits(model, in_flight, n_hosts)), None)
+
+    def is_overcommitted(self, in_flight: InFlight) -> bool:
+        """True if too many runs were handed out, because rollouts turned out to use more than those before them."""
+        return any(spending.is_overcommitted(in_flight) for spending in self._spendings)
 
     def at(self, now: float) -> Stop | None:
         """Return why no further run may begin at this time, which counts from the first call on."""
-        self.began = now if self.began is None else self.began
-        bound = self.bounds.max_duration_s
-        if bound is not None and now - self.began >= bound:
+        self._began = now if self._began is None else self._began
+        bound = self._max_duration_s
+        if bound is not None and now - self._began >= bound:
             return Stop("max_duration_s", f"[limits] max_duration_s = {bound:g} is reached")
         return None
+
+
+def _spendings(bounds: Bounds) -> list[Spending]:
+    spendings = []
+    if (tokens := bounds.max_tokens) is not None:
+        spendings.append(
+            Spending(
+                "max_tokens",
+                tokens,
+                count(tokens),
+                lambda record: record.tokens,
+                lambda total: f"{plural(round(total), 'token')} used",
+                lambda mean: f"about {plural(round(mean), 'token')} a run",
+            )
+        )
+    if (usd := bounds.max_cost_usd) is not None:
+        spendings.append(
+            Spending(
+                "max_cost_usd",
+                usd,
+                f"{usd:g}",
+                bounds.cost_usd,
+                lambda total: f"{money(total)} spent",
+                lambda mean: f"about {money(mean)} a run",
+            )
+        )
+    return spendings

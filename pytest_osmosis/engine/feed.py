@@ -18,7 +18,7 @@ from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest
 from pytest_osmosis.record.plan import run_seed
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
@@ -56,6 +56,7 @@ class Feed:
         if rollouts and self._job.rescore is not None:
             self._recall(self._job.rescore)
         elif rollouts:
+            self._take_back()
             for host in self._hosts.rolling:
                 self._refill_host(host)
         self._refill_async_scoring()
@@ -83,7 +84,7 @@ class Feed:
             return
         self._hosts.pace(host, room)
         requests: list[Request] = []
-        for state in list(self._next_states(room)):
+        for state in list(self._next_states(room, self._in_flight())):
             why = self._runs.why_never(state.run)  # an unreadable row among them may have stopped the eval
             if why is not None:
                 self._runs.skip(state.run, why)
@@ -92,11 +93,30 @@ class Feed:
             requests.append(self._run_request(state))
         host.hand(requests)
 
-    def _next_states(self, room: int) -> Iterator[RunState]:
-        """Take up to `room` runs from the queue and read their rows. A run whose row cannot be read fails."""
+    def _in_flight(self) -> Counter[ModelTag]:
+        """Count the runs that may use the budget; empty if there is none."""
+        if not self._runs.is_bounded:
+            return Counter()
+        return Counter(state.run.model for state in self._table.states.values() if not state.is_rolled_out)
+
+    def _take_back(self) -> None:
+        """Let hosts give back what they have not begun, if it turned out that it would exceed the budget."""
+        if not self._runs.is_overcommitted(self._in_flight()):
+            return
+        for host in self._hosts.rolling:
+            handed_out = any(state.stage is Stage.HANDED_OUT for state in self._table.in_host(host))
+            if handed_out and not host.gives_back:
+                host.gives_back = True
+                host.hand([{"op": "drop", "model_tag": None}])
+
+    def _next_states(self, room: int, in_flight: Counter[ModelTag]) -> Iterator[RunState]:
+        """Take up to `room` runs from the queue and read their rows. A run whose row cannot be read fails.
+
+        The budget has room for `in_flight`, and must have room for each further run.
+        """
         with ExitStack() as stack:
             file: BufferedReader | None = None
-            while room > 0 and self._table.queue:
+            while room > 0 and self._table.queue and self._runs.may_begin(self._table.queue[0], in_flight):
                 run = self._table.queue.popleft()
                 try:
                     if self._row is None or self._row.row_index != run.row:
@@ -108,6 +128,7 @@ class Feed:
                     self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
                     continue
                 room -= 1
+                in_flight[run.model] += 1
                 yield self._table.add(run, self._row, Stage.HANDED_OUT)
 
     def _refill_quarantine(self) -> None:

@@ -23,7 +23,8 @@ class Host:
 
     `limit` is how many runs it may have in flight now, `heard_at` the time of its last message or request, `begun`
     whether it has begun a run or a function, `score_ms` a moving average of how long a function takes, `handed_at` the
-    time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`.
+    time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`,
+    it was asked for the runs that it has not begun, and has not answered yet.
     """
 
     role: HostRole
@@ -33,6 +34,7 @@ class Host:
     ready: bool = False
     begun: bool = False
     retired: bool = False
+    gives_back: bool = False
     score_ms: float = 10.0
     handed_at: float = 0.0
     gather_s: float = 0.0

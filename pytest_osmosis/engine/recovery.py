@@ -100,7 +100,7 @@ class Recovery:
 
     def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
         for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):
-            self._requeue(state)
+            self._runs.requeue(state)
         rolling = [state for state in states if state.stage is Stage.ROLLING]
         if rolling and self._runs.stopped is None:
             n_runs = plural(len(rolling), "run")
@@ -110,14 +110,6 @@ class Recovery:
                 self._score_elsewhere(state, host)
             elif state.stage is Stage.ROLLING:
                 self._suspect(state)
-
-    def _requeue(self, state: RunState) -> None:
-        why = self._runs.why_never(state.run)
-        if why is not None:
-            self._runs.skip(state.run, why)
-        else:
-            self._table.remove(state, Stage.QUEUED)
-            self._table.queue.appendleft(state.run)
 
     def _suspect(self, state: RunState) -> None:
         """Let a run that was rolling wait for the quarantine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pytest_osmosis.engine.budget import Budget
+from pytest_osmosis.engine.budget import Budget, InFlight
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Stop, Transcript
@@ -35,7 +35,7 @@ class Runs:
         self._notices = notices
         self._n_skipped = 0
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
-        self._budget = Budget(job.bounds)
+        self._budget = Budget(job.bounds, job.hosts)
 
     def submit(self, runs: Sequence[RunId]) -> None:
         new = self._table.submit(runs)
@@ -51,7 +51,32 @@ class Runs:
         """A host gives back a run that it had not begun."""
         state = self._table.states.get(key.run)
         if state is not None and state.key == key and not state.is_begun:
-            self.skip(state.run, self.why_never(state.run) or "dropped")
+            self.requeue(state)
+
+    def requeue(self, state: RunState) -> None:
+        """Queue a run again that has not begun, before all others; skip it if it will not begin any more."""
+        why = self.why_never(state.run)
+        if why is not None:
+            self.skip(state.run, why)
+        else:
+            self._table.remove(state, Stage.QUEUED)
+            self._table.queue.appendleft(state.run)
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if runs begin only if they fit a budget."""
+        return self._budget.is_bounded
+
+    def may_begin(self, run: RunId, in_flight: InFlight) -> bool:
+        """True if a queued run probably fits the budget. Stops the eval if it never will: nothing is in flight."""
+        misfit = self._budget.misfit(run.model, in_flight)
+        if misfit is not None and not in_flight:
+            self.stop(misfit.full(run.model))
+        return misfit is None
+
+    def is_overcommitted(self, in_flight: InFlight) -> bool:
+        """True if runs that were handed out must be taken back, because they would probably exceed the budget."""
+        return self._budget.is_overcommitted(in_flight)
 
     def why_never(self, run: RunId) -> str | None:
         """Return why a run will not begin, None if it will."""

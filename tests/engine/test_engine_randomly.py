@@ -188,6 +188,9 @@ def wrong(history: History) -> list[str]:
     statuses = Counter(record.status for record in records.values())
     if engine.progress.done != statuses.total() - statuses["pending"]:
         errors.append(f"{engine.progress.done} are done, and they are {statuses}")
+    bound, used = engine.job.bounds.max_tokens, sum(record.tokens or 0 for record in records.values())
+    if bound is not None and used > bound:
+        errors.append(f"{used} tokens of {bound} were used")
     never = [run for run, record in records.items() if record.status == "pending"]
     if engine.baseline_stopped is not None:
         never = [run for run in never if not run.is_baseline]

@@ -1,0 +1,122 @@
+"""Bounds on tokens and dollars: no run begins that would probably exceed them, and no room is left unused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.servers import ChatServer, Exchange, reply
+
+PRICES = {"served": {"input": 1.0, "output": 0.0}}
+"""A dollar for a million input tokens."""
+
+
+class Meter:
+    """Answers with the number of input tokens that `tokens_of` gives the nth request."""
+
+    def __init__(self, tokens_of: Callable[[int], int]) -> None:
+        self.n = 0
+        self._tokens_of = tokens_of
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        tokens = self._tokens_of(self.n)
+        self.n += 1
+        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+        return await reply("42", usage=usage)(exchange)
+
+
+def spent(workspace: Workspace, meter: Meter, usd: float, **tables: Mapping[str, Any]) -> Live:
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
+    with ChatServer(meter) as server:
+        limits = {"max_cost_usd": usd, "max_errors": 1000}
+        return evaluated(workspace.config(server, **{"limits": limits, "prices": PRICES, **tables}))
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Workspace, hosts: int) -> None:
+    meter = Meter(lambda n: 1000)
+    live = spent(workspace, meter, 0.0505, evaluation={"batch_size": 16}, execution={"hosts": hosts})
+
+    assert live.results.cost_usd == pytest.approx(0.050)
+    assert meter.n == 50
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert stopped.reason == "max_cost_usd"
+    assert stopped.text == (
+        "[limits] max_cost_usd = 0.0505 has no room for another run ($0.050 spent, about $0.0010 a run)"
+    )
+
+
+def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace) -> None:
+    live = spent(workspace, Meter(lambda n: 1000), 0.2, evaluation={"batch_size": 16})
+
+    assert live.results.count("finished") == 200
+    assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
+
+
+def test_costs_that_rise_exceed_the_bound_by_no_more_than_a_run(workspace: Workspace) -> None:
+    """The first runs are cheap, so that many more are handed out than fit once runs cost ten times as much."""
+    meter = Meter(lambda n: 100 if n < 40 else 1000)
+    live = spent(workspace, meter, 0.03, evaluation={"batch_size": 4})
+
+    assert 0.02 < (live.results.cost_usd or 0.0) < 0.03 + 0.004
+    assert live.results.count("pending") > 100
+    assert live.kinds().count("skipped") == live.results.count("pending")
+
+
+def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> None:
+    """The first run is alone. All others are answered only once four of them are in flight."""
+    arrived, together = 0, asyncio.Event()
+
+    async def answer(exchange: Exchange) -> web.StreamResponse:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 5:
+            together.set()
+        if arrived > 1:
+            await together.wait()
+        return await reply("42")(exchange)
+
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
+    with ChatServer(answer) as server:
+        tables = {"limits": {"max_cost_usd": 100}, "prices": PRICES, "evaluation": {"batch_size": 4}}
+        live = evaluated(workspace.config(server, **tables))
+    assert live.kinds() == ["passed"] * 5
+
+
+def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:
+    workspace.agent("""
+    async def rollout(ctx):
+        for _ in range(2):
+            reply = await ctx.chat(ctx.prompt)
+        return [*ctx.prompt, reply.message]
+    """)
+    with ChatServer(reply("42"), reply("42", usage=None), reply("42"), reply("42")) as server:
+        tables = {"prices": PRICES, "evaluation": {"batch_size": 1}}
+        live = evaluated(workspace.config(server, **tables))
+    assert live.record(0).usage is None
+    assert live.record(0).tokens is None
+    assert live.record(1).tokens == 20
+    assert live.results.n_cost_unknown == 1
+    assert live.results.cost_usd == pytest.approx(3 * 14e-6)  # three rows, two requests each, seven tokens each
+
+
+def test_a_bound_on_dollars_cannot_be_kept_without_every_usage(workspace: Workspace) -> None:
+    workspace.agent("""
+    async def rollout(ctx):
+        for _ in range(2):
+            reply = await ctx.chat(ctx.prompt)
+        return [*ctx.prompt, reply.message]
+    """)
+    with ChatServer(reply("42"), reply("42", usage=None)) as server:
+        tables = {"limits": {"max_cost_usd": 1}, "prices": PRICES}
+        live = evaluated(workspace.config(server, **tables))
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert stopped.text.startswith("[limits] max_cost_usd cannot be kept: the server does not report token usage")
+    assert live.kinds() == ["passed", "skipped", "skipped", "skipped"]
