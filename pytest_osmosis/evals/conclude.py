@@ -66,7 +66,7 @@ class Conclusion:
             duration_ms=prepared.source.rollouts_took_ms(self._run.duration_ms),
             by_function=by_function,
             overall=overall,
-            provenance={**self._run.provenance, "finished_at": utc_text(datetime.now(UTC))},
+            provenance={**self._run.provenance, "finished_at": utc_text(self._run.ended_at or datetime.now(UTC))},
             price=prepared.price,
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,

@@ -30,7 +30,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_sc
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `conversations` holds those of finished runs, if the settings ask for them. `began` is True once `go` was called.
+    `conversations` holds those of finished runs, if the settings ask for them.
     """
 
     prepared: Prepared
@@ -40,10 +40,20 @@ class EvalRun:
     engine: Engine
     conversations: dict[RunId, Sequence[Mapping[str, Any]]]
     provenance: Mapping[str, Any]
-    began: bool = False
-    duration_ms: float = 0.0
-    _since: float = field(default_factory=time.monotonic)
+    ended_at: datetime | None = None
+    _began_s: float | None = None
+    _ended_s: float | None = None
     _closed: bool = False
+
+    @property
+    def began(self) -> bool:
+        """True once `go` was called."""
+        return self._began_s is not None
+
+    @property
+    def duration_ms(self) -> float:
+        """The time from `go` until the last run was done, so without the evals before and after; 0 before either."""
+        return 0.0 if self._began_s is None or self._ended_s is None else (self._ended_s - self._began_s) * 1000
 
     @property
     def notices(self) -> Notices:
@@ -83,8 +93,7 @@ class EvalRun:
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
         """Probe the models, then perform the selected runs; with `first` only those, until more are submitted."""
-        self.began = True
-        self._since = time.monotonic()
+        self._began_s = time.monotonic()
         runs = self.selected.runs
         if may_end_early(self.prepared, self.selected, self.settings):
             runs = shuffled(runs, self.prepared.config.data.seed)  # plan order would measure the first rows only
@@ -129,12 +138,17 @@ class EvalRun:
             "record": row.record,
         }
 
+    def stop_clock(self) -> None:
+        """End the time of this eval, because every selected run is done. Idempotent; for any thread."""
+        if self._ended_s is None:
+            self._ended_s, self.ended_at = time.monotonic(), datetime.now(UTC)
+
     def close(self, grace_s: float = 0.0) -> None:
         """Close the engine after at most `grace_s` seconds for the runs in flight. Idempotent."""
         if self._closed:
             return
-        self.duration_ms = (time.monotonic() - self._since) * 1000
         self.engine.close(grace_s)
+        self.stop_clock()
         self._closed = True
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)

@@ -52,10 +52,12 @@ class EvalQueue:
 
     def run_done(self, eval_id: str) -> None:
         """Count a run of `eval_id` as done; after its last one the next eval starts. Called in the engine's thread."""
+        self._n_left[eval_id] -= 1
+        if self._n_left[eval_id] == 0:
+            self.runs[eval_id].stop_clock()
         if self._inline is not None:
             self._inline.host(eval_id).wake()
             return
-        self._n_left[eval_id] -= 1
         if self._n_left[eval_id] == 0:
             self.runs[eval_id].engine.release()
             if not self._stopped:
