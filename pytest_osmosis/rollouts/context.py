@@ -13,6 +13,13 @@ from pytest_osmosis.models.refusal import refusal_error
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
 
+RESERVED = {
+    "model": "it always asks the eval's model; ask another one with a client of your own",
+    "n": "call it again for another answer",
+    "stream": "it returns whole replies",
+}
+"""The keys of a request that `chat` does not take, and the reasons. The config refuses them in `extra_body`."""
+
 
 class ChatContext:
     """One run, as agent code sees it: `ctx` of `async def rollout(ctx)`, and of `AgentWorkflow.run`.
@@ -71,8 +78,11 @@ class ChatContext:
         Several calls may wait at once. Tokens of all calls count for the run.
 
         Raises `ModelError` if the model gives no answer after all retries, rejects the request, or refuses to answer.
-        Raises `RuntimeError` if it is awaited in another event loop, or after the rollout is over.
+        Raises `TypeError` for the keys `model`, `n` and `stream`, and `RuntimeError` if it is awaited in another event
+        loop, or after the rollout is over.
         """
+        for name in sampling.keys() & RESERVED.keys():
+            raise TypeError(f"ctx.chat takes no {name}: {RESERVED[name]}")
         sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)
         self.last_conversation = [*sent, reply.message]

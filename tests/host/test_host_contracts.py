@@ -110,6 +110,17 @@ class Judge(Grader):
     assert dict(live.record(0).scores) == {"reward": 1.0}
 
 
+@pytest.mark.parametrize("key", ["model", "n", "stream"])
+def test_ctx_chat_takes_no_key_that_the_run_itself_sets(workspace: Workspace, server: ChatServer, key: str) -> None:
+    workspace.agent(f"async def rollout(ctx):\n    await ctx.chat(ctx.prompt, {key}=2)\n")
+
+    live = evaluated(workspace.config(server))
+
+    assert live.kinds() == ["error"] * 2
+    assert str(live.record(0).error).startswith(f"TypeError: ctx.chat takes no {key}: ")
+    assert server.requests == []
+
+
 def test_config_classes_have_defaults_that_keywords_replace(workspace: Workspace) -> None:
     code = """
 from dataclasses import dataclass
