@@ -43,7 +43,7 @@ class Section(NamedTuple):
 SECTIONS = (
     Section(
         "Agents",
-        "",
+        "See [write an agent](../how-to/write-an-agent.md).",
         (
             *("ChatContext", "ChatReply", "Usage", "ModelError"),
             *("AgentWorkflow", "AgentWorkflowContext", "AgentWorkflowOutput", "AgentWorkflowConfig"),
