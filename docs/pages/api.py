@@ -1,15 +1,19 @@
 """Generate docs/reference/api.md from the public names: their signatures, attributes and docstrings.
 
-An attribute is documented by the string below it, in the class or in `__init__`. What has no docstring is not public.
+An attribute is documented by the string below it, in the class or in `__init__`. What has no docstring is not public,
+nor is what takes or returns an object of a class that is not.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import collections.abc
 import inspect
 import itertools
 import re
 import textwrap
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -86,8 +90,19 @@ CONSTRUCTED = (
 )
 """The classes that users construct, in their code or in its tests."""
 
-INTERNAL = {"Results": ("row_runs",), "RunId": ("to_json",), "Usage": ("to_json",)}
-"""Methods with docstrings that are no part of the interface, by class."""
+TYPES = frozenset(
+    [
+        *pytest_osmosis.__all__,
+        *vars(typing),
+        *vars(collections.abc),
+        *vars(builtins),
+        *PLAIN,
+        "stats",
+        "Path",
+        "Function",
+    ]
+)
+"""The names that types on the page may consist of."""
 
 WIDTH = 100
 """A longer signature is broken into lines."""
@@ -129,7 +144,8 @@ def class_lines(cls: type[Any]) -> Iterator[str]:
     if cls.__name__ in CONSTRUCTED:
         yield from (constructor(cls), "")
     yield text_of(cls.__doc__ or "")
-    if attributes := [*documented_attributes(cls), *properties(cls)]:
+    attributes = [each for each in (*documented_attributes(cls), *properties(cls)) if has_public_types(each.type)]
+    if attributes:
         rows = ((f"`{each.name}`", type_cell(each.type), cell(" ".join(each.text.split()))) for each in attributes)
         yield from ("", *markdown.table(("attribute", "type", ""), rows))
     for name, method in methods(cls):
@@ -161,10 +177,20 @@ def properties(cls: type[Any]) -> Iterator[Attribute]:
 def methods(cls: type[Any]) -> Iterator[tuple[str, FunctionType]]:
     """Yield the methods that have a docstring, by name."""
     for name, value in vars(cls).items():
-        if name.startswith("_") or name in INTERNAL.get(cls.__name__, ()):
+        if name.startswith("_") or not isinstance(value, FunctionType) or not value.__doc__:
             continue
-        if isinstance(value, FunctionType) and value.__doc__:
+        if all(map(has_public_types, value.__annotations__.values())):
             yield name, value
+
+
+def has_public_types(annotation: object) -> bool:
+    """Return True if a type consists of public names and those of the standard library.
+
+    >>> has_public_types("Mapping[str, RunRecord] | None"), has_public_types("list[RowRuns]")
+    (True, False)
+    """
+    names = re.findall(r"(?<![\w.'\"])[A-Za-z_]\w*", str(annotation))
+    return TYPES.issuperset(names)
 
 
 def syntax_of(cls: type[Any]) -> ast.ClassDef:

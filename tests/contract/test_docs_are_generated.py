@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import collections.abc
-import re
-import typing
-
 import pytest
 
 import pytest_osmosis
@@ -32,13 +27,3 @@ def test_every_public_name_has_a_docstring_of_its_own() -> None:
 
     assert [name for name, value in shown.items() if not api.text_of(value.__doc__ or "")] == []
     assert [name for name, value in shown.items() if (value.__doc__ or "").startswith(f"{name}(")] == []
-
-
-def test_types_on_the_api_page_are_public_or_from_the_standard_library() -> None:
-    page = PAGES["reference/api.md"]()
-    types = re.findall(r"^\| `\w+` \| \[?`([^`]+)`", page, re.MULTILINE)
-    signatures = re.findall(r"^```python signature\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)
-    names = set(re.findall(r"(?<![\w\"'])[A-Z]\w+", " ".join([*types, *signatures])))
-
-    known = {*pytest_osmosis.__all__, *vars(typing), *vars(collections.abc), *vars(builtins), "Path", "Function"}
-    assert names - known == set()
