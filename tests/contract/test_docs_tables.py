@@ -35,7 +35,13 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 # -- flags ------------------------------------------------------------------------------------------------
 
-FLAG_TABLES = ("## `osmosis eval` (eval mode)", "## `osmosis eval submit` and `osmosis eval run`", "## `prime eval`")
+FLAG_TABLES = (
+    "## `osmosis eval` (eval mode)",
+    "## `osmosis eval submit` and `osmosis eval run`",
+    "## `osmosis eval list`, `info` and `stop`",
+    "## `osmosis eval-rubric`",
+    "## `prime eval`",
+)
 FLAG_ROWS = [row for heading in FLAG_TABLES for row in rows("flags.md", heading)]
 OPTIONS = {
     flag
