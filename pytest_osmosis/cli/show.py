@@ -14,6 +14,7 @@ from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
+from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.conversation import parts_of
 from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -47,12 +48,13 @@ def _wanted(row_run: str) -> RunId:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """The events of one run. `outputs` holds what each step of it printed, by kind."""
+    """The events of one run. `answer` is None if it was not scored; `outputs` holds what each step printed, by kind."""
 
     record: RunRecord
     scorers: Sequence[str]
     messages: Sequence[object]
     details: str
+    answer: ScoredAnswer | None
     outputs: Sequence[Mapping[str, str]]
 
 
@@ -78,7 +80,12 @@ def _story(directory: RunDirectory, wanted: RunId) -> _Story:
     own = [event for event in events if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
     outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]
-    return _Story(record, ledger.scorers, rollout.get("messages", ()), rollout.get("details", ""), outputs)
+    messages = rollout.get("messages", ())
+    scored = next((event for event in reversed(own) if event["ev"] == "score"), None)
+    answer = None
+    if scored is not None:
+        answer = ScoredAnswer.of(messages, rollout.get("n_prompt", 0), scored.get("ground_truth"))
+    return _Story(record, ledger.scorers, messages, rollout.get("details", ""), answer, outputs)
 
 
 def _described(eval_run: str, story: _Story, results: PublishedResults | None) -> Iterator[str]:
@@ -91,6 +98,8 @@ def _described(eval_run: str, story: _Story, results: PublishedResults | None) -
     yield from _error(story)
     if record.status == "finished" and record.answer_fault is not None:
         yield f"{_INDENT}{ANSWER_FAULTS[record.answer_fault]}"
+    if story.answer is not None:
+        yield from (_INDENT + line for line in story.answer.lines(MOST_CHARS))
     for message in story.messages:
         yield ""
         yield from _message(message)

@@ -177,7 +177,7 @@ class Feed:
         state.add_output(rollout.get("output", {}))
         codes = {} if rescore.calls_all else self._recorder.codes
         kept = rescore.rollouts.scores(run, codes, self._job.score_inputs.rows[run.row].whole)
-        record = self._recorder.recall(rescore.rollouts.records[run], kept)
+        record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
         if record.boundary is not None or record.scored:
             self._runs.done(state)
             return

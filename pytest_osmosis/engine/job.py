@@ -64,12 +64,16 @@ class EarlyStop:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The parts of a run that its test may show: conversation, user's traceback, printed output, dataset line."""
+    """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
+    of its row. The first `n_prompt` messages are the prompt's.
+    """
 
     messages: Sequence[Mapping[str, Any]] = ()
+    n_prompt: int = 0
     details: str = ""
     output: tuple[tuple[str, str], ...] = ()
     line: int = 0
+    ground_truth: object = None
 
 
 Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]

@@ -74,13 +74,21 @@ class Recorder:
         self._enter_own({"ev": "loaded", "scorers": list(scorers), "digests": self.codes})
         self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in inputs.rows.items()}})
 
-    def recall(self, record: RunRecord, kept: Mapping[str, StoredScore]) -> RunRecord:
+    def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
         self.ledger.records[record.run] = record
         key = Key(record.run, record.attempt).to_json()
         for name, score in kept.items():
             scores = {} if score.value is None else {name: score.value}
-            event: ScoreEvent = {"ev": "score", **key, "ms": score.ms, "scores": scores, "errors": {}, "output": {}}
+            event: ScoreEvent = {
+                "ev": "score",
+                **key,
+                "ms": score.ms,
+                "scores": scores,
+                "errors": {},
+                "output": {},
+                "ground_truth": ground_truth,
+            }
             removal: RemovalEvent = {**event, "removed": True, "name": name}
             record = self._enter_own(removal if score.value is None else event)
             self.kept[name] += 1

@@ -232,13 +232,29 @@ class Runs:
             return
         errors = {name: {"message": error, "details": details} for name in names}
         key = state.key.to_json()
-        event: ScoreEvent = {"ev": "score", **key, "ms": 0.0, "scores": {}, "errors": errors, "output": {}}
+        truth = state.row.ground_truth
+        event: ScoreEvent = {
+            "ev": "score",
+            **key,
+            "ms": 0.0,
+            "scores": {},
+            "errors": errors,
+            "output": {},
+            "ground_truth": truth,
+        }
         self._scored(state, *self._recorder.redacted(event))
 
     def done(self, state: RunState) -> None:
         """Report a run that failed or has all its scores, and stop the eval if that decides it."""
         self._table.remove(state, Stage.DONE)
-        transcript = Transcript(state.messages, state.details, tuple(state.output.items()), state.row.line)
+        transcript = Transcript(
+            messages=state.messages,
+            n_prompt=state.n_prompt,
+            details=state.details,
+            output=tuple(state.output.items()),
+            line=state.row.line,
+            ground_truth=state.row.ground_truth,
+        )
         record = self._recorder.ledger.records[state.run]
         self._recorder.done(record, transcript)
         decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)

@@ -71,6 +71,7 @@ class Conclusion:
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             decided=stop is not None and stop.reason == "decided",
+            reasons=self._run.reasons,
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
             baseline=self._baseline_model(),
         )

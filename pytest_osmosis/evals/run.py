@@ -30,7 +30,8 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_sc
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `conversations` holds those of finished runs, if the settings ask for them.
+    `conversations` holds those of finished runs, if the settings ask for them, `reasons` a line on each run that was
+    reported as failed or as an error.
     """
 
     prepared: Prepared
@@ -39,6 +40,7 @@ class EvalRun:
     directory: RunDirectory
     engine: Engine
     conversations: dict[RunId, Sequence[Mapping[str, Any]]]
+    reasons: Mapping[RunId, str]
     provenance: Mapping[str, Any]
     ended_at: datetime | None = None
     _began_s: float | None = None
@@ -81,7 +83,8 @@ class EvalRun:
         job = engine_job(prepared, selected, settings, directory, outcomes.describe)
         engine = Engine(job, journal, on_done)
         engine.start()
-        return cls(prepared, selected, settings, directory, engine, outcomes.conversations, provenance)
+        kept = outcomes.conversations, outcomes.reasons
+        return cls(prepared, selected, settings, directory, engine, *kept, provenance)
 
     def host_log_text(self) -> str:
         return redacted_log(self.directory, self.prepared)
@@ -158,13 +161,15 @@ class EvalRun:
 class _RunOutcomes:
     """Makes the outcome of each run from its record. `rerun` returns the command that repeats a run.
 
-    With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out.
+    With `keep_conversations`, `conversations` holds those of finished runs until somebody takes them out. `reasons`
+    holds lines that the outcomes hold too.
     """
 
     prepared: Prepared
     rerun: Callable[[RunId], str]
     keep_conversations: bool
     conversations: dict[RunId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    reasons: dict[RunId, str] = field(default_factory=dict)
 
     def describe(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
         """Return the outcome of a run that is done. The engine calls this in its own thread."""
@@ -174,10 +179,16 @@ class _RunOutcomes:
             record,
             pass_rule,
             messages=transcript.messages,
+            n_prompt=transcript.n_prompt,
+            ground_truth=transcript.ground_truth,
             details=transcript.details,
             output=transcript.output,
             where=f"{self.prepared.dataset.display}:{transcript.line}",
             rerun=self.rerun,
         )
         outcome = self.prepared.source.outcome(outcome, record)
-        return judged_by_no_score(outcome) if self.prepared.smoke is not None else outcome
+        if self.prepared.smoke is not None:
+            outcome = judged_by_no_score(outcome)
+        if outcome.kind in ("failed", "error"):
+            self.reasons[record.run] = outcome.reason
+        return outcome

@@ -230,10 +230,11 @@ class HostCore:
                 raise
             self._on_error(key, error)
             failure = await self._described(key, "reward", error, partial(reward_failure, error, running))
-            return _score_event(key, begun, {}, {name: {"message": failure.message, "details": failure.details}})
+            error_of = {name: {"message": failure.message, "details": failure.details}}
+            return _score_event(request, begun, {}, error_of)
         if value is None:
-            return {**_score_event(key, begun, {}, {}), "removed": True, "name": name}
-        return _score_event(key, begun, {name: value}, {})
+            return {**_score_event(request, begun, {}, {}), "removed": True, "name": name}
+        return _score_event(request, begun, {name: value}, {})
 
     async def _value(self, name: str, request: ScoringFields, running: MonitoredCode) -> float | None:
         """Return the score by the function `name`, or None if a Grader removes the run."""
@@ -327,10 +328,17 @@ def _rollout_event(
 
 
 def _score_event(
-    key: Key, begun: float, scores: Mapping[str, float], errors: Mapping[str, Mapping[str, str]]
+    request: ScoringFields, begun: float, scores: Mapping[str, float], errors: Mapping[str, Mapping[str, str]]
 ) -> ScoreEvent:
-    ms = _ms_since(begun)
-    return {"ev": "score", **key.to_json(), "ms": ms, "scores": scores, "errors": errors, "output": {}}
+    return {
+        "ev": "score",
+        **Key.of(request).to_json(),
+        "ms": _ms_since(begun),
+        "scores": scores,
+        "errors": errors,
+        "output": {},
+        "ground_truth": request["ground_truth"],
+    }
 
 
 def _ms_since(begun: float) -> float:

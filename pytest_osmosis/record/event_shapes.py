@@ -68,6 +68,7 @@ SHAPES: Mapping[str, Check] = {
             **OUTPUT,
             "scores": table(number()),
             "errors": table(members({"message": text}, {"details": text})),
+            "ground_truth": anything,
             "removed": flag,
             "name": text,
         },

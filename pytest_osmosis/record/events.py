@@ -72,7 +72,8 @@ class RolloutEvent(AttemptFields):
 class ScoreEvent(AttemptFields):
     """The score of one reward function, or the error of functions that will never return one.
 
-    An error is `{"message": a line, "details": the user's traceback or ""}`.
+    `ground_truth` is the row's, as the function got it. An error is `{"message": a line, "details": the user's
+    traceback or ""}`.
     """
 
     ev: Literal["score"]
@@ -80,6 +81,7 @@ class ScoreEvent(AttemptFields):
     scores: Mapping[str, float]
     errors: Mapping[str, Mapping[str, str]]
     output: Mapping[str, str]
+    ground_truth: NotRequired[Any]
 
 
 class RemovalEvent(ScoreEvent):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.conversation import parts_of
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
@@ -22,19 +23,29 @@ def outcome_of(
     pass_rule: PassRule,
     *,
     messages: Sequence[Mapping[str, Any]] = (),
+    n_prompt: int = 0,
+    ground_truth: object = None,
     details: str = "",
     output: Sequence[tuple[str, str]] = (),
     where: str = "",
     rerun: Callable[[RunId], str] = str,
 ) -> Outcome:
-    """Return the outcome of a run's test. `where` is its dataset line, `rerun` returns the command that repeats it."""
+    """Return the outcome of a run's test. `where` is its dataset line, `rerun` returns the command that repeats it.
+
+    The first `n_prompt` of the `messages` are the prompt's. An answer is shown next to its `ground_truth` if it was
+    scored, and after an error of the function that should have scored it.
+    """
     kind = kind_of(record, pass_rule)
     reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
+    answer = ScoredAnswer.of(messages, n_prompt, ground_truth)
+    if kind == "failed" and answer.line:
+        reason = f"{reason}: {answer.line}"
     text = ""
     if kind in ("failed", "error"):
         several = len(pass_rule.scorers) > 1 and record.status == "finished"
         scores = [f"  {line}" for _, line in score_lines(record, pass_rule.scorers, pass_rule)] if several else []
-        parts = [reason, *scores, *_details(details), *conversation_lines(messages)]
+        answers = answer.lines(MESSAGE_CHARS, after_line=kind == "failed") if record.boundary is None else []
+        parts = [reason, *scores, *_details(details), *answers, *conversation_lines(messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
         kind,

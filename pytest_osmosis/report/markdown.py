@@ -13,7 +13,7 @@ from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
-from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
+from pytest_osmosis.verdicts.pass_rule import kind_of
 
 MOST_LISTED = 50
 REASON_CHARS = 300
@@ -67,7 +67,7 @@ def _not_passed(results: Results) -> list[str]:
     records = [record for record in results.records if kind_of(record, results.pass_rule) in ("failed", "error")]
     if not records:
         return []
-    reasons = [[str(record.run), shortened(reason_of(record, results.pass_rule), REASON_CHARS)] for record in records]
+    reasons = [[str(record.run), shortened(results.reason_of(record), REASON_CHARS)] for record in records]
     more = len(records) - MOST_LISTED
     rows = [["run", "reason"], *reasons[:MOST_LISTED], *([["...", f"{more:,} more"]] if more > 0 else [])]
     title = f"{plural(len(records), 'run')} did not pass"

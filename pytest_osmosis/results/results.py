@@ -19,7 +19,7 @@ from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import Runs, Verdict
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,9 @@ class Results:
 
     # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
     # unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. `decided`
-    # is True if the eval stopped because its gates were decided. Counts and sums over all records are cached, because
-    # the summary, the file and the Markdown page all use them.
+    # is True if the eval stopped because its gates were decided. `reasons` holds a line on each run that was reported
+    # as failed or as an error: its scores, and the answer next to its ground truth. Counts and sums over all records
+    # are cached, because the summary, the file and the Markdown page all use them.
     description: EvalDescription
     pass_rule: PassRule
     records: Sequence[RunRecord]
@@ -122,7 +123,12 @@ class Results:
     baseline: ModelResults | None = None
     smoke_of: int | None = None
     decided: bool = False
+    reasons: Mapping[RunId, str] = field(default_factory=dict)
     throttling: Throttling = field(default_factory=Throttling)
+
+    def reason_of(self, record: RunRecord) -> str:
+        """Return in one line why a run did not pass, "" if it did."""
+        return self.reasons.get(record.run) or reason_of(record, self.pass_rule)
 
     def count(self, status: str) -> int:
         """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""

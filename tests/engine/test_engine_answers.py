@@ -96,7 +96,7 @@ def test_an_answer_without_text_is_empty(workspace: Workspace, behaviour: Behavi
     live = evaluate(workspace, behaviour, model=model)
     assert live.kinds() == ["failed"]
     assert solution(live) == "''"
-    assert live.outcome(0).reason == "score 0 < 1 (the answer is empty)"
+    assert live.outcome(0).reason == 'score 0 < 1 (the answer is empty): expected "42"'
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_messages_of_the_prompt_are_no_answer(workspace: Workspace, agent: str, 
     live = evaluate(workspace, reply("42"), agent)
     assert solution(live) == expected
     if expected == "''":
-        assert live.outcome(0).reason == "score 0 < 1 (the rollout has no assistant message)"
+        assert live.outcome(0).reason == 'score 0 < 1 (the rollout has no assistant message): expected "42"'
 
 
 def test_an_agent_that_appends_a_tool_message_is_scored_by_its_last_text(workspace: Workspace) -> None:

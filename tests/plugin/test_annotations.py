@@ -26,7 +26,8 @@ def test_failed_runs_are_annotated_at_their_dataset_lines(on_github: Workspace) 
     on_github.eval(rows=ROWS, limits={"max_errors": 1})
 
     assert annotated(on_github.run(NAMED)) == [
-        "::error file=data/x.jsonl,line=2,title=x[row1-run0]::score 0.25 < 1",
+        "::error file=data/x.jsonl,line=2,title=x[row1-run0]::score 0.25 < 1: "
+        'answered "1 * 2 = 2 #### 2", expected "2"',
         "::error file=data/x.jsonl,line=3,title=x[row2-run0]::reward error: rewards:score: "
         "ZeroDivisionError: the reward function broke",
     ]

@@ -67,7 +67,12 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert failure is not None
     assert error is not None
     assert failure.text is not None
-    assert failure.text.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1\n  run2: score 0 < 1\nrun1:\n")
+    assert failure.text.startswith(
+        "2 of 3 runs did not pass\n"
+        '  run1: score 0 < 1: answered "1", expected "2"\n'
+        '  run2: score 0 < 1: answered "2", expected "2"\n'
+        "run1:\n"
+    )
     assert failure.text.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
     assert "run1: reward error: rewards:score: ZeroDivisionError" in str(error.text)
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}

@@ -83,7 +83,7 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     result.stdout.fnmatch_lines(
         [
             f"  from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked",
-            "score 0 < 1",
+            "score 0 < 1: answered *, expected *",
             f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
             "the rollouts took 40 tokens (28 in, 12 out)*",
             "against the previous verdicts (results.1.json): +0 -1 of 4 rows",

@@ -36,11 +36,13 @@ def conversation(*messages: Any) -> list[str]:
 
 
 def test_a_failed_run_says_why_and_how_to_repeat_it() -> None:
-    found = outcome(finished({A: 0.2}), messages=[PROMPT, {"role": "assistant", "content": "5"}])
+    messages = [PROMPT, {"role": "assistant", "content": "5"}]
+    found = outcome(finished({A: 0.2}), messages=messages, n_prompt=1, ground_truth="6")
 
-    assert (found.kind, found.reason, found.duration_s) == ("failed", "score 0.2 < 1", 0.45275)
+    said = 'score 0.2 < 1: answered "5", expected "6"'
+    assert (found.kind, found.reason, found.duration_s) == ("failed", said, 0.45275)
     assert found.text == dedent("""\
-        score 0.2 < 1
+        score 0.2 < 1: answered "5", expected "6"
         conversation:
           user: 2 * 3?
           assistant: 5
@@ -169,7 +171,7 @@ def test_any_message_of_an_agent_can_be_shown(messages: list[Any]) -> None:
     text = outcome(finished({A: 0.0}), messages=messages).text
 
     text.encode("utf-8")
-    assert text.startswith("score 0 < 1\n")
+    assert text.startswith("score 0 < 1")
     assert text.endswith("x[row0-run0]'")
 
 
@@ -182,11 +184,26 @@ def test_output_of_user_code_is_kept_by_kind_and_escaped() -> None:
 
 
 @pytest.mark.parametrize("boundary", ["model", "agent", "timeout", "provider", "host"])
-def test_a_boundary_leads_the_block(boundary: Any) -> None:
-    found = outcome(failed(boundary), messages=[PROMPT])
+def test_a_boundary_leads_the_block_and_nothing_was_scored(boundary: Any) -> None:
+    found = outcome(failed(boundary), messages=[PROMPT], n_prompt=1, ground_truth="6")
 
     assert found.kind == "error"
     assert found.text.splitlines()[0] == f"{boundary}: what happened"
+    assert "expected" not in found.text
+
+
+def test_a_function_that_broke_is_shown_with_the_answer_that_it_got() -> None:
+    messages = [PROMPT, {"role": "assistant", "content": "5"}, {"role": "tool", "content": "ok"}]
+    found = outcome(finished({}, errors={A: BROKE}), messages=messages, n_prompt=1, ground_truth="6")
+
+    assert found.text.splitlines()[:3] == ["reward error: rewards:a: ValueError: no", "answered: 5", "expected: 6"]
+
+
+def test_an_answer_without_text_is_shown_as_its_fault() -> None:
+    record = finished({A: 0.0}, answer_fault="no text")
+    found = outcome(record, messages=[PROMPT, {"role": "assistant", "content": ""}], n_prompt=1, ground_truth="6")
+
+    assert found.reason == 'score 0 < 1 (the answer is empty): expected "6"'
 
 
 def test_an_outcome_with_any_text_is_json() -> None:

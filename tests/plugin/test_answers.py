@@ -1,0 +1,170 @@
+"""The wrong answer next to the expected one, wherever a run is reported that did not pass."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.servers import ChatServer, reply
+
+NAMED = "--osmosis-config=configs/eval/x.toml"
+EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
+LONG = "Let us think about it, step by step. " * 30
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pytest print the whole lines of its short summary."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def show(workspace: Workspace, run: str) -> list[str]:
+    command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
+    return workspace.pytester.run(*command, timeout=60).outlines
+
+
+@PLAIN_AND_XDIST
+def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace.root))
+    workspace.write("rewards.py", EXACT)
+    with ChatServer(reply("14")) as server:
+        workspace.eval(rows=[{"ground_truth": "15"}], model={"base_url": server.base_url})
+        result = workspace.run(NAMED, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+
+    why = 'score 0 < 1: answered "14", expected "15"'
+    result.stdout.fnmatch_lines(
+        [
+            why,
+            "conversation:",
+            "  user: What is 0 * 2?",
+            "  assistant: 14",
+            f"FAILED configs/eval/x.toml::x?row0-run0? - {why}",
+        ]
+    )
+    assert f"::error file=data/x.jsonl,line=1,title=x[row0-run0]::{why}" in result.outlines
+    failure = junit_cases(workspace.root / "junit.xml")["x[row0-run0]"].find("failure")
+    assert failure is not None
+    assert failure.attrib["message"] == why
+    assert str(failure.text).startswith(why)
+    assert f"| row0-run0 | {why.replace('<', '&lt;')} |" in (workspace.root / "page.md").read_text(encoding="utf-8")
+    assert "  expected: 15" in show(workspace, "row0-run0")
+
+
+@PLAIN_AND_XDIST
+def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Workspace) -> None:
+    workspace.write("rewards.py", EXACT)
+    workspace.eval(rows=[{"ground_truth": "15"}, {}], gate={"pass_rate": ">= 0.9"})
+
+    result = workspace.run(NAMED, "-rx", "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+
+    why = 'score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'
+    result.stdout.fnmatch_lines([f"XFAIL configs/eval/x.toml::x?row0-run0? - {why}"])
+    skipped = junit_cases(workspace.root / "junit.xml")["x[row0-run0]"].find("skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == why
+    assert 'answered "0 \\* 2 = 0 &#35;&#35;&#35;&#35; 0", expected "15"' in (workspace.root / "page.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_what_is_long_is_shortened_and_whole_in_show(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", EXACT)
+    answer, truth = LONG + "#### 14", LONG.replace("think", "talk") + "#### 15"
+    with ChatServer(reply(answer)) as server:
+        workspace.eval(rows=[{"ground_truth": truth}], model={"base_url": server.base_url})
+        result = workspace.run(NAMED)
+
+    result.stdout.fnmatch_lines(
+        [
+            'score 0 < 1: answered "...* step by step. #### 14" (1,117 characters), '
+            'expected "...* step by step. #### 15" (1,087 characters)',
+            "expected: Let us talk about it, * characters left out * #### 15",
+            "conversation:",
+        ]
+    )
+    assert f"  expected: {truth}" in show(workspace, "row0-run0")
+
+
+def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", EXACT)
+    workspace.write(
+        "agent.py",
+        "async def rollout(ctx):\n"
+        f"    said = {{'role': 'assistant', 'content': {LONG!r}}}\n"
+        "    call = {'id': '1', 'type': 'function', 'function': {'name': 'stop', 'arguments': '{}'}}\n"
+        "    return [*ctx.prompt, said, {'role': 'assistant', 'content': None, 'tool_calls': [call]}]\n",
+    )
+    workspace.eval(rows=1, agent={"agent": "agent:rollout"})
+
+    result = workspace.run(NAMED)
+
+    result.stdout.fnmatch_lines(
+        ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
+    )
+    assert f"  answered: {LONG.strip()}" in show(workspace, "row0-run0")
+
+
+def test_rows_without_a_ground_truth_expect_nothing(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    rows = [{"score": 0.0, "ground_truth": truth} for truth in (None, "")]
+    workspace.eval(rows=rows)
+
+    result = workspace.run(NAMED, "--osmosis-markdown=page.md")
+
+    result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0"'])
+    assert "expected" not in result.stdout.str()
+    assert "expected" not in "\n".join(show(workspace, "row0-run0"))
+    assert "expected" not in (workspace.root / "page.md").read_text(encoding="utf-8")
+
+
+def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write(
+        "agent.py",
+        "async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    if ctx.row_index: raise ValueError('broke')\n",
+    )
+    rows = [{"reward": "raises", "ground_truth": "truth of 0"}, {"ground_truth": "truth of 1"}]
+    workspace.eval(rows=rows, agent={"agent": "agent:rollout"}, limits={"max_errors": 2})
+
+    result = workspace.run(NAMED)
+
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["expected: truth of 0", "conversation:"])
+    assert "truth of 1" not in result.stdout.str()
+    assert "  expected: truth of 0" in show(workspace, "row0-run0")
+
+
+def test_a_rescored_run_is_shown_with_the_present_ground_truth(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.write("rewards.py", EXACT)
+    workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
+    workspace.run(NAMED).assert_outcomes(passed=1)
+    workspace.eval(rows=[{"ground_truth": "15"}])
+
+    result = workspace.run("--osmosis-from=latest")
+
+    result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'])
+    assert "  expected: 15" in show(workspace, "row0-run0")
+    workspace.run("--osmosis-from=latest")
+    assert "  expected: 15" in show(workspace, "row0-run0"), "a score that is reused keeps its ground truth"
+
+
+def test_a_secret_in_a_ground_truth_is_redacted(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = plain_workspace
+    monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
+    workspace.eval(
+        rows=[{"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}],
+        secrets={"required": ["SERVICE_KEY"]},
+    )
+
+    result = workspace.run(NAMED, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
+    result.stdout.fnmatch_lines(['*expected "...x*?SERVICE_KEY?" (125 characters)*'])
+    files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
+    said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
+    assert not [text for text in [*said, *show(workspace, "row0-run0")] if "0123456789" in text]

@@ -1,0 +1,85 @@
+"""The answer that was scored, and the ground truth next to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.report.answers import IN_A_LINE, ScoredAnswer
+
+PROMPT = {"role": "user", "content": "7 + 8?"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add"}}]}
+
+
+def said(content: object) -> dict[str, object]:
+    return {"role": "assistant", "content": content}
+
+
+def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
+    return ScoredAnswer.of([PROMPT, *messages], 1, truth)
+
+
+@pytest.mark.parametrize(
+    ("truth", "line"),
+    [
+        ("15", 'answered "14", expected "15"'),
+        ("a\n  b", 'answered "14", expected "a b"'),
+        (15, 'answered "14", expected 15'),
+        (0, 'answered "14", expected 0'),
+        (["a", 1], 'answered "14", expected ["a", 1]'),
+        ({"größe": None}, 'answered "14", expected {"größe": null}'),
+        ("\x1b[2J::error::", 'answered "14", expected "\\x1b[2J::error::"'),
+        (None, 'answered "14"'),
+        ("", 'answered "14"'),
+        (" \n", 'answered "14"'),
+    ],
+)
+def test_the_line_holds_answer_and_ground_truth(truth: object, line: str) -> None:
+    assert answer(said("14"), truth=truth).line == line
+
+
+def test_a_rollout_without_an_answer_shows_only_the_ground_truth() -> None:
+    assert answer(said("")).line == answer().line == 'expected "15"'
+    assert answer(said(""), truth=None).line == ""
+
+
+def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
+    line = answer(said("x" * 10_000 + "\n#### 14"), truth="y" * 100_000).line
+
+    assert line.startswith('answered "...xxx')
+    assert 'x #### 14" (10,008 characters), expected "...yyy' in line
+    assert line.endswith('yyy" (100,000 characters)')
+    assert len(line) < 2 * IN_A_LINE + 80
+
+
+def test_the_answer_is_that_of_the_rollout_and_not_of_its_prompt() -> None:
+    shot = said("an example of an answer")
+
+    assert ScoredAnswer.of([PROMPT, shot, PROMPT], 3, "15").line == 'expected "15"'
+    assert ScoredAnswer.of([PROMPT, shot, PROMPT, said("14")], 3, "15").text == "14"
+
+
+def test_lines_add_what_the_line_left_out() -> None:
+    long = "because " * 20 + "14"
+
+    assert answer(said(long), CALL, truth="1\n2").lines(600, after_line=True) == [
+        f"answered: {long}",
+        "expected: 1",
+        "    2",
+    ]
+    assert answer(said("14"), CALL).lines(600, after_line=True) == []
+
+
+def test_lines_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
+    assert answer(said("14")).lines(600) == ["expected: 15"]
+    assert answer(said("14"), CALL).lines(600) == ["answered: 14", "expected: 15"]
+
+
+def test_a_long_text_lacks_its_middle_and_says_so() -> None:
+    [line] = answer(said("14"), truth="begin " + "x" * 10_000 + " end").lines(600)
+
+    assert line.startswith("expected: begin xxx")
+    assert "characters left out" in line
+    assert line.endswith("xxx end")
+    assert len(line) <= len("expected: ") + 600
