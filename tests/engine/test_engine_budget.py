@@ -33,7 +33,7 @@ class Meter:
 def spent(workspace: Workspace, meter: Meter, usd: float, **tables: Mapping[str, Any]) -> Live:
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
     with ChatServer(meter) as server:
-        limits = {"max_cost_usd": usd, "max_errors": 1000}
+        limits: dict[str, Any] = {"max_cost_usd": usd, "max_errors": 1000}
         return evaluated(workspace.config(server, **{"limits": limits, "prices": PRICES, **tables}))
 
 
@@ -84,7 +84,7 @@ def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> Non
 
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
     with ChatServer(answer) as server:
-        tables = {"limits": {"max_cost_usd": 100}, "prices": PRICES, "evaluation": {"batch_size": 4}}
+        tables: dict[str, Any] = {"limits": {"max_cost_usd": 100}, "prices": PRICES, "evaluation": {"batch_size": 4}}
         live = evaluated(workspace.config(server, **tables))
     assert live.kinds() == ["passed"] * 5
 
@@ -97,7 +97,7 @@ def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace:
         return [*ctx.prompt, reply.message]
     """)
     with ChatServer(reply("42"), reply("42", usage=None), reply("42"), reply("42")) as server:
-        tables = {"prices": PRICES, "evaluation": {"batch_size": 1}}
+        tables: dict[str, Any] = {"prices": PRICES, "evaluation": {"batch_size": 1}}
         live = evaluated(workspace.config(server, **tables))
     assert live.record(0).usage is None
     assert live.record(0).tokens is None
@@ -114,7 +114,7 @@ def test_a_bound_on_dollars_cannot_be_kept_without_every_usage(workspace: Worksp
         return [*ctx.prompt, reply.message]
     """)
     with ChatServer(reply("42"), reply("42", usage=None)) as server:
-        tables = {"limits": {"max_cost_usd": 1}, "prices": PRICES}
+        tables: dict[str, Any] = {"limits": {"max_cost_usd": 1}, "prices": PRICES}
         live = evaluated(workspace.config(server, **tables))
     stopped = live.run.engine.stopped
     assert stopped is not None
