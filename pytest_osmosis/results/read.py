@@ -3,7 +3,8 @@
 `read_results` is for a file that the user named: it validates all of it against results.schema.json, and its errors
 name the place in the file. The other functions are for files of earlier runs that the plugin searched for. They check
 only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
-Unknown keys are allowed everywhere: a later version may have added them.
+Unknown keys are allowed everywhere: a later version may have added them. A file whose verdicts contradict its scores,
+or that holds a run twice, was changed by hand or merged, and is refused by both: comparisons would be wrong.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import LARGEST, quoted
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.comparison import RowRuns
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -96,10 +98,7 @@ class PublishedResults(PublishedHead):
 
     @property
     def pass_rule(self) -> PassRule:
-        config = self.config
-        return PassRule(
-            tuple(config["eval_fns"]), config["pass_threshold"], dict(config["thresholds"]), config["decide"]
-        )
+        return _pass_rule(self.config)
 
     def row_runs(self) -> list[RowRuns]:
         """Return the rows with the runs of the eval's own model, without those that a grader took out."""
@@ -293,11 +292,72 @@ _KINDS = {
 
 def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
     try:
-        return PublishedResults(
+        results = PublishedResults(
             **_head_members(path, data), config=_typed(data["config"], dict), rows=list(map(_row, data["rows"]))
         )
+        contradiction = _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"])
     except (KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
+    if contradiction is not None:
+        raise ResultsError(f"{shown(path)}: {contradiction}")
+    return results
+
+
+def _pass_rule(config: Mapping[str, Any]) -> PassRule:
+    """Return the rule of published settings, each member of which has its type."""
+    thresholds = _typed(config["thresholds"], dict)
+    return PassRule(
+        tuple(_typed(name, str) for name in _typed(config["eval_fns"], list)),
+        _typed(config["pass_threshold"], float, int),
+        {name: _typed(threshold, float, int) for name, threshold in thresholds.items()},
+        _typed(config["decide"], str),
+    )
+
+
+def _repeated(rows: Sequence[PublishedRow]) -> str | None:
+    """Return which row or run is there twice, None if each is there once."""
+    places: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        first = places.setdefault(row.index, number)
+        if first != number:
+            return f"rows[{number}]: row {row.index} is there already, as rows[{first}]"
+        ids = [run.id for run in row.runs]
+        if len(set(ids)) < len(ids):
+            index = next(index for index, id in enumerate(ids) if id in ids[:index])
+            return f"rows[{number}].runs[{index}]: {ids[index]} is there already, as runs[{ids.index(ids[index])}]"
+    return None
+
+
+def _contradiction(rule: PassRule, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return which run's verdict contradicts its scores and thresholds, None if none does."""
+    for number, row in enumerate(rows):
+        for index, run in enumerate(row["runs"]):
+            fault = _contradictory(rule, run)
+            if fault is not None:
+                return f"rows[{number}].runs[{index}]: {fault}"
+    return None
+
+
+def _contradictory(rule: PassRule, run: Mapping[str, Any]) -> str | None:
+    status, boundary = run["status"], run.get("boundary")
+    scores = {name: _typed(score, float, int) for name, score in _typed(run["scores"], dict).items()}
+    record = RunRecord(
+        RunId(0, 0),
+        rolled=True,
+        scored=True,
+        removed=status == "skipped",
+        scores=scores,
+        boundary=(boundary or "agent") if status == "failed" else None,
+    )
+    if status == "finished" and rule.boundary(record) != boundary:
+        missing = ", ".join(rule.broken(record))
+        why = f"there is no score of {missing}" if missing else "there is a score"
+        return f"its boundary is {json.dumps(boundary)}, but {why}"
+    if run["passed"] != rule.passed(record):
+        reason = reason_of(record, rule) or "its scores reach the thresholds"
+        why = reason if status == "finished" else f"its status is {status}"
+        return f"passed is {json.dumps(run['passed'])}, but {why}"
+    return None
 
 
 def _head(path: Path, text: str) -> PublishedHead:

@@ -166,6 +166,42 @@ def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content
     assert refusal(stored(content)).startswith(f"base.json: {text}")
 
 
+RUN = ("rows", 1, "runs", 1)
+ROW = RESULTS["rows"][1]
+
+
+@pytest.mark.parametrize("read", [read_results, read_earlier_results])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (changed((*RUN, "passed"), False), "rows[1].runs[1]: passed is false, but its scores reach the thresholds"),
+        (changed(("rows", 1, "runs", 0, "passed"), True), "rows[1].runs[0]: passed is true, but score 0 < 1"),
+        (changed(("config", "thresholds"), {A: 2.0}), "rows[0].runs[0]: passed is true, but score 1 < 2"),
+        (changed(("rows", 2, "runs", 0, "passed"), True), "rows[2].runs[0]: passed is true, but its status is failed"),
+        (changed(("rows", 3, "runs", 1, "passed"), True), "rows[3].runs[1]: passed is true, but its status is skipped"),
+        (
+            changed((*RUN, "scores"), {"rewards:b": 1.0}),
+            "rows[1].runs[1]: its boundary is null, but there is no score of rewards:a",
+        ),
+        (changed((*RUN, "boundary"), "reward"), 'rows[1].runs[1]: its boundary is "reward", but there is a score'),
+        (changed((*RUN, "run_index"), 0), "rows[1].runs[1]: row1-run0 is there already, as runs[0]"),
+        (changed(("rows", 3), ROW), "rows[3]: row 1 is there already, as rows[1]"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(
+    stored: Stored, read: Callable[[Path], PublishedResults], content: Any, text: str
+) -> None:
+    assert refusal(stored(content), read) == f"base.json: {text}"
+
+
+def test_a_run_of_each_model_is_no_repetition(stored: Stored) -> None:
+    results = published([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}, usage=None))])
+
+    assert len(read_results(stored(results)).rows[0].runs) == 2
+    results["rows"][0]["runs"][1]["model_tag"] = "primary"
+    assert "row0-run0 is there already" in refusal(stored(results))
+
+
 def test_a_file_that_cannot_be_read_is_refused(stored: Stored) -> None:
     path = stored("")
 
@@ -190,13 +226,13 @@ def test_runs_that_look_alike_are_validated_as_the_schema_says(stored: Stored, p
     validator = Draft202012Validator(SCHEMA)
     for value in VALUES:
         results = changed(place, value)
-        is_read = True
+        is_valid = True
         try:
             read_results(stored(results))
-        except ResultsError:
-            is_read = False
+        except ResultsError as error:
+            is_valid = any(words in str(error) for words in (", but ", "is there already"))  # a contradiction
 
-        assert is_read == validator.is_valid(results), (place, value)
+        assert is_valid == validator.is_valid(results), (place, value)
 
 
 def test_twenty_thousand_runs_are_validated_in_seconds(stored: Stored) -> None:
