@@ -20,7 +20,7 @@ from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts import comparison, gates
+from pytest_osmosis.verdicts import comparison, gates, matching
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 
@@ -102,7 +102,7 @@ class Conclusion:
             return comparison.compare(
                 "baseline",
                 shown(stored.path),
-                comparison.matched(measured.row_runs(), stored.row_runs()),
+                matching.matched(measured.row_runs(), stored.row_runs()),
                 started_at=stored.started_at,
                 allowed=allowed,
                 differs=differing_settings(
@@ -111,7 +111,7 @@ class Conclusion:
             )
         if baseline is None or self._selected.lacks_baseline:
             return None
-        rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
+        rows = matching.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
         stopped = self._engine.baseline_stopped
         return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
@@ -135,7 +135,10 @@ class Conclusion:
         return comparison.decide(rule, compared)
 
     def _since_previous(self) -> RowComparison | None:
-        """Compare the rows with the previous run of the plan; None if one of them is not whole or shares no row."""
+        """Compare the rows with the previous run of the plan.
+
+        None if one of them is not whole, or if they measured no common row.
+        """
         last, measured = self._prepared.last, self._measured
         if last is None or not measured.whole:
             return None
@@ -144,8 +147,6 @@ class Conclusion:
         except ResultsError as error:
             self._run.notices.add(f"an earlier run is ignored: {error}")
             return None
-        new, old = (comparison.measured_rows(each.row_runs()) for each in (measured, previous))
-        rows = comparison.matched(new, old)
-        if not rows.pairs:
-            return None
-        return comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
+        rows = matching.matched(measured.row_runs(), previous.row_runs())
+        compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
+        return compared if compared.n_rows else None

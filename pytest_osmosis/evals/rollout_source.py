@@ -25,7 +25,8 @@ from pytest_osmosis.results import files
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.comparison import compare, matched_by_run
+from pytest_osmosis.verdicts.comparison import compare
+from pytest_osmosis.verdicts.matching import matched_by_run
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:

@@ -8,16 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.statistics import statistics_rows
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 MOST_LISTED = 50
+MOST_CHANGED = 1000
 REASON_CHARS = 300
 
+AGAINST = {
+    "previous run": "Against the last run",
+    "baseline": "Against the baseline",
+    "verdicts before": "Against the previous verdicts",
+}
 
 MARK = "<!-- Written by pytest-osmosis, which replaces this file. -->\n\n"
 """The beginning of a page, by which it is recognised."""
@@ -38,7 +46,7 @@ def is_page(path: Path) -> bool:
 
 
 def markdown(results: Results) -> str:
-    """Return a section on one eval: its verdict, its gates, the table of statistics, and the runs that did not pass."""
+    """Return a section on one eval: its verdict, its gates, the table of statistics, and the runs and rows of note."""
     blocks = [f"### {_text(results.description.name)}: {_verdict(results)}"]
     if results.verdicts:
         gates = [[verdict.title, verdict.state, verdict.text] for verdict in results.verdicts]
@@ -46,6 +54,7 @@ def markdown(results: Results) -> str:
     blocks.append(_table(statistics_rows(results)))
     blocks.append("\n".join(f"- {_text(line)}" for line in account_lines(results)))
     blocks += _not_passed(results)
+    blocks += [block for compared in results.comparisons for block in _changed(compared)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -72,6 +81,19 @@ def _not_passed(results: Results) -> list[str]:
     rows = [["run", "reason"], *reasons[:MOST_LISTED], *([["...", f"{more:,} more"]] if more > 0 else [])]
     title = f"{plural(len(records), 'run')} did not pass"
     return [f"<details><summary>{title}</summary>", _table(rows), "</details>"]
+
+
+def _changed(compared: RowComparison) -> list[str]:
+    """Return a folded table of the rows that changed, the worse ones first, at most `MOST_CHANGED` of them."""
+    changed = compared.changed_rows
+    if not changed:
+        return []
+    more = len(changed) - MOST_CHANGED
+    rows = [[row_name(row), passes_text(row.old), passes_text(row.new)] for row in changed[:MOST_CHANGED]]
+    rows += [["...", f"{more:,} more in results.json", ""]] if more > 0 else []
+    n_worse = sum(row.is_worse for row in changed)
+    title = f"{AGAINST[compared.kind]}: {better_and_worse(len(changed) - n_worse, n_worse)}"
+    return [f"<details><summary>{title}</summary>", _table([["row", "passed then", "passed now"], *rows]), "</details>"]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.causes import cause_lines
+from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
 from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
 from pytest_osmosis.results.read import PublishedHead
@@ -73,7 +74,7 @@ def account_lines(results: Results) -> list[str]:
         _took(results),
         *_throttled(results.throttling),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
-        *(line for compared in _comparisons(results) for line in comparison_lines(compared)),
+        *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
     ]
 
 
@@ -117,11 +118,6 @@ def _reused(results: Results, rescored: Rescored) -> list[str]:
         plural(n, "stored score") + (f" of {name}" if several else "") for name, n in rescored.kept.items()
     )
     return [f"reused {kept} (code and rows unchanged); --osmosis-rescore recomputes them"]
-
-
-def _comparisons(results: Results) -> list[RowComparison]:
-    before = results.rescored.comparison if results.rescored is not None else None
-    return [compared for compared in (before, results.previous, results.comparison) if compared is not None]
 
 
 def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int) -> str:
@@ -273,14 +269,19 @@ def last_run_line(last: PublishedHead) -> str:
     return f"last run ({moment(last.started_at)}): {took}"
 
 
-def comparison_lines(compared: RowComparison) -> list[str]:
+def comparison_lines(compared: RowComparison, results: Results) -> list[str]:
+    """Return the rates and the numbers of rows that changed, then the rows by name."""
+    return [*_compared(compared), *changed_rows_lines(compared, results)]
+
+
+def _compared(compared: RowComparison) -> list[str]:
     when = f" ({moment(compared.started_at)})" if compared.started_at is not None else ""
     match compared.kind:
         case "verdicts before":
             return [f"against the previous verdicts ({compared.name}): {_changes(compared)}"] if compared.n_rows else []
         case "previous run":
-            n_unmatched = compared.matched.n_unmatched
-            left_out = f"; {plural(n_unmatched, 'row')} not compared" if n_unmatched else ""
+            n_left = compared.n_not_compared
+            left_out = f"; {plural(n_left, 'row')} not compared" if n_left else ""
             return [f"against the last run{when}: {_changes(compared)}{left_out}"]
     head = f"against the baseline {compared.name}{when}: "
     if compared.paired is None:
@@ -297,11 +298,11 @@ def _changes(compared: RowComparison) -> str:
     paired = compared.paired
     if paired is None or not paired.better + paired.worse:
         return f"no row of {count(compared.n_rows)} changed"
-    changes = f"+{count(paired.better)} -{count(paired.worse)} of {plural(paired.n_rows, 'row')}"
+    changes = better_and_worse(paired.better, paired.worse)
     if compared.kind == "verdicts before":
         return changes
-    better = {"noise": "noise", "improvement": "better"}.get(compared.meaning, "worse")
-    return f"{changes}, p {p_value(compared.p)} ({better})"
+    cause = "may be chance" if compared.meaning == "noise" else "unlikely to be chance"
+    return f"{changes}; {cause} (p {p_value(compared.p)})"
 
 
 def _difference(compared: RowComparison, paired: Paired) -> str:
@@ -309,7 +310,8 @@ def _difference(compared: RowComparison, paired: Paired) -> str:
     p = f"p {p_value(paired.p)} ({paired.test})"
     if compared.n_evals > 1:
         p += f", {p_value(compared.p).removeprefix('= ')} as one of {compared.n_evals} evals (Holm)"
-    return f"{difference(paired.difference)}{interval}; +{count(paired.better)} -{count(paired.worse)} rows, {p}"
+    changes = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
+    return f"{difference(paired.difference)}{interval}; {changes}, {p}"
 
 
 def _left_out(compared: RowComparison) -> str:

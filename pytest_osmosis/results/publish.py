@@ -25,6 +25,7 @@ from pytest_osmosis.results.results import (
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.matching import ChangedRow
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 SCHEMA_VERSION = 1
@@ -36,7 +37,19 @@ def published(results: Results) -> dict[str, Any]:
 
 
 OWN_VALUES = frozenset(
-    {"status", "boundary", "model_tag", "run_dir", "eval_fns", "scores", "thresholds", "decide", "granularity"}
+    {
+        "status",
+        "boundary",
+        "model_tag",
+        "run_dir",
+        "eval_fns",
+        "scores",
+        "thresholds",
+        "decide",
+        "granularity",
+        "against",
+        "change",
+    }
 )
 """Keys whose values are words of ours, or names by which other parts of the results are found."""
 
@@ -118,6 +131,28 @@ def _members(results: Results) -> dict[str, Any]:
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
         "gates": [_gate(verdict) for verdict in results.verdicts],
+        "changed_rows": [
+            _changed_row(AGAINST[compared.kind], row)
+            for compared in results.comparisons
+            for row in compared.changed_rows
+        ],
+    }
+
+
+AGAINST = {"previous run": "last_run", "baseline": "baseline", "verdicts before": "rescored"}
+"""The key of each kind of comparison."""
+
+
+def _changed_row(against: str, row: ChangedRow) -> dict[str, Any]:
+    return {
+        "against": against,
+        "change": "worse" if row.is_worse else "better",
+        "row_index": row.row_index,
+        "passed": row.new.passed,
+        "measured": row.new.measured,
+        "earlier_row_index": row.old_index,
+        "earlier_passed": row.old.passed,
+        "earlier_measured": row.old.measured,
     }
 
 
@@ -183,7 +218,7 @@ def _previous(compared: RowComparison) -> dict[str, Any]:
     return {
         "run": compared.name,
         "started_at": compared.started_at,
-        "unmatched": compared.matched.n_unmatched,
+        "unmatched": compared.n_not_compared,
         **_changes(compared),
     }
 

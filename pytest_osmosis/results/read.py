@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.comparison import RowRuns
+from pytest_osmosis.verdicts.matching import ChangedRow, Passes, RowRuns
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 if TYPE_CHECKING:
@@ -91,10 +92,15 @@ class PublishedHead:
 
 @dataclass(frozen=True, slots=True)
 class PublishedResults(PublishedHead):
-    """The published results of one eval run. `config` holds its settings as published."""
+    """The published results of one eval run.
+
+    `config` holds its settings as published. `changed_rows` holds the rows that changed, worse ones first, against
+    "last_run", "baseline" and "rescored".
+    """
 
     config: Mapping[str, Any]
     rows: Sequence[PublishedRow]
+    changed_rows: Mapping[str, Sequence[ChangedRow]]
 
     @property
     def pass_rule(self) -> PassRule:
@@ -203,16 +209,19 @@ def _unreadable(path: Path, error: Exception) -> ResultsError:
 def _validate(path: Path, data: dict[str, Any]) -> None:
     """Raise `ResultsError` with the first place where `data` does not match the schema.
 
-    jsonschema takes nine seconds for 20,000 runs, so of all runs that the schema cannot tell apart one is validated.
+    jsonschema takes nine seconds for 20,000 runs, so of all runs and rows that the schema cannot tell apart one is
+    validated.
     """
     from jsonschema import Draft202012Validator
 
     schema = _open(json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8")))
-    parts = {name: Draft202012Validator({**schema["$defs"][name], "$defs": schema["$defs"]}) for name in ("row", "run")}
-    rows = data.get("rows")
-    _check(path, Draft202012Validator(schema), "", {**data, "rows": []} if isinstance(rows, list) else data)
+    names = ("row", "run", "changed_row")
+    parts = {name: Draft202012Validator({**schema["$defs"][name], "$defs": schema["$defs"]}) for name in names}
+    lists = {key: data[key] for key in ("rows", "changed_rows") if isinstance(data.get(key), list)}
+    _check(path, Draft202012Validator(schema), "", {**data, **{key: [] for key in lists}})
+    changed = ((f"changed_rows[{n}]", "changed_row", row) for n, row in enumerate(lists.get("changed_rows", [])))
     seen = set()
-    for place, name, part in _parts(rows or []):
+    for place, name, part in chain(_parts(lists["rows"]), changed):
         shape = (name, _shape(part))
         if shape not in seen:
             _check(path, parts[name], place, part)
@@ -293,7 +302,10 @@ _KINDS = {
 def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
     try:
         results = PublishedResults(
-            **_head_members(path, data), config=_typed(data["config"], dict), rows=list(map(_row, data["rows"]))
+            **_head_members(path, data),
+            config=_typed(data["config"], dict),
+            rows=list(map(_row, data["rows"])),
+            changed_rows=_changed_rows(data.get("changed_rows", [])),
         )
         contradiction = _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"])
     except (KeyError, TypeError, AttributeError) as error:
@@ -411,6 +423,17 @@ def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
         _typed(run["passed"], bool) if measured else None,
         _typed(run["cost_usd"], float, int, NoneType),
     )
+
+
+def _changed_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[ChangedRow]]:
+    changed: dict[str, list[ChangedRow]] = {}
+    for row in rows:
+        now, then = (
+            Passes(_typed(row[f"{when}passed"], int), _typed(row[f"{when}measured"], int)) for when in ("", "earlier_")
+        )
+        indices = _typed(row["row_index"], int), _typed(row["earlier_row_index"], int)
+        changed.setdefault(_typed(row["against"], str), []).append(ChangedRow(*indices, now, then))
+    return changed
 
 
 def _typed(value: Any, *types: type) -> Any:

@@ -17,8 +17,9 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.causes import Cause, causes_of
-from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
+from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
+from pytest_osmosis.verdicts.matching import RowRuns
 from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
 
 
@@ -190,6 +191,12 @@ class Results:
             for name, count in (record.usage or {}).items():
                 total[name] = total.get(name, 0) + count
         return total
+
+    @property
+    def comparisons(self) -> list[RowComparison]:
+        """The comparisons with other verdicts on the same rows: those before rescoring, the last run, the baseline."""
+        before = self.rescored.comparison if self.rescored is not None else None
+        return [compared for compared in (before, self.previous, self.comparison) if compared is not None]
 
     def row_runs(self, model: ModelResults | None = None) -> list[RowRuns]:
         """Return the runs of each row, in order, without those that a grader took out."""

@@ -1,8 +1,7 @@
 """Comparisons of two eval runs over the same rows.
 
 An eval is compared with its baseline, with the previous run of its plan, and, if it scores stored rollouts again, with
-the verdicts before that. The runs of a row are averaged first. Rows are matched by their content, so a dataset whose
-rows moved is still compared.
+the verdicts before that. The runs of a row are averaged first. `matching` says which rows are the same.
 
 A regression is a loss of pass rate beyond what the gate `max_regression` allows (nothing without that gate) that chance
 alone would not produce: p < 0.05 in a two-sided paired test. If a session compares several evals with baselines, p is
@@ -14,97 +13,19 @@ If treating unmeasured runs as passes or as failures changes the verdict of the 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import ALPHA, Paired
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
 from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
-
-Runs = Sequence[bool | None]
-"""For each run of a row whether it passed, None if it was not measured. Runs that a grader took out are missing."""
+from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Runs, changed_rows
 
 Kind = Literal["baseline", "previous run", "verdicts before"]
 Meaning = Literal["regression", "within", "improvement", "noise"]
-
-
-class RowRuns(NamedTuple):
-    """The runs of a row, with its index and the digest of its content."""
-
-    row_index: int
-    digest: str
-    runs: Runs
-
-
-class Pair(NamedTuple):
-    """The runs of a row here, and of the same row earlier."""
-
-    new: Runs
-    old: Runs
-
-
-@dataclass(frozen=True, slots=True)
-class Matched:
-    """The rows that both sides have, and the number of rows that only one side has.
-
-    A row is `changed` if the other side has a row with different content at its index, `added` if only the new side
-    has a row at its index, `removed` if only the old side has one.
-    """
-
-    pairs: Sequence[Pair]
-    added: int = 0
-    removed: int = 0
-    changed: int = 0
-
-    @property
-    def n_unmatched(self) -> int:
-        """The number of rows of both sides that have no match."""
-        return self.added + self.removed + 2 * self.changed
-
-
-def matched(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
-    """Match rows with the same content; of several, the first with the first, and so on."""
-    here, there = _by_content(new), _by_content(old)
-    pairs = [Pair(row.runs, there[key].runs) for key, row in here.items() if key in there]
-    only_here = {row.row_index for key, row in here.items() if key not in there}
-    only_there = {row.row_index for key, row in there.items() if key not in here}
-    changed = only_here & only_there
-    return Matched(pairs, len(only_here - changed), len(only_there - changed), len(changed))
-
-
-def matched_by_index(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
-    """Match the rows of two models that answered the same rows."""
-    there = {row.row_index: row.runs for row in old}
-    return Matched([Pair(row.runs, there[row.row_index]) for row in new if row.row_index in there])
-
-
-def matched_by_run(new: Mapping[RunId, bool], old: Mapping[RunId, bool]) -> Matched:
-    """Match the verdicts on the same rollouts, run by run."""
-    rows: dict[int, tuple[list[bool], list[bool]]] = {}
-    for run in sorted(new.keys() & old.keys()):
-        here, there = rows.setdefault(run.row, ([], []))
-        here.append(new[run])
-        there.append(old[run])
-    return Matched([Pair(here, there) for here, there in rows.values()])
-
-
-def measured_rows(rows: Iterable[RowRuns]) -> list[RowRuns]:
-    return [row for row in rows if any(passed is not None for passed in row.runs)]
-
-
-def _by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
-    """Return rows by their content and their number among rows with the same content."""
-    seen: Counter[str] = Counter()
-    numbered = {}
-    for row in rows:
-        numbered[row.digest, seen[row.digest]] = row
-        seen[row.digest] += 1
-    return numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +61,16 @@ class RowComparison:
     def n_unmeasured(self) -> int:
         """The number of rows that both sides have, and not both measured."""
         return len(self.matched.pairs) - self.n_rows
+
+    @property
+    def n_not_compared(self) -> int:
+        """The number of rows that only one side has, or that were not measured on both."""
+        return self.matched.n_unmatched + self.n_unmeasured
+
+    @property
+    def changed_rows(self) -> list[ChangedRow]:
+        """The rows that pass more or less often than on the old side, the worse ones first."""
+        return changed_rows(self.matched.pairs)
 
     @property
     def meaning(self) -> Meaning:
@@ -223,7 +154,7 @@ def meaning_text(compared: RowComparison) -> str:
             return f"lower, but within the {compared.allowed:g} that max_regression allows"
         case "improvement":
             return "an improvement"
-    return "no more than noise"
+    return "may be chance" if compared.paired is not None and compared.paired.difference else "no difference"
 
 
 def _completed(pairs: Sequence[Pair]) -> list[Paired]:

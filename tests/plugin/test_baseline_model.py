@@ -84,7 +84,10 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  -0.857, *; +0 -6 rows, p = 0.031 (McNemar, exact): a regression",
+            "  -0.857, *; 0 rows better, 6 worse, p = 0.031 (McNemar, exact): a regression",
+            "  worse: row0, row1, row2, row3, row4, row5",
+            "  row0 now: pytest-osmosis show x-* row0-run0",
+            "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
             "gate max_regression <= 0.02: FAILS: *: a regression",
         ]
     )

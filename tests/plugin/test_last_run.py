@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable
 
 from tests.plugin.workspaces import Workspace
 
 NAMED = "--osmosis-config=configs/eval/x.toml"
+SOMETIMES = """
+def score(solution_str, ground_truth, **kwargs):
+    return float(int(ground_truth) not in {given_up})
+"""
 
 
 def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
@@ -22,8 +28,45 @@ def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None
     assert "last run" not in first.stdout.str()
     last = r"  last run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
     listed.stdout.re_match_lines([last])
-    second.stdout.re_match_lines([last, r"against the last run \(.* UTC\): \+0 -1 of 4 rows, p = 1 \(noise\)"])
+    second.stdout.re_match_lines(
+        [last, r"against the last run \(.* UTC\): 0 rows better, 1 worse; may be chance \(p = 1\)"]
+    )
     assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
+
+
+def test_rows_that_changed_are_named_with_a_command_that_shows_one(workspace: Workspace) -> None:
+    numbers = [0, 1, 2, 3]
+    workspace.eval(rows=rows(numbers), evaluation={"n": 3})
+    workspace.write("rewards.py", SOMETIMES.format(given_up=(1,)))
+    workspace.run(NAMED)
+    workspace.eval(rows=rows(reversed(numbers)), evaluation={"n": 3})
+    workspace.write("rewards.py", SOMETIMES.format(given_up=(2, 3)))
+
+    result = workspace.run(NAMED, "--osmosis-markdown=summary.md")
+
+    then, now = (run.name for run in workspace.run_dirs())
+    result.stdout.fnmatch_lines(
+        [
+            "against the last run (*): 1 row better, 2 worse; may be chance (p = *)",
+            "  worse: row0 (was row3) 3/3 -> 0/3, row1 (was row2) 3/3 -> 0/3",
+            "  better: row2 (was row1) 0/3 -> 3/3",
+            f"  row0 now: pytest-osmosis show {now} row0-run0",
+            f"  row0 then: pytest-osmosis show {then} row3-run0",
+        ],
+        consecutive=True,
+    )
+    for line, verdict in (("  row0 now: ", "did not pass"), ("  row0 then: ", "passed")):
+        command = next(each.removeprefix(line) for each in result.outlines if each.startswith(line))
+        shown = workspace.pytester.run(sys.executable, "-mpytest_osmosis", *shlex.split(command)[1:])
+        assert shown.ret == 0
+        assert shown.outlines[0].endswith(f": {verdict}")
+        assert "    What is 3 + 2?" in shown.outlines
+    assert [(row["change"], row["row_index"]) for row in workspace.results()["changed_rows"]] == [
+        ("worse", 0),
+        ("worse", 1),
+        ("better", 2),
+    ]
+    assert "| row0 (was row3) | 3/3 | 0/3 |" in (workspace.root / "summary.md").read_text()
 
 
 def test_another_plan_or_a_partial_run_is_compared_with_nothing(plain_workspace: Workspace) -> None:

@@ -86,7 +86,9 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
             "score 0 < 1: answered *, expected *",
             f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
             "the rollouts took 40 tokens (28 in, 12 out)*",
-            "against the previous verdicts (results.1.json): +0 -1 of 4 rows",
+            "against the previous verdicts (results.1.json): 0 rows better, 1 worse",
+            "  worse: row0",
+            f"  row0 now: pytest-osmosis show {run_dir.name} row0-run0",
             f"results: .osmosis/runs/{run_dir.name}/results.json",
         ]
     )
@@ -113,7 +115,7 @@ def test_new_thresholds_and_gates_apply_to_stored_scores(plain_workspace: Worksp
     lower.stdout.fnmatch_lines(
         [
             "reused 3 stored scores (code and rows unchanged); --osmosis-rescore recomputes them",
-            "against the previous verdicts (results.1.json): +1 -0 of 3 rows",
+            "against the previous verdicts (results.1.json): 1 row better, 0 worse",
             "gate pass_rate >= 0.6: HOLDS: *",
         ]
     )
@@ -256,7 +258,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
             "  note: 1 row (1): the prompt has changed since the rollout; not scored",
             "  note: 1 row (0): changed since the rollout, but not in the prompt; scored as of now",
-            "against the previous verdicts (results.1.json): +1 -0 of 2 rows",
+            "against the previous verdicts (results.1.json): 1 row better, 0 worse",
             "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
         ]

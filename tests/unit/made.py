@@ -84,7 +84,7 @@ def results_of(
         by_function=by_function,
         overall=overall,
         verdicts=[gates.decide(rule, results.runs_for(rule, records, pass_rule)) for rule in rules],
-        provenance={"python": "3.x"},
+        provenance={"python": "3.x", "run_dir": ".osmosis/runs/x-1"},
         price=price,
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         previous=previous,

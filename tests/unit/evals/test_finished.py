@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.evals.finished import corrected
-from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare
+from pytest_osmosis.verdicts.comparison import RowComparison, compare
+from pytest_osmosis.verdicts.matching import Matched, Pair
 
 
 def comparison(n_worse: int) -> RowComparison:
     """Return a comparison of 20 rows, of which some passed only in the baseline."""
-    pairs = [Pair(new=[row >= n_worse], old=[True]) for row in range(20)]
+    pairs = [Pair(row, row, [row >= n_worse], [True]) for row in range(20)]
     return compare("baseline", "base.json", Matched(pairs))
 
 

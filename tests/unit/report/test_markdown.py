@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_osmosis.report.markdown import MOST_LISTED, markdown
+from pytest_osmosis.report.markdown import MOST_CHANGED, MOST_LISTED, markdown
+from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.gates import Verdict
+from pytest_osmosis.verdicts.matching import Matched, Pair
 from tests.unit.made import A, failed, finished, pending, results_of
 
 
@@ -49,6 +51,20 @@ def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() ->
     assert "| row0-run0 | agent: KeyError: 'x' |" in lines
     assert "| ... | 7 more |" in lines
     assert not any(f"row{MOST_LISTED}-" in line for line in lines)
+
+
+def test_rows_that_changed_are_in_a_table_up_to_a_bound() -> None:
+    n_rows = MOST_CHANGED + 3
+    records = [finished({A: float(row == 0)}, row) for row in range(n_rows)]
+    pairs = [Pair(row, row, [row == 0], [row != 0]) for row in range(n_rows)]
+    since = compare("previous run", "x-0", Matched(pairs), started_at="2026-11-20T14:03:59.000+00:00")
+
+    lines = markdown(results_of(records, previous=since)).splitlines()
+
+    assert "<details><summary>Against the last run: 1 row better, 1,002 worse</summary>" in lines
+    assert "| row | passed then | passed now |" in lines
+    assert "| row1 | 1/1 | 0/1 |" in lines
+    assert "| ... | 3 more in results.json |  |" in lines
 
 
 def test_text_of_other_authors_is_escaped() -> None:

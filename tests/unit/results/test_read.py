@@ -22,7 +22,8 @@ from pytest_osmosis.results.read import (
     read_head,
     read_results,
 )
-from pytest_osmosis.verdicts.comparison import RowRuns
+from pytest_osmosis.verdicts.comparison import compare
+from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Passes, RowRuns
 from tests.unit.made import BROKE, A, failed, finished, of_baseline, published, removed
 
 RECORDS = [
@@ -117,6 +118,22 @@ def test_the_cost_of_a_run_is_read(stored: Stored) -> None:
     assert [found.cost_of(RunId(1, run)) for run in (0, 1, 2)] == [0.25, None, None]
 
 
+def test_rows_that_changed_are_read(stored: Stored) -> None:
+    pairs = [Pair(0, 3, [True], [False]), Pair(1, 1, [True, False], [True, True])]
+    since = compare("previous run", "x-0", Matched(pairs), started_at="2026-11-20T14:03:59.000+00:00")
+    results = published([finished({A: 1.0})], previous=since)
+
+    found = read_results(stored(results))
+
+    changed_rows = [ChangedRow(1, 1, Passes(1, 2), Passes(2, 2)), ChangedRow(0, 3, Passes(1, 1), Passes(0, 1))]
+    assert found.changed_rows == {"last_run": changed_rows}
+    assert [(row["against"], row["change"]) for row in results["changed_rows"]] == [
+        ("last_run", "worse"),
+        ("last_run", "better"),
+    ]
+    assert read_results(stored(changed(("changed_rows",), ...))).changed_rows == {}
+
+
 def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
     later = copy.deepcopy(RESULTS)
     later["new"] = later["summary"]["new"] = later["rows"][0]["new"] = later["rows"][0]["runs"][0]["new"] = 1
@@ -160,6 +177,8 @@ def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
         (changed(("summary", "pass_rate"), 1.5), "summary.pass_rate: 1.5 is greater than the maximum of 1"),
         (changed(("summary", "pass_rate"), "1"), "summary.pass_rate: '1' is not a number or null"),
         (changed(("gates",), [{}]), "gates[0]: lacks gate"),
+        (changed(("changed_rows",), {}), "changed_rows: {} is not an array"),
+        (changed(("changed_rows",), [{}]), "changed_rows[0]: lacks against"),
     ],
 )
 def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content: Any, text: str) -> None:

@@ -15,7 +15,8 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
-from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
+from pytest_osmosis.verdicts.comparison import compare
+from pytest_osmosis.verdicts.matching import Matched, Pair
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 # -- the published object ---------------------------------------------------------------------------------
@@ -336,7 +337,12 @@ def test_results_of_one_model_have_no_model_keys() -> None:
 
 # -- comparisons ------------------------------------------------------------------------------------------
 
-COMPARED = Matched([Pair([True], [True])] * 94 + [Pair([False], [True])] * 6, added=1, removed=2, changed=3)
+COMPARED = Matched(
+    [Pair(row, row, [row < 94], [True]) for row in range(100)],
+    added=1,
+    removed=2,
+    changed=3,
+)
 
 
 def test_the_comparison_with_the_baseline_is_published() -> None:
@@ -366,6 +372,30 @@ def test_the_comparison_with_the_previous_run_is_published() -> None:
         "difference": -0.06,
         "p_value": 0.03125,
         "test": "McNemar, exact",
+    }
+
+
+def test_every_row_that_changed_is_published_below_the_rows() -> None:
+    since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
+    against = compare("baseline", "base.json", Matched([Pair(1, 2, [True, True], [None, False])]))
+
+    found = published(replace(results_of([finished({A: 1.0})], previous=since), comparison=against))
+
+    keys = list(found)
+    assert keys.index("changed_rows") > keys.index("rows"), "heads of results stay small"
+    *since_last, one = found["changed_rows"]
+    assert [(row["against"], row["change"], row["row_index"]) for row in since_last] == [
+        ("last_run", "worse", row) for row in range(94, 100)
+    ]
+    assert one == {
+        "against": "baseline",
+        "change": "better",
+        "row_index": 1,
+        "passed": 2,
+        "measured": 2,
+        "earlier_row_index": 2,
+        "earlier_passed": 0,
+        "earlier_measured": 1,
     }
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of rows: which rows are the same, what a difference means, and the gate's three verdicts."""
+"""Comparisons of rows: what a difference means, and the gate's three verdicts."""
 
 from __future__ import annotations
 
@@ -9,79 +9,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import (
-    Matched,
-    Pair,
-    RowComparison,
-    RowRuns,
-    compare,
-    decide,
-    matched,
-    matched_by_run,
-    measured_rows,
-)
+from pytest_osmosis.verdicts.comparison import RowComparison, compare, decide
+from pytest_osmosis.verdicts.matching import Matched, Pair
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]
 YES, NO, NONE = [True], [False], [None]
 
 
-def rows(*digests: str, first: int = 0) -> list[RowRuns]:
-    return [RowRuns(first + index, digest, YES) for index, digest in enumerate(digests)]
+def pair(new: Runs, old: Runs) -> Pair:
+    """Return a pair of rows, whose indices do not matter."""
+    return Pair(0, 0, new, old)
 
 
 def pairs(**counts: int) -> list[Pair]:
     """Return rows of one run each: `kept`, `better`, `worse`, `lost` (not passed on either side)."""
-    kinds = {"kept": Pair(YES, YES), "better": Pair(YES, NO), "worse": Pair(NO, YES), "lost": Pair(NO, NO)}
+    kinds = {"kept": pair(YES, YES), "better": pair(YES, NO), "worse": pair(NO, YES), "lost": pair(NO, NO)}
     return [kinds[kind] for kind, n in counts.items() for _ in range(n)]
 
 
 def compared(found: Sequence[Pair], allowed: float = 0.02) -> RowComparison:
     return compare("baseline", "base.json", Matched(found), allowed=allowed)
-
-
-# -- which rows are the same ------------------------------------------------------------------------------
-
-
-def test_rows_are_matched_by_content_in_any_order() -> None:
-    new = [RowRuns(0, "a", YES), RowRuns(1, "b", NO)]
-    old = [RowRuns(7, "b", YES), RowRuns(9, "a", NO)]
-
-    assert matched(new, old) == Matched([Pair(YES, NO), Pair(NO, YES)])
-
-
-def test_rows_that_only_one_side_has_are_added_removed_or_changed() -> None:
-    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
-
-    assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
-
-
-def test_rows_with_the_same_content_are_matched_in_order() -> None:
-    new = [RowRuns(0, "a", YES), RowRuns(1, "a", NO), RowRuns(2, "a", NO)]
-    old = [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
-
-    found = matched(new, old)
-
-    assert found.pairs == [Pair(YES, NO), Pair(NO, YES)]
-    assert (found.added, found.removed, found.changed) == (1, 0, 0)
-
-
-def test_verdicts_on_the_same_rollouts_are_matched_run_by_run() -> None:
-    before = {RunId(0, 0): True, RunId(0, 1): False, RunId(1, 0): False, RunId(2, 0): True, RunId(4, 0): True}
-    after = {RunId(0, 0): False, RunId(0, 1): True, RunId(1, 0): True, RunId(2, 0): False, RunId(3, 0): True}
-
-    found = compare("verdicts before", "results.1.json", matched_by_run(after, before))
-
-    assert found.paired is not None
-    assert (found.n_rows, found.paired.better, found.paired.worse) == (3, 1, 1), "row 0 has as many passes as before"
-
-
-def test_rows_without_a_measured_run_can_be_left_out() -> None:
-    found = [RowRuns(0, "a", [None, True]), RowRuns(1, "b", NONE), RowRuns(2, "c", [])]
-
-    assert measured_rows(found) == found[:1]
 
 
 # -- what the difference means -----------------------------------------------------------------------------
@@ -126,7 +75,7 @@ def test_a_loss_of_exactly_the_allowance_is_no_regression_despite_rounding() -> 
 
 
 def test_runs_of_a_row_are_averaged_first() -> None:
-    found = compared([Pair([True, False], [True, True]), Pair([True, True], [True, False, True, False])])
+    found = compared([pair([True, False], [True, True]), pair([True, True], [True, False, True, False])])
 
     assert found.paired is not None
     assert (found.paired.n_rows, found.paired.better, found.paired.worse) == (2, 1, 1)
@@ -134,7 +83,7 @@ def test_runs_of_a_row_are_averaged_first() -> None:
 
 
 def test_rows_that_one_side_has_not_measured_are_left_out_and_counted() -> None:
-    found = compared([Pair(YES, YES), Pair(NONE, YES), Pair(YES, NONE), Pair([None, False], YES), Pair([], YES)])
+    found = compared([pair(YES, YES), pair(NONE, YES), pair(YES, NONE), pair([None, False], YES), pair([], YES)])
 
     assert found.paired is not None
     assert (found.paired.n_rows, found.n_unmeasured) == (2, 3)
@@ -159,12 +108,12 @@ def test_among_several_evals_the_p_is_holms() -> None:
     ("found", "state", "words"),
     [
         (pairs(kept=90, worse=10), "fails", "pass rate 0.900, baseline 1.000, same 100 rows: -0.100, p = 0.002"),
-        (pairs(kept=90, worse=6, better=4), "holds", "no more than noise"),
+        (pairs(kept=90, worse=6, better=4), "holds", "may be chance"),
         (pairs(kept=90, better=10), "holds", "an improvement"),
         (pairs(kept=994, worse=6), "holds", "lower, but within the 0.02 that max_regression allows"),
         (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is at least 0.062"),
-        (pairs(kept=5), "holds", "no more than noise"),
-        ([Pair(NONE, YES)], "not measured", "no row was measured on both sides"),
+        (pairs(kept=5), "holds", "0.000, p = 1: no difference"),
+        ([pair(NONE, YES)], "not measured", "no row was measured on both sides"),
         ([], "not measured", "the baseline has none of these rows"),
     ],
     ids=["fell", "fell by chance", "rose", "fell a little", "too few", "too few, none fell", "unmeasured", "no row"],
@@ -180,14 +129,14 @@ def test_the_gate_fails_only_for_a_regression(found: Sequence[Pair], state: str,
 @pytest.mark.parametrize(
     ("found", "state"),
     [
-        ([*pairs(kept=94), *[Pair(NONE, YES)] * 6], "not measured"),
-        ([*pairs(kept=94), *[Pair(YES, NONE)] * 6], "holds"),
-        ([*pairs(kept=84, lost=10), *[Pair(NO, NONE)] * 6], "not measured"),
-        ([*pairs(kept=94), *[Pair(NONE, NONE)] * 6], "not measured"),
-        ([*pairs(kept=95), *[Pair(NONE, YES)] * 5], "holds"),
-        ([*pairs(kept=90, worse=20), Pair(NONE, YES)], "fails"),
-        ([*pairs(kept=90, worse=6), Pair(NONE, NO)], "not measured"),
-        ([*pairs(kept=90), *[Pair([], YES)] * 10], "holds"),
+        ([*pairs(kept=94), *[pair(NONE, YES)] * 6], "not measured"),
+        ([*pairs(kept=94), *[pair(YES, NONE)] * 6], "holds"),
+        ([*pairs(kept=84, lost=10), *[pair(NO, NONE)] * 6], "not measured"),
+        ([*pairs(kept=94), *[pair(NONE, NONE)] * 6], "not measured"),
+        ([*pairs(kept=95), *[pair(NONE, YES)] * 5], "holds"),
+        ([*pairs(kept=90, worse=20), pair(NONE, YES)], "fails"),
+        ([*pairs(kept=90, worse=6), pair(NONE, NO)], "not measured"),
+        ([*pairs(kept=90), *[pair([], YES)] * 10], "holds"),
     ],
     ids=[
         "six may have fallen",
@@ -216,12 +165,12 @@ partly = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=3)
 def test_a_decided_verdict_holds_for_both_extremes_of_missing_runs(
     whole: list[tuple[list[bool], list[bool]]], data: st.DataObject
 ) -> None:
-    found = [Pair(data.draw(partly), old) for _, old in whole]
+    found = [pair(data.draw(partly), old) for _, old in whole]
     verdict = decide(RULE, compared(found))
     if verdict.state == "not measured":
         return
     for fill in (False, True):
-        filled = [Pair([fill if run is None else run for run in pair.new], pair.old) for pair in found]
+        filled = [pair([fill if run is None else run for run in each.new], each.old) for each in found]
         assert decide(RULE, compared(filled)).state in (verdict.state, "not measured")
 
 

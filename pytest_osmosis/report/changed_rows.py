@@ -1,0 +1,72 @@
+"""The rows that pass more or less often than in another eval run, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.report.show_command import show_command
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.matching import ChangedRow, Passes
+
+MOST_NAMED = 10
+
+
+def changed_rows_lines(compared: RowComparison, results: Results) -> list[str]:
+    """Return the first rows that are worse and better, and the commands that show one, here and on the old side."""
+    changed = compared.changed_rows
+    if not changed:
+        return []
+    return [*_named("worse", changed), *_named("better", changed), *_commands(compared, changed[0], results)]
+
+
+def better_and_worse(better: int, worse: int) -> str:
+    """Return the numbers of rows that changed.
+
+    >>> better_and_worse(1, 0), better_and_worse(12, 1009)
+    ('1 row better, 0 worse', '12 rows better, 1,009 worse')
+    """
+    return f"{plural(better, 'row')} better, {count(worse)} worse"
+
+
+def row_name(row: ChangedRow) -> str:
+    """Return the name of a row, with its earlier one if it moved.
+
+    >>> row_name(ChangedRow(3, 3, Passes(0, 1), Passes(1, 1))), row_name(ChangedRow(3, 5, Passes(0, 1), Passes(1, 1)))
+    ('row3', 'row3 (was row5)')
+    """
+    return f"row{row.row_index}" + (f" (was row{row.old_index})" if row.old_index != row.row_index else "")
+
+
+def passes_text(passes: Passes) -> str:
+    return f"{passes.passed}/{passes.measured}"
+
+
+def _named(change: str, changed: Sequence[ChangedRow]) -> list[str]:
+    """Return the line on the rows that are worse, or better. Rows of several runs come with how many passed."""
+    rows = [row for row in changed if row.is_worse == (change == "worse")]
+    several = any(max(row.new.measured, row.old.measured) > 1 for row in changed)
+    names = [
+        f"{row_name(row)} {passes_text(row.old)} -> {passes_text(row.new)}" if several else row_name(row)
+        for row in rows
+    ]
+    return [f"  {change}: {listed(names, MOST_NAMED)}"] if names else []
+
+
+def _commands(compared: RowComparison, row: ChangedRow, results: Results) -> Iterator[str]:
+    """Yield the commands that show a run of `row`: one that did not pass if the row is worse, or else one that did."""
+    here, name = Path(results.provenance["run_dir"]), f"row{row.row_index}"
+    runs = results.measured_runs().items()
+    run = next(run for run, passed in runs if run.row == row.row_index and passed is not row.is_worse)
+    yield f"  {name} now: {show_command(here, run)}"
+    if compared.kind == "previous run":
+        yield f"  {name} then: {show_command(here.parent / compared.name, RunId(row.old_index, run.index))}"
+    if compared.kind != "baseline":
+        return
+    by_baseline = run._replace(model=ModelTag.BASELINE)
+    if any(record.run == by_baseline and record.status != "pending" for record in results.all_records):
+        yield f"  {name} by the baseline: {show_command(here, by_baseline)}"

@@ -1,0 +1,97 @@
+"""Rows that changed, by name, with the commands that show one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.changed_rows import changed_rows_lines
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.verdicts.comparison import Kind, compare
+from pytest_osmosis.verdicts.matching import Matched, Pair
+from tests.unit.made import A, finished, of_baseline, pending, removed, results_of
+
+
+def ran(*runs: bool, row: int = 0) -> list[RunRecord]:
+    """The records of a row whose runs passed or did not."""
+    return [finished({A: float(passed)}, row, index) for index, passed in enumerate(runs)]
+
+
+def lines(pairs: list[Pair], results: Results, kind: Kind = "previous run") -> list[str]:
+    return changed_rows_lines(compare(kind, "x-0", Matched(pairs)), results)
+
+
+def test_worse_rows_are_named_before_better_ones_with_a_command_for_both_eval_runs() -> None:
+    results = results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])
+    pairs = [Pair(0, 0, [True], [False]), Pair(1, 4, [False], [True]), Pair(2, 2, [True], [True])]
+
+    assert lines(pairs, results) == [
+        "  worse: row1 (was row4)",
+        "  better: row0",
+        "  row1 now: pytest-osmosis show x-1 row1-run0",
+        "  row1 then: pytest-osmosis show x-0 row4-run0",
+    ]
+
+
+def test_rows_of_several_runs_say_how_many_passed_and_the_command_shows_one_that_did_not() -> None:
+    results = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
+    pairs = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
+
+    assert lines(pairs, results) == [
+        "  worse: row12 5/5 -> 2/5",
+        "  better: row0 0/1 -> 1/2",
+        "  row12 now: pytest-osmosis show x-1 row12-run1",
+        "  row12 then: pytest-osmosis show x-0 row12-run1",
+    ]
+
+
+def test_a_run_that_a_grader_took_out_is_not_the_one_to_show() -> None:
+    results = results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)
+
+    assert "  row0 now: pytest-osmosis show x-1 row0-run1" in lines([Pair(0, 0, [False], [True])], results)
+
+
+def test_only_the_first_ten_rows_are_named() -> None:
+    results = results_of([record for row in range(14) for record in ran(False, row=row)])
+    pairs = [Pair(row, row, [False], [True]) for row in range(14)]
+
+    assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
+
+
+def test_nothing_is_said_if_no_row_changed() -> None:
+    assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
+
+
+def test_of_a_better_row_a_run_that_passed_is_shown() -> None:
+    results = results_of(ran(False, True), n=2)
+
+    assert lines([Pair(0, 0, [False, True], [False, False])], results, "verdicts before") == [
+        "  better: row0 0/2 -> 1/2",
+        "  row0 now: pytest-osmosis show x-1 row0-run1",
+    ]
+
+
+def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not() -> None:
+    pairs = [Pair(0, 0, [False], [True])]
+    two_models = results_of(ran(False), baseline=[of_baseline(record) for record in ran(True)])
+    never_ran = results_of(ran(False), baseline=[of_baseline(pending())])
+
+    assert lines(pairs, two_models, "baseline")[1:] == [
+        "  row0 now: pytest-osmosis show x-1 row0-run0",
+        "  row0 by the baseline: pytest-osmosis show x-1 row0-run0-baseline",
+    ]
+    for results in (never_ran, results_of(ran(False))):
+        assert lines(pairs, results, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
+
+
+def test_commands_can_be_copied_from_any_folder() -> None:
+    pairs, results = [Pair(0, 0, [False], [True])], results_of(ran(False))
+    names = {
+        "../my evals/x-1": "'../my evals/x-1'",
+        "-runs/x-1": "./-runs/x-1",
+        ".osmosis/runs/-x": "./.osmosis/runs/-x",
+    }
+
+    found = {folder: lines(pairs, replace(results, provenance={"run_dir": folder}))[1] for folder in names}
+
+    assert found == {folder: f"  row0 now: pytest-osmosis show {name} row0-run0" for folder, name in names.items()}
