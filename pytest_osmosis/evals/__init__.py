@@ -8,6 +8,7 @@ from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.engine.job import StopReason
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
+from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, sampling_text
@@ -20,6 +21,7 @@ from pytest_osmosis.evals.undecided_gates import gates_decide
 __all__ = [
     "EvalRun",
     "FinishedEval",
+    "GitQueries",
     "Prepared",
     "RescoreSource",
     "RunSettings",

@@ -12,6 +12,7 @@ from pytest_osmosis.config.tables import LimitsTable
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import GateTracker
+from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -32,7 +33,8 @@ class RunSettings:
 
     With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
     shuffled so that no row is favoured. With `stops_at_failures` a failed test may end the session. With
-    `update_baseline` the results are also written as the baseline's, and no gate compares them with it.
+    `update_baseline` the results are also written as the baseline's, and no gate compares them with it. `git` is asked
+    for the commit of the workspace.
     """
 
     environ: Mapping[str, str]
@@ -45,6 +47,7 @@ class RunSettings:
     stop_when_decided: bool = False
     stops_at_failures: bool = False
     update_baseline: bool = False
+    git: GitQueries | None = None
 
 
 def host_setup(

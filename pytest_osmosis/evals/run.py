@@ -12,6 +12,7 @@ from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
+from pytest_osmosis.evals.git_state import GitQuery, GitState
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
@@ -42,6 +43,7 @@ class EvalRun:
     conversations: dict[RunId, Sequence[Mapping[str, Any]]]
     reasons: Mapping[RunId, str]
     provenance: Mapping[str, Any]
+    git: GitQuery | None = None
     ended_at: datetime | None = None
     _began_s: float | None = None
     _ended_s: float | None = None
@@ -79,12 +81,13 @@ class EvalRun:
         began_at = datetime.now(UTC)
         directory, journal = prepared.source.open_run(prepared, began_at)
         provenance = provenance_of(prepared, directory, began_at)
+        git = None if settings.git is None else settings.git.of(prepared.config.workspace)
         outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe)
         engine = Engine(job, journal, on_done)
         engine.start()
         kept = outcomes.conversations, outcomes.reasons
-        return cls(prepared, selected, settings, directory, engine, *kept, provenance)
+        return cls(prepared, selected, settings, directory, engine, *kept, provenance, git)
 
     def host_log_text(self) -> str:
         return redacted_log(self.directory, self.prepared)
@@ -153,6 +156,8 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
+        state = GitState() if self.git is None else self.git.state()
+        self.provenance = {**self.provenance, **state.to_json()}
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 

@@ -101,7 +101,7 @@ def _target(target: ModelTarget) -> dict[str, Any]:
 
 
 def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetime) -> dict[str, Any]:
-    """Return the provenance in the results, except the time when they were finished."""
+    """Return the provenance in the results, except the git commit and the time when they were finished."""
     return {
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, Spawn, gates_decide
+from pytest_osmosis.evals import EvalRun, GitQueries, RunSettings, SelectedRuns, Spawn, gates_decide
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
@@ -79,6 +79,7 @@ class EvalSession:
         self._naming = naming
         self._prestarted = prestarted
         self._replay_hosts: InlineHosts | None = None
+        self._git = GitQueries()
         self._n_failures = 0
 
     def prepare(self) -> None:
@@ -167,6 +168,7 @@ class EvalSession:
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),
             stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
             update_baseline=each.updates_baseline,
+            git=self._git,
         )
         run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
         if each.may_stop_early and selected.partial:
@@ -226,6 +228,7 @@ class EvalSession:
         return self._replay_hosts
 
     def close(self) -> None:
+        self._git.close()
         for hosts in {self.inline, self._replay_hosts}:
             if hosts is not None:
                 hosts.close()

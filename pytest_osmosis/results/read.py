@@ -65,7 +65,10 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True)
 class PublishedHead:
-    """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601."""
+    """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601.
+
+    `git_commit` and `git_dirty` are None if they are unknown.
+    """
 
     path: Path
     status: str
@@ -83,6 +86,8 @@ class PublishedHead:
     duration_s: float
     cost_usd: float | None
     n_cost_unknown: int
+    git_commit: str | None
+    git_dirty: bool | None
 
     @property
     def is_whole(self) -> bool:
@@ -405,6 +410,8 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "duration_s": _typed(summary["total_duration_ms"], float, int) / 1000,
         "cost_usd": _typed(summary["cost_usd"], float, int, NoneType),
         "n_cost_unknown": _typed(summary["cost_unknown"], int),
+        "git_commit": _typed(provenance.get("git_commit"), str, NoneType),
+        "git_dirty": _typed(provenance.get("git_dirty"), bool, NoneType),
     }
 
 

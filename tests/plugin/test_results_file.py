@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -22,6 +23,34 @@ def make(workspace: Workspace) -> None:
         "    return extra_info['score']\n",
     )
     workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
+
+
+def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
+    make(workspace)
+    workspace.write(".gitignore", "/stdout\n/stderr\n")  # files of pytester
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for arguments in (["init"], ["add", "."], ["commit", "-m", "first"]):
+        subprocess.run([*git, *arguments], cwd=workspace.root, check=True, capture_output=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], cwd=workspace.root, check=True, capture_output=True, text=True)
+
+    workspace.run(CONFIG)
+
+    provenance = workspace.results()["provenance"]
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (head.stdout.strip(), False)
+
+    (workspace.root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 1.0\n")
+    workspace.run(CONFIG)
+
+    assert workspace.results()["provenance"]["git_dirty"] is True
+
+
+def test_outside_of_a_repository_the_commit_is_unknown(plain_workspace: Workspace) -> None:
+    make(plain_workspace)
+
+    plain_workspace.run(CONFIG)
+
+    provenance = plain_workspace.results()["provenance"]
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (None, None)
 
 
 def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:

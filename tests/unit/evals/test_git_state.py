@@ -1,0 +1,205 @@
+"""The state of a git repository: what git says, within its bounds, and without running anything that it is told to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.evals import git_state
+from pytest_osmosis.evals.git_state import GitQueries, GitQuery, GitState
+
+IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", *IDENTITY, "-c", "init.defaultBranch=main", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a commit of rewards.py, and a clean work tree."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    (folder / "rewards.py").write_text("1")
+    (folder / ".gitignore").write_text("ignored\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "first")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name == "osmosis-git"]
+
+
+def state_of(folder: Path) -> GitState:
+    return GitQuery.begin(folder).state()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git may take longer on a busy machine than users would wait for it."""
+    monkeypatch.setattr(git_state, "PATIENCE_S", 60.0)
+
+
+pytestmark = pytest.mark.usefixtures("patient")
+
+
+def test_a_clean_tree_is_the_commit(repository: Path) -> None:
+    (repository / "ignored").touch()
+    (repository / "__pycache__").mkdir()
+    (repository / "__pycache__" / "rewards.pyc").touch()
+
+    assert state_of(repository) == GitState(git(repository, "rev-parse", "HEAD"), False)
+
+
+@pytest.mark.parametrize("change", ["rewards.py", "new.py", "sub/new.py"])
+def test_changed_and_new_files_make_it_dirty(repository: Path, change: str) -> None:
+    file = repository / change
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("2")
+
+    assert state_of(repository).dirty is True
+
+
+def test_a_folder_of_the_repository_is_about_all_of_it(repository: Path) -> None:
+    (repository / "evals").mkdir()
+    (repository / "new.py").touch()
+
+    assert state_of(repository / "evals") == GitState(git(repository, "rev-parse", "HEAD"), True)
+
+
+def test_a_worktree_has_a_state_of_its_own(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", str(tmp_path / "other"))
+    (repository / "rewards.py").write_text("2")
+
+    assert state_of(tmp_path / "other") == GitState(git(repository, "rev-parse", "HEAD"), False)
+
+
+def test_a_submodule_counts_by_its_commit(repository: Path, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    git(outer, "init")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", str(repository), "inner")
+    git(outer, "commit", "-m", "outer")
+    (outer / "inner" / "rewards.py").write_text("2")
+
+    assert state_of(outer / "inner").dirty is True
+    assert state_of(outer).dirty is False
+    git(outer / "inner", "commit", "-am", "second")
+    assert state_of(outer).dirty is True
+
+
+def test_without_a_commit_nothing_is_known(repository: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init")
+
+    assert state_of(empty) == GitState(None, None)
+    assert state_of(tmp_path) == GitState(None, None)
+    assert state_of(tmp_path / "gone") == GitState(None, None)
+
+
+def test_in_a_bare_repository_the_commit_alone_is_known(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--bare", str(repository), "bare")
+
+    assert state_of(tmp_path / "bare") == GitState(git(repository, "rev-parse", "HEAD"), None)
+
+
+def test_without_git_nothing_is_known(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    assert state_of(repository) == GitState(None, None)
+
+
+def test_a_git_of_the_current_folder_is_not_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repository / "git").write_text("#!/bin/sh\ntouch ran\n")
+    (repository / "git").chmod(0o755)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", ".")
+
+    assert state_of(repository) == GitState(None, None)
+    assert not (repository / "ran").exists()
+
+
+def test_variables_of_git_do_not_lead_to_another_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook of git, like pre-push, runs with such variables."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+
+    assert state_of(repository) == GitState(git(repository, "rev-parse", "HEAD"), False)
+
+
+def test_nothing_runs_that_the_repository_names(repository: Path) -> None:
+    """Each of these programs would run in a plain `git status`, or in the refresh of the index that it begins with."""
+    (repository / "spy").write_text('#!/bin/sh\ntouch "$(dirname "$0")/ran"\ncat\n')
+    (repository / "spy").chmod(0o755)
+    spy = str(repository / "spy")
+    (repository / ".gitattributes").write_text("*.py filter=a=b.c\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-m", "attributes")
+    settings = {
+        "core.fsmonitor": spy,
+        "core.hooksPath": str(repository),
+        "filter.a=b.c.clean": spy,
+        "filter.a=b.c.required": "true",
+    }
+    for name, value in settings.items():
+        git(repository, "config", name, value)
+    for hook in ("post-index-change", "query-watchman"):
+        (repository / hook).symlink_to(spy)
+    os.utime(repository / "rewards.py", (1, 1))  # so that git reads it again
+
+    assert state_of(repository).dirty is True  # the links are new files
+    assert not (repository / "ran").exists()
+    git(repository, "status")
+    assert (repository / "ran").exists()
+
+
+def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "git"
+    slow.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    monkeypatch.setattr(git_state, "BOUND_S", 0.01)
+    assert state_of(repository) == GitState(None, None)
+
+    monkeypatch.setattr(git_state, "BOUND_S", 600.0)
+    monkeypatch.setattr(git_state, "PATIENCE_S", 0.01)
+    query = GitQuery.begin(repository)
+    assert query.state() == GitState(None, None)
+    query._thread.join(60)
+
+
+def test_a_query_that_is_closed_says_nothing(repository: Path) -> None:
+    query = GitQuery(repository)
+    query._closed = True
+    query._thread.start()
+
+    assert query.state() == GitState(None, None)
+
+
+def test_each_workspace_is_asked_about_once(repository: Path, tmp_path: Path) -> None:
+    queries = GitQueries()
+
+    assert queries.of(repository) is queries.of(repository)
+    assert queries.of(tmp_path).state() == GitState(None, None)
+    assert queries.of(repository).state().commit == git(repository, "rev-parse", "HEAD")
+    queries.close()
