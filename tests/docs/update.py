@@ -1,6 +1,7 @@
 """`python -m tests.docs.update [PAGE ...]`: put what commands print now into the output blocks of pages.
 
 Lines `...` stay. The text between them is matched by its most similar first and last line, so review the diff.
+The blocks of translations are copied from their originals.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tests.docs.blocks import PAGES
 from tests.docs.printed import difference, updated
+from tests.docs.translations import TRANSLATIONS, original_of, with_code_of
 from tests.docs.walk import Page
 
 
@@ -31,11 +33,21 @@ def update(path: Path) -> list[str]:
     ]
 
 
+def copy_code(translation: Path) -> None:
+    """Copy the blocks of its original into a translation."""
+    texts = [page.read_text(encoding="utf-8") for page in (original_of(translation), translation)]
+    translation.write_text(with_code_of(*texts), encoding="utf-8")
+
+
 def main(names: list[str]) -> None:
     """Update these pages, or all."""
-    for path in [Path(name).resolve() for name in names] or PAGES:
-        for line in update(path):
+    paths = [Path(name).resolve() for name in names] or PAGES
+    for path in paths:
+        for line in [] if path in TRANSLATIONS else update(path):
             print(line)
+    for translation in TRANSLATIONS:
+        if translation in paths or original_of(translation) in paths:
+            copy_code(translation)
 
 
 if __name__ == "__main__":
