@@ -71,6 +71,11 @@ class Dataset:
             raise IndexError(f"row {row_index} of {len(self)}")
         return self.source.line(row_index)
 
+    @property
+    def has_lines(self) -> bool:
+        """True for a text file, whose rows an editor can show."""
+        return isinstance(self.source, TextReader)
+
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex."""
         with self.open() as file:

@@ -222,6 +222,7 @@ def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
         selection=selected.text,
         baseline=config.baseline.model_path is not None,
         granularity=config.execution.granularity,
+        rows_have_lines=dataset.has_lines,
     )
     return _Data(dataset, plan.with_named(named, dataset.line), notes, digests, contents)
 

@@ -247,6 +247,7 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
         dataset=str(dataset.path),
         granularity=config.execution.granularity,
         spans=planned.spans if lacks_rows else spans_of(rows, dataset.line),
+        rows_have_lines=dataset.has_lines,
     )
 
 

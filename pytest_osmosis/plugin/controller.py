@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_lines
+from pytest_osmosis.plugin.command.named_evals import NamedEvals, ignored_eval_lines, withheld_lines
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.compat.sigterm import sigterm_as_interrupt
 from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items.collect import EvalFile, eval_file
+from pytest_osmosis.plugin.items.collect import EvalFile, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
@@ -72,13 +72,16 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        lines = [*header(self.evals), *source_lines(self.naming), *ignored_eval_lines(self.naming)]
+        lines = [*header(self.evals), *source_lines(self.naming)]
+        lines += [*ignored_eval_lines(self.naming), *withheld_lines(self.naming)]
         return [self.evals.outlet.shown(line) for line in lines]
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         plans = self.evals.plans.get(file_path)
-        inline = self.evals.inline is not None
-        return eval_file(parent, file_path, plans, self.evals.answer, inline=inline) if plans else None
+        if not plans:
+            return None
+        inline, withheld = self.evals.inline is not None, file_path in self.naming.withheld
+        return eval_file(parent, file_path, plans, self.evals.answer, inline=inline, withheld=withheld)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -88,6 +91,8 @@ class ControllerPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Select runs, if this is the only process."""
+        for item in eval_items(session.items):
+            item.move_to_place()
         option = self.config.option
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
         if self.distributed or broken:
@@ -109,7 +114,7 @@ class ControllerPlugin:
 
         self.distributed = True
         if self.server is None:
-            self.server = OutcomeServer(self.evals, asks_models=self.naming.source == "model")
+            self.server = OutcomeServer(self.evals, self.naming)
         node.workerinput["osmosis"] = self.server.workerinput()
 
     @pytest.hookimpl(optionalhook=True)

@@ -20,8 +20,8 @@ from pytest_osmosis.plugin.command import cost_confirmation, named_evals, prepar
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
 from pytest_osmosis.plugin.hooks.caller import HookCaller
-from pytest_osmosis.plugin.items.collect import by_file
-from pytest_osmosis.plugin.items.item import Answer, EvalItem
+from pytest_osmosis.plugin.items.collect import by_file, eval_items
+from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
@@ -44,8 +44,8 @@ class EvalSession:
 
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
-    tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The first
-    host that an eval needs is `prestarted`, if there is one.
+    tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The evals
+    `withheld` are collected, but not started. The first host that an eval needs is `prestarted`, if there is one.
     """
 
     def __init__(
@@ -73,8 +73,16 @@ class EvalSession:
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.failed_tests = FailedTests(config)
+        self.withheld: set[str] = set()
         self.end = SessionEnd(
-            options, self.outlet, self.queue, self.by_id, self.hook_caller, self.failed_tests, self.kept_back
+            options,
+            self.outlet,
+            self.queue,
+            self.by_id,
+            self.hook_caller,
+            self.failed_tests,
+            self.kept_back,
+            self.withheld,
         )
         self._naming = naming
         self._prestarted = prestarted
@@ -88,7 +96,8 @@ class EvalSession:
         self.not_listed = evals.not_listed
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
-        self.plans = by_file(each.collected for each in evals.prepared.values())
+        self.withheld.update(evals.withheld)
+        self.plans = by_file(each.collected for each in (*evals.prepared.values(), *evals.withheld.values()))
         arguments = session_arguments(self.config, self._naming, evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
 
@@ -97,7 +106,7 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
-        ours = [item for item in items if isinstance(item, EvalItem)]
+        ours = [item for item in eval_items(items) if not item.withheld]
         self.keep_back(item.key for item in ours if not may_run(item))
         self._select(item.key for item in ours)
 

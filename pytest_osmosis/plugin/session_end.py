@@ -34,6 +34,7 @@ class SessionEnd:
         hook_caller: HookCaller,
         failed_tests: FailedTests,
         kept_back: Collection[UnitKey],
+        withheld: Collection[str],
     ) -> None:
         self._options = options
         self._outlet = outlet
@@ -42,6 +43,7 @@ class SessionEnd:
         self._hook_caller = hook_caller
         self._failed_tests = failed_tests
         self._kept_back = kept_back
+        self._withheld = withheld
         self._markdown_is_written = False
         self.status_is_given = False
 
@@ -65,7 +67,7 @@ class SessionEnd:
         if not any(run.began for run in self._queue.runs.values()):
             self._queue.discard()
         self._queue.close()
-        if self._options.smoke is not None:
+        if self._options.smoke is not None or self._withheld:
             self._failed_tests.remember()
         self._hook_caller.call_finished(self._queue.runs)
         self._write_results()
@@ -85,7 +87,7 @@ class SessionEnd:
         finished = {
             eval_id: each for eval_id, each in self._queue.finished.items() if self._evals[eval_id].reports_units
         }
-        self._failed_tests.correct(finished, self._evals.keys())
+        self._failed_tests.correct(finished, self._evals.keys(), self._withheld)
 
     def _write_results(self) -> None:
         for eval_id, finished in self._queue.finished.items():

@@ -26,6 +26,13 @@ class Span(NamedTuple):
     line: int
 
 
+class Place(NamedTuple):
+    """A line of a file. Lines count from 1."""
+
+    path: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The runs of one eval.
@@ -37,6 +44,7 @@ class Plan:
     - `named`: further rows, which node ids on the command line name
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs
+    - `rows_have_lines`: False if the dataset is no text, so that no editor could show a row
     """
 
     name: str
@@ -48,6 +56,7 @@ class Plan:
     named: tuple[Span, ...] = ()
     granularity: Granularity = "run"
     baseline: bool = False
+    rows_have_lines: bool = True
 
     @property
     def n_rows(self) -> int:
@@ -80,6 +89,10 @@ class Plan:
             rows = (RowId(row, model) for model in self.models)
             for unit in self._runs_of_row(row) if self.granularity == "run" else rows:
                 yield unit, line
+
+    def place(self, line: int) -> Place:
+        """Return where an editor shows the row on a `line` of the dataset: there, or else the beginning of `path`."""
+        return Place(self.dataset, line) if self.rows_have_lines else Place(self.path, 1)
 
     def unit_of(self, run: RunId) -> Unit:
         """Return the unit whose test reports `run`."""

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.items.node_ids import UnitKey
 from pytest_osmosis.plugin.session import EvalSession
@@ -34,7 +35,7 @@ def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, mo
         folder = tmp_path / ("d" * 100)
         folder.mkdir()
         monkeypatch.setitem(cast(Any, process.current_process())._config, "tempdir", str(folder))
-    server = OutcomeServer(cast(EvalSession, Evals()), asks_models=False)
+    server = OutcomeServer(cast(EvalSession, Evals()), NamedEvals(()))
 
     with Client(server._listener.address) as stranger:  # has no key, and hangs up
         stranger.recv_bytes()

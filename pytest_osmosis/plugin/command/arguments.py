@@ -1,4 +1,4 @@
-"""The arguments from which pytest collects. Only `set_arguments` changes them, at most once in a process.
+"""The arguments from which pytest collects. Only `set_arguments` changes what they name, at most once in a process.
 
 In the process of an eval that is in pytest_sessionstart, because only then the evals' files are known. xdist workers
 get the controller's arguments. Any other process does it in pytest_configure, if at all.
@@ -33,12 +33,13 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
     A named eval replaces testpaths. TOMLs that only addopts name are left out. A file is left out if it lies in a
     folder among the arguments, because given both, pytest 8 collects the file alone.
     """
+    evals = {*named.explicit, *files}
     if not named.explicit:
-        arguments = [*remaining_arguments(config, named.explicit), *outside_testpaths(config)]
+        arguments = [*remaining_arguments(config, evals), *outside_testpaths(config)]
     elif tuple(config.args) == named.untyped:  # else another plugin chose them, like pytest-picked
         arguments = []
     else:
-        arguments = remaining_arguments(config, named.explicit)
+        arguments = remaining_arguments(config, evals)
     for file in files:
         paths = [path_of(config, arg) for arg in arguments]
         if file not in paths and not any(_collects(config, folder, file) for folder in paths):

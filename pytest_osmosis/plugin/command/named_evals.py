@@ -1,7 +1,8 @@
 """The evals that a command names: with `--osmosis-config`, as arguments, or with `--osmosis-agent` and no TOML.
 
 Only what was typed counts, not addopts or PYTEST_ADDOPTS, because an eval costs money. The one exception is the ini
-key `osmosis_collect`.
+key `osmosis_collect`. With "list", IDEs show evals, and to run everything they pass the node id of every test. So node
+ids then name an eval only if all arguments are its own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.eval_files import option_tomls, tomls_under
 from pytest_osmosis.plugin.command.options import is_eval_toml
+from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
-from pytest_osmosis.text.paths import absolute
+from pytest_osmosis.text.paths import absolute, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
@@ -37,7 +39,8 @@ class NamedEvals(NamedTuple):
     `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
     `lists_found`. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored; `names_config`
     is True if the command names the eval too, and not only that run. `source` is the origin of rollouts for tests
-    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed.
+    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed. The
+    tests of `withheld` are named by node ids, among others, and are skipped.
     """
 
     explicit: tuple[Path | None, ...]
@@ -48,14 +51,15 @@ class NamedEvals(NamedTuple):
     names_config: bool = True
     source: SourceName = "reference"
     untyped: tuple[str, ...] = ()
+    withheld: tuple[Path, ...] = ()
 
     @property
     def evals(self) -> tuple[Path | None, ...]:
-        return (*self.explicit, *self.found)
+        return (*self.explicit, *self.withheld, *self.found)
 
     @property
     def listed(self) -> tuple[Path, ...]:
-        return self.found if self.lists_found else ()
+        return (*self.withheld, *(self.found if self.lists_found else ()))
 
     @property
     def runs_evals(self) -> bool:
@@ -73,9 +77,11 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         raise pytest.UsageError(f"--osmosis-env: {_VERIFIERS}")
     source = _typed_source(typed)
     tomls = [path for value in typed.osmosis_config for path in option_tomls(config, value)]
-    positional = [path_of(config, arg) for arg in typed.file_or_dir if is_eval_toml(arg)]
-    explicit: list[Path | None] = list(dict.fromkeys([*tomls, *positional]))
-    if not explicit and typed.osmosis_agent and source is None:
+    arguments = _arguments(config, typed, tomls)
+    positional = [path_of(config, arg) for arg in arguments if is_eval_toml(arg)]
+    withheld = [path for path in _withheld(config, arguments) if path not in tomls]
+    explicit: list[Path | None] = [path for path in dict.fromkeys([*tomls, *positional]) if path not in withheld]
+    if not explicit and not withheld and typed.osmosis_agent and source is None:
         explicit = [None]
     run = config.getoption(options.FROM.dest) if explicit else typed.osmosis_from
     stored = _stored_run(config, run, explicit) if run else None
@@ -83,32 +89,66 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     if stored is not None and not explicit:
         explicit = [stored.config]
     found = _found_evals(config, explicit)
-    if not explicit and not found:
+    if not explicit and not found and not withheld:
         _refuse_eval_options(typed, source)
-        _refuse_rows_alone(typed)
+        _refuse_rows_alone(arguments)
     return NamedEvals(
         explicit=tuple(explicit),
         found=tuple(found),
         lists_found=config.getini(options.COLLECT) == "list",
-        ignored=_ignored(config, explicit, asks_models=source == "model"),
+        ignored=_ignored(config, [*explicit, *withheld], asks_models=source == "model"),
         stored=stored,
         names_config=names_config,
         source=source or "reference",
         untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
+        withheld=tuple(withheld),
     )
 
 
-def remaining_arguments(config: pytest.Config, explicit: Sequence[Path | None]) -> list[str]:
-    """Return pytest's arguments without the TOMLs that only addopts name; the current folder if none is left."""
+def _arguments(config: pytest.Config, typed: Any, tomls: Sequence[Path]) -> list[str]:
+    """Return the typed arguments. Node ids that name rows by their dataset become those of the eval, for pytest too."""
+    arguments: list[str] = list(typed.file_or_dir)
+    if (typed.osmosis_agent and not tomls) or not any(map(options.names_a_row, arguments)):
+        return arguments  # an eval without a TOML has no other node ids
+    from pytest_osmosis.plugin.command.dataset_ids import ids_of_tomls
+
+    ids = ids_of_tomls(config, arguments, tomls)
+    config.args[:] = [ids.get(arg, arg) for arg in config.args]
+    return [ids.get(arg, arg) for arg in arguments]
+
+
+def _withheld(config: pytest.Config, arguments: Sequence[str]) -> list[Path]:
+    """Return the evals that only node ids name, among other arguments, if `osmosis_collect` is "list"."""
+    if config.getini(options.COLLECT) != "list" or config.option.collectonly:
+        return []
+    whole = {path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg) is None}
+    paths = dict.fromkeys(path_of(config, arg) for arg in arguments)
+    units = dict.fromkeys(path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg))
+    return [path for path in units if path not in whole] if len(paths) > 1 else []
+
+
+def remaining_arguments(config: pytest.Config, evals: Collection[Path | None]) -> list[str]:
+    """Return pytest's arguments without the TOMLs that are not among `evals`; the current folder if none is left.
+
+    Such a TOML was named by addopts alone, or has a problem.
+    """
     if config.args_source is not config.ArgsSource.ARGS:
         return list(config.args)
-    arguments = [arg for arg in config.args if not is_eval_toml(arg) or path_of(config, arg) in explicit]
+    arguments = [arg for arg in config.args if not is_eval_toml(arg) or path_of(config, arg) in evals]
     return arguments or [str(config.invocation_params.dir)]
 
 
 def ignored_eval_lines(named: NamedEvals) -> list[str]:
     text = "ignored, because only addopts names it; an eval starts only if the command names it"
     return [f"osmosis: {', '.join(named.ignored)}: {text}"] if named.ignored else []
+
+
+def withheld_lines(named: NamedEvals) -> list[str]:
+    if not named.withheld:
+        return []
+    listed = ", ".join(map(shown, named.withheld))
+    text = 'with osmosis_collect = "list", node ids start an eval only if they all belong to it; select one eval'
+    return [f"osmosis: not started: {listed}: {text}"]
 
 
 class AddoptsNotice:
@@ -198,7 +238,7 @@ def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
         raise pytest.UsageError(f"{', '.join(refused)}: {reason}")
 
 
-def _refuse_rows_alone(typed: Any) -> None:
-    rows = [arg for arg in typed.file_or_dir if options.names_a_row(arg)]
+def _refuse_rows_alone(arguments: Sequence[str]) -> None:
+    rows = [arg for arg in arguments if options.names_a_row(arg)]
     if rows:
         raise pytest.UsageError(f"{rows[0]}: no eval is named; add --osmosis-agent=... and its other options")

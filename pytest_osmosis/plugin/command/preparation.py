@@ -18,12 +18,13 @@ from pytest_osmosis.evals import Prepared, baseline_path, prepare
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE
+from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE, is_eval_toml
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
 from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.record.find_run import StoredEvalRun
 
 
@@ -31,9 +32,11 @@ class PreparedEvals(NamedTuple):
     """Evals by id, in the order of the command line.
 
     `not_listed` are lines about evals that have problems and were only to be shown, `files` what pytest must collect.
+    `withheld` are not started, but their tests are collected.
     """
 
     prepared: dict[str, Prepared]
+    withheld: dict[str, Prepared]
     not_listed: list[str]
     files: list[Path]
 
@@ -48,19 +51,24 @@ class EvalPreparer:
 
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
-        evals = PreparedEvals({}, [], [])
+        evals = PreparedEvals({}, {}, [], [])
         running: list[Prepared] = []
         problems = self._rescore_problems()
+        n_evals = len(self._named.evals) - len(self._named.withheld)
         for path in self._named.evals:
             listed = path in self._named.listed
             try:
-                prepared = self._outputs.with_output(self._prepare_named(path), len(self._named.evals))
+                prepared = self._outputs.with_output(self._prepare_named(path), n_evals)
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            if path in self._named.withheld:
+                evals.withheld[id] = prepared
+                evals.files.append(prepared.config.path)
                 continue
             evals.prepared[id] = prepared
             if not listed:
@@ -73,14 +81,23 @@ class EvalPreparer:
         problems += self._outputs.problems(running)
         if problems:
             raise pytest.UsageError(*map(str, problems))
+        if evals.not_listed and not evals.prepared and not self._collects_more(evals):
+            raise pytest.UsageError(*evals.not_listed)
         return evals
+
+    def _collects_more(self, evals: PreparedEvals) -> bool:
+        """Return True if arguments are left without the evals that have problems, or if there were none."""
+        arguments = self._config.args
+        return self._config.args_source is not self._config.ArgsSource.ARGS or any(
+            not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in arguments
+        )
 
     def _prepare_named(self, path: Path | None) -> Prepared:
         """Prepare an eval with the rows that node ids name; as a smoke test if the options say so."""
         if self._named.stored is not None and path not in self._named.listed:
             return self._prepare_rescore(self._named.stored, path)
         rows = [unit.row for unit in units_in_arguments(self._config, path).values()]
-        prepared, smoke = self.prepare(path, rows=rows), self._options.smoke
+        prepared, smoke = self.prepare(path, rows=rows, listed=path in self._named.listed), self._options.smoke
         return prepared if smoke is None else prepared.as_smoke(smoke, rows)
 
     def prepare(
@@ -90,10 +107,11 @@ class EvalPreparer:
         rows: Sequence[int] = (),
         *,
         compared: bool = True,
+        listed: bool = False,
     ) -> Prepared:
         """Prepare one eval, without a baseline unless `compared`. Raises `ProblemsError`.
 
-        `test_overrides` are those of tests over rollouts.
+        `test_overrides` are those of tests over rollouts. An eval that is only `listed` needs no secrets.
         """
         prepared = prepare(
             path,
@@ -102,7 +120,7 @@ class EvalPreparer:
             environ=os.environ,
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
-            listing=self._config.option.collectonly or self._options.dry_run,
+            listing=listed or self._config.option.collectonly or self._options.dry_run,
             updating=self._options.update_baseline,
             compared=compared,
             named_rows=rows,

@@ -18,11 +18,12 @@ from pytest_osmosis.record.plan import Plan
 
 
 class EvalFile(pytest.File):
-    """The evals of one file. `inline`: their code runs in this process."""
+    """The evals of one file. `inline`: their code runs in this process. `withheld`: they are not started."""
 
     plans: Sequence[Plan]
     fetch: Fetch
     inline = False
+    withheld = False
 
     def collect(self) -> Iterator[pytest.Item]:
         hooks = self.ihook if self.inline else item_hooks(self)
@@ -35,20 +36,31 @@ class EvalFile(pytest.File):
                     nodeid=node_id(eval_id, unit),
                     key=UnitKey(eval_id, unit),
                     plan=plan,
-                    line=line,
+                    place=plan.place(line),
                     fetch=self.fetch,
                     hooks=hooks,
+                    withheld=self.withheld,
                 )
                 yield item
 
 
 def eval_file(
-    parent: pytest.Collector, path: Path, plans: Sequence[Plan], fetch: Fetch, *, inline: bool = False
+    parent: pytest.Collector,
+    path: Path,
+    plans: Sequence[Plan],
+    fetch: Fetch,
+    *,
+    inline: bool = False,
+    withheld: bool = False,
 ) -> EvalFile:
     """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch, file.inline = plans, fetch, inline
+    file.plans, file.fetch, file.inline, file.withheld = plans, fetch, inline, withheld
     return file
+
+
+def eval_items(items: Iterable[pytest.Item]) -> list[EvalItem]:
+    return [item for item in items if isinstance(item, EvalItem)]
 
 
 def by_file(plans: Iterable[Plan]) -> dict[Path, list[Plan]]:

@@ -42,15 +42,18 @@ class FailedTests:
         self._recalled = recall(self._config, items)
 
     def remember(self) -> None:
-        """Remember which tests failed before, for a smoke test. Call this before pytest writes its cache."""
+        """Remember which tests failed before. Call this before pytest writes its cache."""
         cache = getattr(self._config, "cache", None)
         self._failed_before = frozenset() if cache is None else frozenset(_node_ids(cache, LAST_FAILED))
 
-    def correct(self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str]) -> None:
+    def correct(
+        self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str], withheld: Collection[str] = ()
+    ) -> None:
         """Correct both entries after pytest has written them.
 
         Of the tests of `eval_ids` there remain those that failed in this session, in the evals that `finished` holds,
-        and those that failed before and were not run now.
+        and those that failed before and were not run now. The tests of `withheld` evals were skipped, which pytest
+        takes for a success.
         """
         cache = getattr(self._config, "cache", None)
         if cache is None:
@@ -69,10 +72,11 @@ class FailedTests:
                 kept[nodeid] = True
         for nodeid in list(failed)[:MAX_FAILED]:
             kept[nodeid] = True
+        kept |= {nodeid: True for nodeid in self._failed_before if eval_id_of(nodeid) in withheld}
         if kept != before:
             cache.set(LAST_FAILED, kept)
         ids = _node_ids(cache, NODE_IDS)
-        others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
+        others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in {*eval_ids, *withheld}]
         if len(others) != len(ids):
             cache.set(NODE_IDS, others)
 

@@ -19,6 +19,7 @@ from pytest_osmosis.plugin.rollout_tests import model_source
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from pytest_osmosis.plugin.command.named_evals import NamedEvals
     from pytest_osmosis.plugin.session import EvalSession
 
 RETRY_S = 0.01
@@ -29,10 +30,11 @@ CLOSE_S = 1.0
 class OutcomeServer:
     """Answers workers. Each has a thread of its own: a question comes in as JSON, the answer goes out as JSON."""
 
-    def __init__(self, evals: EvalSession, *, asks_models: bool) -> None:
+    def __init__(self, evals: EvalSession, naming: NamedEvals) -> None:
         from multiprocessing.connection import Listener
 
-        self._asks_models = asks_models
+        self._asks_models = naming.source == "model"
+        self._withheld = naming.withheld
         self._evals = evals
         self._key = secrets.token_hex(16)
         try:
@@ -47,7 +49,8 @@ class OutcomeServer:
         plans = [plan.to_json() for plans in self._evals.plans.values() for plan in plans]
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}
-        return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}
+        withheld = list(map(str, self._withheld))
+        return {**socket, "plans": plans, "withheld": withheld, "args": args, "asks_models": self._asks_models}
 
     def close(self) -> None:
         """Accept no further worker, and wait a moment for the connected ones to hang up."""

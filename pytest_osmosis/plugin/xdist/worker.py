@@ -15,7 +15,7 @@ import pytest
 from pytest_osmosis.plugin.command.arguments import set_arguments
 from pytest_osmosis.plugin.compat.other_plugins import OtherPlugins
 from pytest_osmosis.plugin.items import last_failed
-from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file
+from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
@@ -36,6 +36,7 @@ class WorkerPlugin:
         sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
         self._address, self._key = sent["address"], sent["key"]
         self._plans = by_file(map(Plan.from_json, sent["plans"]))
+        self._withheld: frozenset[str] = frozenset(sent["withheld"])
         self._connection: Connection[bytes, bytes] | None = None
         config.pluginmanager.register(OtherPlugins(), "osmosis-other-plugins")
         if sent["asks_models"]:
@@ -51,7 +52,8 @@ class WorkerPlugin:
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         plans = self._plans.get(file_path)
-        return eval_file(parent, file_path, plans, self._fetch) if plans else None
+        withheld = str(file_path) in self._withheld
+        return eval_file(parent, file_path, plans, self._fetch, withheld=withheld) if plans else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,7 +63,10 @@ class WorkerPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Say which tests marks keep from running, before the controller learns that this worker has collected."""
-        kept_back = [node_id(*item.key) for item in session.items if isinstance(item, EvalItem) and not may_run(item)]
+        ours = eval_items(session.items)
+        for item in ours:
+            item.move_to_place()
+        kept_back = [node_id(*item.key) for item in ours if not item.withheld and not may_run(item)]
         if kept_back:
             self._ask({"ask": "keep_back", "tests": kept_back})
 
