@@ -85,7 +85,7 @@ PLAIN: Mapping[str, str] = {
 """The types on the page for names of types that are not public."""
 
 CONSTRUCTED = (
-    *("AgentWorkflowOutput", "AgentWorkflowConfig", "GraderConfig", "Verdict"),
+    *("AgentWorkflowOutput", "AgentWorkflowConfig", "GraderConfig", "ModelError", "Verdict"),
     *("ChatReply", "Usage", "RolloutSample", "GraderContext"),
 )
 """The classes that users construct, in their code or in its tests."""
@@ -103,6 +103,9 @@ TYPES = frozenset(
     ]
 )
 """The names that types on the page may consist of."""
+
+QUOTED_TYPE = re.compile(r"""(?<=: )(["'])(.*?)\1(?= = |$)""")
+"""A parameter's type as `inspect` writes it if annotations are strings."""
 
 WIDTH = 100
 """A longer signature is broken into lines."""
@@ -201,10 +204,10 @@ def syntax_of(cls: type[Any]) -> ast.ClassDef:
 
 def constructor(cls: type[Any]) -> str:
     """Return the call that creates an instance, up to the first attribute that is not documented."""
-    shown = {"values", *(each.name for each in documented_attributes(cls))}
+    shown = {"message", "values", *(each.name for each in documented_attributes(cls))}
     parameters = itertools.takewhile(lambda each: each.name in shown, inspect.signature(cls).parameters.values())
     short = [each.replace(annotation=each.empty, default=readable(each.default)) for each in parameters]
-    return f"`{cls.__name__}({', '.join(map(str, short))})`"
+    return f"`{cls.__name__}({', '.join(written_parameters(short))})`"
 
 
 def readable(default: Any) -> Any:
@@ -233,7 +236,7 @@ def written_parameters(parameters: Sequence[inspect.Parameter]) -> Iterator[str]
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             yield "*"
         starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        yield plain(str(parameter).replace("'", ""))
+        yield plain(QUOTED_TYPE.sub(r"\2", str(parameter)))
 
 
 def plain(annotation: str) -> str:

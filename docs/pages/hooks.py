@@ -15,6 +15,8 @@ HEAD = """\
 
 {introduction}
 
+[The Python API](api.md#hooks) describes `results`, `record` and `Verdict`.
+
 `docs/generate.py` generates this page.
 """
 

@@ -89,7 +89,9 @@ class ChatReply:
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The calls of tools, as `{"id": ..., "function": {"name": ..., "arguments": "<JSON>"}}`; [] without any."""
+        """The calls of tools, as `{"id": ..., "function": {"name": ..., "arguments": ...}}`; [] without any.
+
+        The arguments are the model's text, which should be JSON."""
         return self.message.get("tool_calls") or []
 
 
