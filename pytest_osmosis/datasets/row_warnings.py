@@ -43,12 +43,13 @@ def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
     if not repeats:
         return
     first, others = next(iter(repeats.items()))
-    total = sum(1 + len(rows) for rows in repeats.values())
-    such = f" ({total:,} such rows)" if len(repeats) > 1 else ""
-    yield f"rows {_listed([first, *others])} have the same prompt{such}: {_REPEATED_FIX}"
-
-
-_REPEATED_FIX = "it counts more than once; keep one row, and raise n for more runs"
+    total = sum(map(len, repeats.values()))
+    if total == 1:
+        yield f"row {others[0]} repeats the prompt of row {first}, which weighs double; remove it, or raise n"
+    else:
+        weigh = "double" if all(len(rows) == 1 for rows in repeats.values()) else "more"
+        pair = f"{first} and {others[0]} first"
+        yield f"{total:,} rows repeat an earlier prompt ({pair}) and weigh {weigh}; remove them, or raise n"
 
 
 def _revealed(rows: Sequence[int]) -> Iterator[str]:

@@ -22,12 +22,12 @@ def why_impossible(rules: Sequence[GateRule], *, removable: bool) -> str | None:
     `removable` says that a Grader may remove runs.
 
     >>> why_impossible([GateRule("pass_rate", 0.7), GateRule("mean", 0.5)], removable=False)
-    'gate mean >= 0.5 needs every run: its scores have no known bounds'
+    'gate mean >= 0.5 needs every run (its scores have no known bounds)'
     """
     for rule in rules:
         why = needs_all(rule, removable=removable)
         if why is not None:
-            return f"gate {title_of(rule)} needs every run: {why}"
+            return f"gate {title_of(rule)} needs every run ({why})"
     return None
 
 

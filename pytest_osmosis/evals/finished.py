@@ -70,7 +70,7 @@ class FinishedEval:
         if not self.run.updates_baseline:
             return None
         if self.results.partial:
-            return f"{self.run.selected.share_text} are no baseline"
+            return self.run.selected.share_text
         if self.results.stopped is not None:
             return f"the eval was stopped: {self.results.stopped}"
         if pending := self.results.count("pending"):

@@ -40,8 +40,8 @@ class SelectedRuns:
 
     @property
     def share_text(self) -> str:
-        """The selected share of the plan in words: "20 of 100 runs"."""
+        """The selected share of the plan in words: "only 20 of 100 runs selected"."""
         plan = self.plan
         if plan.granularity == "row" and not self.smoke:
-            return f"{len({run.row for run in self.runs}):,} of {plan.n_rows:,} rows"
-        return f"{'smoke: ' * self.smoke}{len(self.own):,} of {plan.n_runs:,} runs"
+            return f"only {len({run.row for run in self.runs}):,} of {plan.n_rows:,} rows selected"
+        return f"only {len(self.own):,} of {plan.n_runs:,} runs selected"

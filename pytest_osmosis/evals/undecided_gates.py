@@ -18,7 +18,8 @@ def undecided(rule: GateRule, run: EvalRun) -> Verdict | None:
         return verdict_without_value(rule, "not decided", "this command writes a new baseline")
     if selected.lacks_baseline:
         n_selected, n_planned = len(selected.of_baseline), selected.plan.n_runs
-        return verdict_without_value(rule, "partial", f"{n_selected:,} of {n_planned:,} of the baseline's runs")
+        text = f"only {n_selected:,} of the baseline's {n_planned:,} runs selected"
+        return verdict_without_value(rule, "partial", text)
     return None
 
 

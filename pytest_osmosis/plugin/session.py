@@ -181,7 +181,7 @@ class EvalSession:
         )
         run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
         if each.may_stop_early and selected.partial:
-            run.notices.add("early stopping is off: gates need the whole plan")
+            run.notices.add("did not stop early: with only some runs selected, no gate is decided")
         return run
 
     def _spawn(self, eval_id: str) -> Spawn:

@@ -16,7 +16,7 @@ from pytest_osmosis.results.results import ModelResults, Rescored, Results, Thro
 from pytest_osmosis.stats import POWER, Paired, Summary
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
-from pytest_osmosis.verdicts.gates import DROP, State, Verdict
+from pytest_osmosis.verdicts.gates import DROP, UNDECIDED, State, Verdict
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -30,7 +30,7 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
 
 
 def _gate(verdict: Verdict) -> list[str]:
-    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), f": {verdict.text}")]
+    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
     decided = verdict.state in ("holds", "fails")
     if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
         chance, n_rows = verdict.power
@@ -58,8 +58,14 @@ STATES: Mapping[State, Style] = {
 
 
 def state_text(verdict: Verdict) -> StyledText:
-    """Return the state of a gate in capitals."""
-    return StyledText((verdict.state.upper(), STATES[verdict.state]))
+    """Return the state of a gate, in capitals if it is a verdict."""
+    text = "not decided" if verdict.state in UNDECIDED else verdict.state.upper()
+    return StyledText((text, STATES[verdict.state]))
+
+
+def finding_text(verdict: Verdict) -> str:
+    """Return what follows the state of a gate: its finding, or why nothing is decided."""
+    return f" ({verdict.text})" if verdict.state in UNDECIDED else f": {verdict.text}"
 
 
 def account_lines(results: Results) -> list[str]:
@@ -95,13 +101,15 @@ def _took(results: Results) -> str:
 
 def _throttled(throttling: Throttling) -> list[str]:
     lines = [
-        f"{name} held requests for {seconds(held_s)}" for name, held_s in throttling.held_s.items() if held_s >= HELD_S
+        f"[execution] {name} delayed requests by {seconds(held_s)} in all"
+        for name, held_s in throttling.held_s.items()
+        if held_s >= HELD_S
     ]
     if throttling.pauses:
         lines.append(
             f"the server refused requests (429, 503): {plural(throttling.pauses, 'pause')}, "
-            f"{seconds(throttling.paused_s)} in all, and down to {throttling.least_in_flight} of {throttling.limit} "
-            "in flight"
+            f"{seconds(throttling.paused_s)} in all; at times {throttling.least_in_flight} of {throttling.limit} "
+            "rollouts in flight"
         )
     return lines
 
@@ -161,7 +169,7 @@ def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
         cost = results.cost_of(baseline.records)
         rate += f"; {_tokens(baseline.records)}, {'cost unknown' if cost is None else money(cost)}"
     pending = sum(record.status == "pending" for record in baseline.records)
-    return [rate, *([f"{plural(pending, 'run')} of the baseline pending"] if pending else [])]
+    return [rate, *([f"{plural(pending, 'run')} of the baseline never ran"] if pending else [])]
 
 
 def _spent(results: Results) -> list[str]:
@@ -202,7 +210,7 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
 def _not_scored(results: Results) -> list[str]:
     lines = cause_lines(results.causes, len(results.records) - results.count("pending"))
     lines += [
-        f"{name} gave {plural(n, 'run')} no score (counted as 0); it does not decide"
+        f"{name} gave {plural(n, 'run')} no score (counted as 0, but it does not decide)"
         for name, n in _unscored_aside(results).items()
     ]
     if skipped := results.count("skipped"):

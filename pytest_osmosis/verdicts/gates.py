@@ -16,9 +16,11 @@ from typing import Literal, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.text.numbers import distinguishable, plural
+from pytest_osmosis.text.numbers import distinguishable, plural, score
 
 State = Literal["holds", "fails", "not measured", "partial", "not decided"]
+UNDECIDED: frozenset[State] = frozenset({"partial", "not decided"})
+"""The states of gates about which a session decides nothing: only some runs were selected, or the baseline is new."""
 
 Runs = Sequence[Sequence[float | None]]
 """The runs of each row: a score, or 1.0 and 0.0 for passed and not; None for an unmeasured run."""
@@ -91,21 +93,17 @@ def decide(rule: GateRule, runs: Runs) -> Verdict:
         return verdict("not measured", f"no row has {plural(rule.k or 1, 'run')}")
     counted, is_mean = _counted(rule, worst), rule.metric == "mean"
     unmeasured = f", {n_unmeasured:,} not measured" if n_unmeasured else ""
-    lowest, _ = distinguishable(worst.compared, rule.minimum)
-    highest, _ = distinguishable(best.compared, rule.minimum)
-    name = rule.name if rule.rule == "point" else f"{rule.name} {worst.value:.4g}, its {rule.rule} bound"
+    lowest, highest = (_number(metric.compared, rule.minimum) for metric in (worst, best))
+    value = "" if rule.rule == "point" else f"{score(worst.value)}, {rule.rule} bound "
 
     if _reaches(worst.compared, rule.minimum):
         assumed = f"{unmeasured} and counted as {f'{low:g}' if is_mean else 'not passed'}" if unmeasured else ""
-        return verdict("holds", f"{name} {lowest} ({counted}{assumed})", worst)
+        return verdict("holds", f"{value}{lowest} ({counted}{assumed})", worst)
     if not _reaches(best.compared, rule.minimum):
-        assumed = (
-            f"{unmeasured}, at most {highest} had they {f'scored {high:g}' if is_mean else 'passed'}"
-            if unmeasured
-            else ""
-        )
-        return verdict("fails", f"{name} {lowest} ({counted}{assumed})", worst)
-    return verdict("not measured", f"{name} is between {lowest} and {highest} ({counted}{unmeasured})", worst)
+        had = f"scored {high:g}" if is_mean else "passed"
+        assumed = f"{unmeasured}; at most {highest} if they had {had}" if unmeasured else ""
+        return verdict("fails", f"{value}{lowest} ({counted}{assumed})", worst)
+    return verdict("not measured", f"{value}between {lowest} and {highest} ({counted}{unmeasured})", worst)
 
 
 class Short(NamedTuple):
@@ -157,6 +155,19 @@ def short_of(rule: GateRule, runs: Runs) -> Short:
 def _at_least(n: float) -> int:
     """Return `n` rounded up, unless it exceeds a whole number only by a rounding error."""
     return max(1, math.ceil(n - 1e-6))
+
+
+def _number(value: float, minimum: float) -> str:
+    """Return a value as the summary shows it, with more digits if it would otherwise seem to lie elsewhere.
+
+    >>> _number(0.7, 0.7), _number(0.6999, 0.7), _number(2 / 3, 0.667)
+    ('0.700', '0.6999', '0.666667')
+    """
+    if abs(value) >= 1000:
+        return score(value)
+    seems = round(value, 3)
+    lies_there = seems != minimum and (seems > minimum) == (value > minimum)
+    return score(value) if lies_there or _same(value, minimum) else distinguishable(value, minimum)[0]
 
 
 def verdict_without_value(rule: GateRule, state: State, text: str) -> Verdict:

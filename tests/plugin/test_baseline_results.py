@@ -56,7 +56,7 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     written.stdout.fnmatch_lines(
         [
             "  baseline: baselines/x.json, which this run will write",
-            "gate max_regression <= 0.02: NOT DECIDED: this command writes a new baseline",
+            "gate max_regression <= 0.02: not decided (this command writes a new baseline)",
             "baseline updated: baselines/x.json (pass rate 1.000)",
         ]
     )
@@ -144,7 +144,7 @@ def test_several_evals_are_corrected_together(plain_workspace: Workspace) -> Non
 @pytest.mark.parametrize(
     ("rows", "words", "said"),
     [
-        ([PASS] * 3, ["-k", "row0-"], "the baseline is not updated: 1 of 3 runs are no baseline"),
+        ([PASS] * 3, ["-k", "row0-"], "the baseline is not updated: only 1 of 3 runs selected"),
         ([BROKEN] * 3, [], "the baseline is not updated: *"),
     ],
     ids=["a part", "unmeasured"],

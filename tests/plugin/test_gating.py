@@ -21,14 +21,14 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     assert result.ret == 0
     result.assert_outcomes(passed=4, xfailed=1)
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
-    result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: pass_rate 0.75 (3 of 4 runs passed)"])
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
     (gate,) = workspace.results()["gates"]
     assert gate.pop("power") == pytest.approx(0.458, abs=1e-3)  # exactly, 0.437 of such evals have fewer than 3 passes
     assert gate == {
         "gate": "pass_rate >= 0.7",
         "state": "holds",
         "value": 0.75,
-        "finding": "pass_rate 0.75 (3 of 4 runs passed)",
+        "finding": "0.750 (3 of 4 runs passed)",
         "metric": "pass_rate",
         "function": None,
         "minimum": 0.7,
@@ -63,10 +63,10 @@ def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace)
     result.assert_outcomes(passed=4, xfailed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "gate rewards:score mean >= 0.5: HOLDS: mean 0.5 (4 runs)",
-            "gate rewards:score pass_hat_2 >= 0.6: FAILS: pass_hat_2 0.5 (2 rows)",
-            "gate pass_at_2 >= 0.5: HOLDS: pass_at_2 0.5 (2 rows)",
-            "gate pass_rate >= 0.4 (lower): FAILS: pass_rate 0.5, its lower bound * (2 of 4 runs passed)",
+            "gate rewards:score mean >= 0.5: HOLDS: 0.500 (4 runs)",
+            "gate rewards:score pass_hat_2 >= 0.6: FAILS: 0.500 (2 rows)",
+            "gate pass_at_2 >= 0.5: HOLDS: 0.500 (2 rows)",
+            "gate pass_rate >= 0.4 (lower): FAILS: 0.500, lower bound * (2 of 4 runs passed)",
         ]
     )
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
@@ -120,7 +120,9 @@ def test_a_partial_selection_has_no_verdict(workspace: Workspace) -> None:
 
     assert result.ret == 1
     result.assert_outcomes(failed=1, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED ?1? configs/eval/x.toml:1: gate pass_rate >= 0.1: partial: 1 of 2 runs"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED ?1? configs/eval/x.toml:1: gate pass_rate >= 0.1: not decided (only 1 of 2 runs selected)"]
+    )
 
 
 def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:

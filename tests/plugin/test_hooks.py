@@ -60,7 +60,7 @@ def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspac
 
     assert fails.ret == 1
     fails.assert_outcomes(passed=2, failed=1)
-    fails.stdout.fnmatch_lines(["gate whole answers: fails: 1 were cut off"])
+    fails.stdout.fnmatch_lines(["gate whole answers: FAILS: 1 were cut off"])
     holds.assert_outcomes(passed=3)
     assert holds.ret == partial.ret == 0
     assert read_gates(workspace) == []

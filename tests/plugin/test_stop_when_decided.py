@@ -41,7 +41,10 @@ def ends_early(workspace: Workspace, minimum: float, state: str, status: int) ->
     assert results["status"] == "stopped"
     reason = f"decided: gate pass_rate >= {minimum} {state} whatever the other runs give"
     result.stdout.fnmatch_lines(
-        ["*stops early: once the gates are decided*", f"SKIPPED * configs/eval/x.toml:1: *{reason}"]
+        [
+            "  stops as soon as the gates are decided (not with -k, --lf or node ids)",
+            f"SKIPPED * configs/eval/x.toml:1: *{reason}",
+        ]
     )
     result.stdout.fnmatch_lines([f"{n_left} of 40 runs not needed: {reason}", "stopped early: estimates cover only*"])
     assert results["stop_reason"] == results["pending"][0]["reason"]
@@ -66,7 +69,7 @@ def test_a_partial_selection_runs_to_its_end(plain_workspace: Workspace) -> None
 
     result.assert_outcomes(passed=3, skipped=1, deselected=9)  # rows 1, 10 and 11; the gate
     result.stdout.fnmatch_lines(
-        ["*not if only part of the plan is selected", "early stopping is off: gates need the whole plan"]
+        ["*(not with -k, --lf or node ids)", "did not stop early: with only some runs selected, no gate is decided"]
     )
 
 
@@ -77,7 +80,7 @@ def test_a_gate_that_needs_every_run_is_never_decided_early(plain_workspace: Wor
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["  stops early: never, because gate mean >= 0.1 needs every run: its scores have no known bounds*"]
+        ["  does not stop early: gate mean >= 0.1 needs every run (its scores have no known bounds)*"]
     )
     assert plain_workspace.results()["status"] == "finished"
 

@@ -7,6 +7,7 @@ import pytest
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.results import Results
+from pytest_osmosis.verdicts.gates import UNDECIDED
 
 SYSTEMIC = ("systemic", "journal")
 """Reasons to stop that every further run would meet."""
@@ -53,5 +54,5 @@ def any_rollout(results: Results) -> bool:
 def all_gates_decided(finished: FinishedEval, gated: bool) -> bool:
     """Return True if gates of the config decide, and the runs that are missing cannot change their verdicts."""
     states = {verdict.state for verdict in finished.results.verdicts if verdict.rule is not None}
-    deciding = states - {"partial", "not decided"}
+    deciding = states - UNDECIDED
     return gated and bool(deciding) and "not measured" not in deciding

@@ -16,8 +16,9 @@ from pytest_osmosis.plugin.hooks.caller import HookError
 from pytest_osmosis.plugin.items.exit_status import LIMITS, SYSTEMIC, all_gates_decided
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
+from pytest_osmosis.report.summary import finding_text
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.gates import State
+from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
 from pytest_osmosis.verdicts.pass_rule import Kind
 
 
@@ -36,8 +37,8 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
-        text = f"gate {verdict.title}: {verdict.state}: {verdict.text}"
-        yield f"gate {verdict.title}", _kind(verdict.state, gated), text
+        kind = _kind(verdict, gated)
+        yield f"gate {verdict.title}", kind, _text(verdict, kind)
     if finished.unwritten:
         journal = shown(finished.run.directory.journal)
         yield "results", "error", "\n".join([*finished.unwritten, f"the journal {journal} holds what ran"])
@@ -54,12 +55,20 @@ def report_unwritten(session: pytest.Session, eval_id: str, title: str, text: st
     _send(session, node_id(eval_id, title), eval_id.rpartition("::")[0], "error", text)
 
 
-def _kind(state: State, gated: bool) -> Kind:
-    if not gated or state in ("partial", "not decided"):
+def _kind(verdict: Verdict, gated: bool) -> Kind:
+    if not gated or verdict.state in UNDECIDED:
         return "skipped"
-    if state == "holds":
+    if verdict.state == "holds":
         return "passed"
-    return "failed" if state == "fails" else "error"
+    return "failed" if verdict.state == "fails" else "error"
+
+
+def _text(verdict: Verdict, kind: Kind) -> str:
+    """Return the finding of a gate. What pytest prints before it names the gate, except for a skipped test."""
+    if kind == "skipped":
+        state = "not decided" if verdict.state in UNDECIDED else verdict.state
+        return f"gate {verdict.title}: {state}{finding_text(verdict)}"
+    return verdict.text if kind == "failed" else f"{verdict.state}: {verdict.text}"
 
 
 def report_unit(

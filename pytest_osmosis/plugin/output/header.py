@@ -65,7 +65,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
-            yield f"  stops early: {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
+            yield f"  {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
     if config.text is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
@@ -135,10 +135,10 @@ def number_of_tests(plan: Plan) -> Iterator[str]:
 def _early_stop(prepared: Prepared, *, runxfail: bool) -> str:
     """Return when the eval may stop early, or why it never does."""
     if runxfail:
-        return "never, because no gate decides under --runxfail"
+        return "does not stop early: no gate decides under --runxfail"
     if prepared.needs_every_run is not None:
-        return f"never, because {prepared.needs_every_run}"
-    return "once the gates are decided; not if only part of the plan is selected"
+        return f"does not stop early: {prepared.needs_every_run}"
+    return "stops as soon as the gates are decided (not with -k, --lf or node ids)"
 
 
 def _overridden(config: EvalConfig) -> list[str]:

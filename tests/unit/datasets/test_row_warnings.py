@@ -14,7 +14,6 @@ from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.datasets.row_warnings import notes_of
 
 TOLD = "a model can copy the answer; remove it from the prompt"
-REPEATED = "it counts more than once; keep one row, and raise n for more runs"
 
 
 def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
@@ -31,17 +30,20 @@ def test_good_rows_cause_no_warning() -> None:
 
 def test_two_rows_with_the_same_prompt_are_reported() -> None:
     assert notes_of([row(3, "2+2?"), row(5, "3+3?"), row(17, "2+2?")]) == (
-        f"rows 3 and 17 have the same prompt: {REPEATED}",
+        "row 17 repeats the prompt of row 3, which weighs double; remove it, or raise n",
     )
 
 
 def test_all_repeated_prompts_are_one_warning_with_a_count() -> None:
-    prompts = ["a", "b", "a", "c", "b", "b", "b", "b"]
-    assert notes_of(numbered(prompts)) == (f"rows 0 and 2 have the same prompt (7 such rows): {REPEATED}",)
+    assert notes_of(numbered(["a", "b", "a", "c", "b"])) == (
+        "2 rows repeat an earlier prompt (0 and 2 first) and weigh double; remove them, or raise n",
+    )
 
 
 def test_many_rows_with_one_prompt_are_counted_not_listed() -> None:
-    assert notes_of(numbered(["a"] * 1002)) == (f"rows 0, 1, 2 and 999 more have the same prompt: {REPEATED}",)
+    assert notes_of(numbered(["a"] * 1002)) == (
+        "1,001 rows repeat an earlier prompt (0 and 1 first) and weigh more; remove them, or raise n",
+    )
 
 
 def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
@@ -110,7 +112,9 @@ def test_check_rows_warns_about_the_selected_rows(tmp_path: Path) -> None:
     lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
     (tmp_path / "x.jsonl").write_text("".join(lines))
     dataset = open_dataset(tmp_path / "x.jsonl")
-    assert check_rows(dataset, [0, 1, 3]).notes == (f"rows 1 and 3 have the same prompt: {REPEATED}",)
+    assert check_rows(dataset, [0, 1, 3]).notes == (
+        "row 3 repeats the prompt of row 1, which weighs double; remove it, or raise n",
+    )
 
 
 def test_rows_are_not_kept() -> None:

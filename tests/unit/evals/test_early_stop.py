@@ -155,7 +155,7 @@ def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | N
 
 def test_a_regression_needs_every_run() -> None:
     assert why_impossible([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
-        "gate max_regression <= 0.02 needs every run: its p depends on all runs"
+        "gate max_regression <= 0.02 needs every run (its p depends on all runs)"
     )
 
 

@@ -275,7 +275,7 @@ def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran
     assert read(workspace.root / "out/results.json") == before
     partial = read(workspace.root / "out/results.partial.json")
     assert (partial["partial"], partial["summary"]["total_runs"]) == (True, 1)
-    assert [(gate["state"], gate["finding"]) for gate in partial["gates"]] == [("partial", "1 of 3 runs")]
+    assert [(gate["state"], gate["finding"]) for gate in partial["gates"]] == [("partial", "only 1 of 3 runs selected")]
     assert [gate["state"] for gate in before["gates"]] == ["holds"]
 
 

@@ -52,7 +52,7 @@ def test_five_runs_a_row_and_a_gate() -> None:
 
         pass rate 0.700: 7 of 10 runs passed; 95% interval 0.155 to 0.937 (Gaffke, mid-p)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
-        gate pass_rate >= 0.7: HOLDS: pass_rate 0.7 (7 of 10 runs passed)
+        gate pass_rate >= 0.7: HOLDS: 0.700 (7 of 10 runs passed)
           low power: if the true pass rate fell to 0.65, this gate would notice 50% of the time; POWER
         """).replace("POWER", "17 rows would make it 80%")
 
@@ -119,7 +119,7 @@ def test_a_single_run_is_singular() -> None:
     assert summary_lines(results)[3:] == [
         "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
         "1 token (1 in), cost unknown, 0.89 s",
-        "gate pass_rate >= 0.5: HOLDS: pass_rate 1 (1 of 1 run passed)",
+        "gate pass_rate >= 0.5: HOLDS: 1.000 (1 of 1 run passed)",
         "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
         "89 rows would make it 80%",
     ]
@@ -140,8 +140,7 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
         1 run not measured: rewards:a: ValueError: no (first: row5-run0)
         36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
         """).replace("{interval}", "; 95% interval 0.005 to 0.602 (Gaffke, mid-p)") + (
-        "gate pass_rate >= 0.5: NOT MEASURED: pass_rate is between 0.166667 and 0.833333 "
-        "(1 of 6 runs passed, 4 not measured)\n"
+        "gate pass_rate >= 0.5: NOT MEASURED: between 0.167 and 0.833 (1 of 6 runs passed, 4 not measured)\n"
     )
 
 
@@ -175,7 +174,7 @@ def test_several_functions_and_the_deciding_one() -> None:
         rewards:b         >= 0.2  0.125  0.004 to 0.806      0.500  0.017 to 0.983
 
         pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.017 to 0.983 (Gaffke, mid-p)
-        rewards:b gave 1 run no score (counted as 0); it does not decide
+        rewards:b gave 1 run no score (counted as 0, but it does not decide)
         36 tokens (22 in, 14 out), cost unknown, 3.2 s
         """)
 
@@ -348,8 +347,8 @@ def test_waits_are_reported_if_they_mattered() -> None:
     throttled = replace(results_of([finished({A: 1.0})]), throttling=Throttling(2, 3.25, 4, 32, held))
     lines = summary_lines(throttled)[-2:]
     assert lines == [
-        "requests_per_minute held requests for 5 min 12 s",
-        "the server refused requests (429, 503): 2 pauses, 3.2 s in all, and down to 4 of 32 in flight",
+        "[execution] requests_per_minute delayed requests by 5 min 12 s in all",
+        "the server refused requests (429, 503): 2 pauses, 3.2 s in all; at times 4 of 32 rollouts in flight",
     ]
 
 
@@ -481,7 +480,7 @@ def test_table_and_costs_include_the_baselines_model() -> None:
 
     assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
     assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
-    assert "1 run of the baseline pending" in lines
+    assert "1 run of the baseline never ran" in lines
     assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
 
 

@@ -76,12 +76,12 @@ def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
 @pytest.mark.parametrize(
     ("runs", "text"),
     [
-        (tally(8, 2, 0), "pass_rate 0.8 (8 of 10 runs passed)"),
-        (tally(1, 0, 0), "pass_rate 1 (1 of 1 run passed)"),
-        (tally(2000, 1000, 0), "pass_rate 0.666667 (2,000 of 3,000 runs passed)"),
-        (tally(7, 0, 3), "pass_rate 0.7 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
-        (tally(3, 5, 2), "pass_rate 0.3 (3 of 10 runs passed, 2 not measured, at most 0.5 had they passed)"),
-        (tally(6, 1, 3), "pass_rate is between 0.6 and 0.9 (6 of 10 runs passed, 3 not measured)"),
+        (tally(8, 2, 0), "0.800 (8 of 10 runs passed)"),
+        (tally(1, 0, 0), "1.000 (1 of 1 run passed)"),
+        (tally(2000, 1000, 0), "0.667 (2,000 of 3,000 runs passed)"),
+        (tally(7, 0, 3), "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
+        (tally(3, 5, 2), "0.300 (3 of 10 runs passed, 2 not measured; at most 0.500 if they had passed)"),
+        (tally(6, 1, 3), "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
     ],
 )
 def test_a_verdict_names_the_runs_that_it_counted(runs: Runs, text: str) -> None:
@@ -121,12 +121,12 @@ TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     ("metric", "minimum", "state", "text"),
     [
         # pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1
-        ("pass_at", 0.5, "holds", "pass_at_2 0.555556 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_at", 0.6, "not measured", "pass_at_2 is between 0.555556 and 0.666667 (3 rows, 1 not measured)"),
-        ("pass_at", 0.7, "fails", "pass_at_2 0.555556 (3 rows, 1 not measured, at most 0.666667 had they passed)"),
-        ("pass_hat", 0.33, "holds", "pass_hat_2 0.333333 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_hat", 0.4, "not measured", "pass_hat_2 is between 0.333333 and 0.444444 (3 rows, 1 not measured)"),
-        ("pass_hat", 0.5, "fails", "pass_hat_2 0.333333 (3 rows, 1 not measured, at most 0.444444 had they passed)"),
+        ("pass_at", 0.5, "holds", "0.556 (3 rows, 1 not measured and counted as not passed)"),
+        ("pass_at", 0.6, "not measured", "between 0.556 and 0.667 (3 rows, 1 not measured)"),
+        ("pass_at", 0.7, "fails", "0.556 (3 rows, 1 not measured; at most 0.667 if they had passed)"),
+        ("pass_hat", 0.33, "holds", "0.333 (3 rows, 1 not measured and counted as not passed)"),
+        ("pass_hat", 0.4, "not measured", "between 0.333 and 0.444 (3 rows, 1 not measured)"),
+        ("pass_hat", 0.5, "fails", "0.333 (3 rows, 1 not measured; at most 0.444 if they had passed)"),
     ],
 )
 def test_pass_at_k_is_bounded_by_the_extremes_of_unmeasured_runs(
@@ -166,12 +166,12 @@ def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
 @pytest.mark.parametrize(
     ("runs", "minimum", "state", "text"),
     [
-        ([[0.5], [1.0]], 0.75, "holds", "mean 0.75 (2 runs)"),
-        ([[0.1], [0.2], [0.3]], 0.2, "holds", "mean 0.2 (3 runs)"),  # 0.6 / 3 is a little less in floats
-        ([[0.5], [1.0], [None]], 0.5, "holds", "mean 0.5 (3 runs, 1 not measured and counted as 0)"),
-        ([[0.5], [1.0], [None]], 0.6, "not measured", "mean is between 0.5 and 0.833333 (3 runs, 1 not measured)"),
-        ([[0.5], [1.0], [None]], 0.9, "fails", "mean 0.5 (3 runs, 1 not measured, at most 0.833333 had they scored 1)"),
-        ([[-2.0], [8.0], [None]], 2.0, "not measured", "mean is between 1.33333 and 4.66667 (3 runs, 1 not measured)"),
+        ([[0.5], [1.0]], 0.75, "holds", "0.750 (2 runs)"),
+        ([[0.1], [0.2], [0.3]], 0.2, "holds", "0.200 (3 runs)"),  # 0.6 / 3 is a little less in floats
+        ([[0.5], [1.0], [None]], 0.5, "holds", "0.500 (3 runs, 1 not measured and counted as 0)"),
+        ([[0.5], [1.0], [None]], 0.6, "not measured", "between 0.500 and 0.833 (3 runs, 1 not measured)"),
+        ([[0.5], [1.0], [None]], 0.9, "fails", "0.500 (3 runs, 1 not measured; at most 0.833 if they had scored 1)"),
+        ([[-2.0], [8.0], [None]], 2.0, "not measured", "between 1.333 and 4.667 (3 runs, 1 not measured)"),
     ],
 )
 def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
@@ -209,7 +209,7 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
 def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
 
-    assert verdict.text == "pass_rate 0.9, its lower bound 0.840929 (90 of 100 runs passed)"
+    assert verdict.text == "0.900, lower bound 0.841 (90 of 100 runs passed)"
 
 
 def test_correlated_runs_of_a_row_widen_the_interval() -> None:
@@ -236,7 +236,7 @@ def test_a_bound_is_an_end_of_the_interval_that_is_printed() -> None:
 def test_a_mean_without_a_spread_has_bounds_too() -> None:
     verdict = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
 
-    assert (verdict.state, verdict.text) == ("fails", "mean 0.5, its lower bound 0.158114 (2 runs)")
+    assert (verdict.state, verdict.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
 
 
 @settings(max_examples=40, deadline=None)
