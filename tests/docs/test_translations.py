@@ -12,6 +12,7 @@ from tests.docs.translations import (
     code,
     expected_links,
     linked,
+    names,
     original_of,
     outline,
     with_code_of,
@@ -38,6 +39,11 @@ def test_a_translation_has_the_headings_blocks_tables_and_lists_of_its_original(
 @EACH
 def test_a_translation_shows_the_code_of_its_original(page: Path) -> None:
     assert code(read(page)) == code(read(original_of(page))), UPDATE
+
+
+@EACH
+def test_a_translation_names_what_its_original_names(page: Path) -> None:
+    assert names(read(page)) == names(read(original_of(page)))
 
 
 @EACH

@@ -21,6 +21,7 @@ TRANSLATIONS = [page for page in PAGES if FOLDER in page.parents]
 COMMENT = re.compile(r"^<!-- .* -->$\n", re.MULTILINE)
 HEADING = re.compile(r"^(?P<level>#+) \S")
 ITEM = re.compile(r"^ *([-*]|\d+\.) ")
+INLINE = re.compile(r"`[^`\n]+`")
 SWITCH = re.compile(r"^\[(English|中文)\]\([^)]*\)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?P<target>[^)#]+\.md)(#[^)]*)?\)")
 
@@ -67,6 +68,11 @@ def _parts(text: str) -> Iterator[str]:
 def code(text: str) -> list[str]:
     """Return the blocks of a page as they are written, info string included."""
     return [fence[0] for fence in FENCE.finditer(text)]
+
+
+def names(text: str) -> Counter[str]:
+    """Return the names in a page's prose, which no language changes: its inline code, and how often each appears."""
+    return Counter(INLINE.findall(FENCE.sub("", text)))
 
 
 def with_code_of(original: str, translation: str) -> str:
