@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 
+from pytest_osmosis.report.style import joined
 from pytest_osmosis.text.safe import width
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines with aligned columns, the first one to the left and the others to the right."""
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return rows as lines with aligned columns: those in `left` to the left, the others to the right.
+
+    Cells keep their styles.
+    """
     widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(map(_padded, range(len(widths)), row, widths)).rstrip() for row in rows]
+    return [_line(row, widths, left) for row in rows]
 
 
-def fitted_tables(rows: Sequence[Sequence[str]], together: Sequence[int], columns: int | None) -> list[str]:
+def fitted_tables(
+    rows: Sequence[Sequence[str]], together: Sequence[int], columns: int | None, left: Collection[int] = (0,)
+) -> list[str]:
     """Return rows as lines, in several tables if one would be wider than `columns` characters.
 
     `together` holds the sizes of groups of columns, from the left, that stay in one table. The first group names the
@@ -29,14 +35,33 @@ def fitted_tables(rows: Sequence[Sequence[str]], together: Sequence[int], column
             tables[-1] = wider
         else:
             tables.append([*names, *group])
-    texts = [aligned([[row[column] for column in table] for row in rows]) for table in tables]
+    texts = [_table(rows, table, left) for table in tables]
     return [line for text in texts for line in ("", *text)][1:]
+
+
+def table_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the width of the rows as one table."""
+    return _width(rows, range(len(rows[0])))
 
 
 def _width(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
     return sum(max(width(row[column]) for row in rows) + 2 for column in columns) - 2
 
 
-def _padded(column: int, cell: str, columns: int) -> str:
-    space = " " * (columns - width(cell))
-    return space + cell if column else cell + space
+def _table(rows: Sequence[Sequence[str]], columns: Sequence[int], left: Collection[int]) -> list[str]:
+    place = [index for index, column in enumerate(columns) if column in left]
+    return aligned([[row[column] for column in columns] for row in rows], place)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
+    """Return the cells as one line, without spaces at its end."""
+    pieces: list[str] = []
+    space = ""
+    for column, (cell, columns) in enumerate(zip(row, widths, strict=True)):
+        padding = " " * (columns - width(cell))
+        before, after = ("", padding) if column in left else (padding, "")
+        if cell:
+            pieces += [space + before, cell]
+            space = ""
+        space += ("" if cell else before) + after + "  "
+    return joined(*pieces)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
+from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import statistics_rows
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.results.results import Results
@@ -32,8 +33,19 @@ MARK = "<!-- Written by pytest-osmosis, which replaces this file. -->\n\n"
 
 
 def page(evals: Sequence[Results]) -> str:
-    """Return a file with a section on each eval."""
-    return MARK + "\n".join(map(markdown, evals))
+    """Return a file with the same sections."""
+    return MARK + sections(evals)
+
+
+def sections(evals: Sequence[Results]) -> str:
+    """Return a section on each eval, after the table of all if there are several."""
+    overview = [_overview(evals)] if len(evals) > 1 else []
+    return "\n".join([*overview, *map(markdown, evals)])
+
+
+def _overview(evals: Sequence[Results]) -> str:
+    texts = [_text(text) for text in (*footnotes(evals), total_line(evals))]
+    return "\n\n".join([f"### {plural(len(evals), 'eval')}", _table(overview_rows(evals)), *texts]) + "\n"
 
 
 def is_page(path: Path) -> bool:

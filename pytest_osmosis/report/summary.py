@@ -29,6 +29,17 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
     ]
 
 
+def brief_lines(results: Results) -> list[str]:
+    """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold."""
+    worse = [each for each in results.comparisons if each.paired is not None and each.paired.worse]
+    return [
+        *_not_scored(results),
+        *_truncated(results),
+        *(line for each in worse for line in (*_compared(each), *changed_rows_lines(each, results)[:1])),
+        *(line for verdict in results.verdicts if verdict.state != "holds" for line in _gate(verdict)[:1]),
+    ]
+
+
 def _gate(verdict: Verdict) -> list[str]:
     lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
     decided = verdict.state in ("holds", "fails")

@@ -101,6 +101,24 @@ def fitted(text: str, columns: int) -> str:
     return f"{kept}..."[:columns]
 
 
+def fitted_middle(text: str, columns: int) -> str:
+    """Return `text`, without its middle if it is wider than `columns`.
+
+    >>> fitted_middle("regression_suite_17", 12), fitted_middle("日本語の評価", 9), fitted_middle("short", 8)
+    ('regre...e_17', '日...価', 'short')
+    """
+    if width(text) <= columns:
+        return text
+    room = max(0, columns - 3)
+    end = len(text)
+    while end and width(text[end - 1 :]) <= room // 2:
+        end -= 1
+    start = 0
+    while start < end and width(text[: start + 1]) <= room - width(text[end:]):
+        start += 1
+    return f"{text[:start]}...{text[end:]}"[:columns]
+
+
 def _columns(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, wait_until
 from tests.servers import ChatServer, held, reply
 
 CONFIGS = "--osmosis-config=configs/eval"
@@ -43,3 +47,174 @@ def test_an_eval_that_never_began_took_no_time(plain_workspace: Workspace) -> No
 
     assert plain_workspace.results("a")["summary"]["total_duration_ms"] > 0
     assert plain_workspace.results("b")["summary"]["total_duration_ms"] == 0
+
+
+RATE = r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)"
+
+
+def table(lines: Sequence[str]) -> list[list[str]]:
+    """Return the cells of the table of evals, and the line below it."""
+    first = max(number for number, line in enumerate(lines) if line.startswith("eval "))
+    blank = lines.index("", first)
+    return [*(re.split(r"\s{2,}", line) for line in lines[first:blank]), [lines[blank + 1]]]
+
+
+def four_evals(workspace: Workspace) -> None:
+    """Write one eval that holds, one that fails, one that is not measured, and one that was not begun before them."""
+    gate = {"pass_rate": ">= 0.5"}
+    workspace.eval("set10", rows=[{"score": 0.0}] * 2, gate=gate)
+    workspace.eval("set2", rows=[{}, {"reward": "raises"}, {}, {}, {}], gate=gate, limits={"max_errors": 9})
+    workspace.eval("set1", rows=[{"reward": "raises"}] * 2, gate=gate, limits={"max_errors": 9})
+    workspace.eval("set9", rows=2)
+
+
+@PLAIN_AND_XDIST
+def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace) -> None:
+    four_evals(workspace)
+
+    result = workspace.run(CONFIGS)
+
+    head, *rows, total = table(result.outlines)
+    assert head == ["eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time"]
+    assert [row[:2] for row in rows[:4]] == [[f"set{number}", "demo/arithmetic"] for number in (1, 2, 9, 10)]
+    assert rows[0][2:5] == ["not measured", "-", "NOT MEASURED"]
+    assert re.fullmatch(rf"\*{RATE}", rows[1][2])
+    assert rows[1][3:6] == ["0.800", "HOLDS", "$0"]
+    assert rows[2][3:6] == ["1.000", "-", "$0"]
+    assert rows[3][3:6] == ["0.000", "FAILS", "$0"]
+    assert rows[4] == ["* counts runs that were not measured as not passed"]
+    assert re.fullmatch(
+        r"4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; "
+        r"6 of 11 runs passed, 3 not measured; \$0, \d\.\d+ s",
+        total[0],
+    )
+    assert result.ret == 9
+
+
+@PLAIN_AND_XDIST
+def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace: Workspace) -> None:
+    four_evals(workspace)
+
+    lines = workspace.run(CONFIGS).outlines
+
+    start = next(number for number, line in enumerate(lines) if "- osmosis: 4 evals -" in line)
+    end = next(number for number, line in enumerate(lines) if line.startswith("eval "))
+    explained = [line for line in lines[start + 1 : end] if line and not line.startswith(" ")]
+    named = [f"{name} (pytest-osmosis show {workspace.run_dirs(name)[-1].name})" for name in ("set1", "set2", "set10")]
+    assert explained == named
+    block = lines[lines.index(named[1]) : lines.index("", lines.index(named[1]))]
+    assert len(block) == 2
+    assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
+    assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
+
+
+def test_verbose_shows_every_eval_whole_before_the_table(plain_workspace: Workspace) -> None:
+    four_evals(plain_workspace)
+
+    result = plain_workspace.run(CONFIGS, "-v")
+
+    sections = [line.strip("- ") for line in result.outlines if re.match("-+ osmosis", line)]
+    assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
+    assert sum(line.startswith("rewards:score       >= 1") for line in result.outlines) == 4
+    assert len(table(result.outlines)) == 7
+    result.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
+
+
+@PLAIN_AND_XDIST
+def test_the_header_has_a_line_for_each_of_several_evals(workspace: Workspace) -> None:
+    four_evals(workspace)
+    workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
+
+    result = workspace.run(CONFIGS)
+
+    lines = result.outlines
+    first = lines.index("osmosis: 5 evals, 15 rollouts (-v shows each eval whole)")
+    assert lines[first + 1 : first + 6] == [
+        "  set1: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
+        "  set2: demo/arithmetic (embedded), 5 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
+        "  set3: demo/arithmetic (embedded), 2 rows x 2 runs, 4 in flight, 1 note",
+        "  set9: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight",
+        "  set10: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
+    ]
+    assert not any(line.startswith("  dataset:") for line in lines)
+
+
+def test_a_single_eval_keeps_its_whole_header_and_summary(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+
+    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    result.stdout.fnmatch_lines(["osmosis: x (configs/eval/x.toml)", "  dataset: *", "*- osmosis: x -*", "pass rate *"])
+    assert not any(line.startswith("eval ") and "model" in line for line in result.outlines)
+
+
+def test_the_order_of_the_command_line_stays(plain_workspace: Workspace) -> None:
+    four_evals(plain_workspace)
+
+    result = plain_workspace.run(*(f"configs/eval/set{number}.toml" for number in (9, 10, 2)))
+
+    assert [row[0] for row in table(result.outlines)[1:4]] == ["set9", "set10", "set2"]
+
+
+def test_a_selection_shows_counts_and_names_what_was_left_out(plain_workspace: Workspace) -> None:
+    four_evals(plain_workspace)
+
+    result = plain_workspace.run(CONFIGS, "-k", "row0 and (set10 or set9)")
+
+    rows = table(result.outlines)[1:-1]
+    assert [row[:1] + row[2:5] for row in rows] == [
+        ["set9", "1 of 1 passed, partial", "-", "-"],
+        ["set10", "0 of 1 passed, partial", "-", "not decided"],
+    ]
+    result.stdout.fnmatch_lines(["osmosis: set1: none of its 2 tests was selected, so nothing was measured"])
+
+
+def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval("a", rows=2)
+        workspace.eval("b", rows=3, model={"base_url": server.base_url})
+        workspace.eval("c", rows=2)
+        session = workspace.start(CONFIGS, "--osmosis-no-probe")
+        server.wait_for(lambda server: len(server.requests) == 2)
+        wait_until(lambda: workspace.events("score", "b"), "the first score")
+        session.interrupt()
+
+        assert session.wait() == 2, session.output
+
+    rows = table(session.output.splitlines())[1:-1]
+    assert [row[:1] + row[2:4] for row in rows] == [
+        ["a", rows[0][2], "1.000"],
+        ["b", "1 of 1 passed, stopped", "-"],
+        ["c", "never ran", "-"],
+    ]
+    assert re.fullmatch(RATE, rows[0][2])
+    assert rows[2][-1] == "-", "it took no time"
+
+
+def test_markdown_and_the_page_of_the_job_begin_with_the_table(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four_evals(plain_workspace)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(plain_workspace.root / "job.md"))
+
+    plain_workspace.run(CONFIGS, "--osmosis-markdown=page.md")
+
+    page, job = ((plain_workspace.root / name).read_text(encoding="utf-8") for name in ("page.md", "job.md"))
+    assert page.endswith(job)
+    lines = job.splitlines()
+    assert lines[:4] == [
+        "### 4 evals",
+        "",
+        "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    assert [line.split(" | ")[0] for line in lines[4:8]] == ["| set1", "| set2", "| set9", "| set10"]
+    assert lines[9] == "\\* counts runs that were not measured as not passed"
+    assert [line for line in lines if line.startswith("### ")][1:] == [
+        "### set1: not measured",
+        "### set2: every gate holds",
+        "### set9: 2 of 2 runs passed",
+        "### set10: a gate fails",
+    ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files.reading import fault_of
+from pytest_osmosis.text.natural_order import natural_key
 from pytest_osmosis.text.paths import absolute
 
 
@@ -33,7 +34,7 @@ def option_tomls(config: pytest.Config, value: str) -> list[Path]:
 def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
     """Yield configs/eval/*.toml in a folder and its subfolders, apart from those that pytest skips."""
     for parent, folders, _ in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not is_skipped_folder(config, name))
+        folders[:] = sorted((name for name in folders if not is_skipped_folder(config, name)), key=natural_key)
         path = Path(parent)
         if path.parts[-2:] == ("configs", "eval"):
             yield from _tomls_in(path)
@@ -45,7 +46,8 @@ def is_skipped_folder(config: pytest.Config, name: str) -> bool:
 
 
 def _tomls_in(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.toml") if file.name != "endpoints.toml")
+    tomls = (file for file in folder.glob("*.toml") if file.name != "endpoints.toml")
+    return sorted(tomls, key=lambda file: natural_key(file.stem))
 
 
 def _suggestion(path: Path) -> str:

@@ -1,8 +1,11 @@
-"""The lines that pytest's header shows for each eval: its model, data, size, limits, gates and notes."""
+"""The lines that pytest's header shows for each eval: its model, data, size, limits, gates and notes.
+
+Of several evals each gets one line; `-v` shows them whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
@@ -11,6 +14,7 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
 from pytest_osmosis.text.numbers import count, moment, plural, score
 from pytest_osmosis.text.paths import shown
@@ -25,8 +29,38 @@ MANY_TESTS = 20_000
 
 
 def header(evals: EvalSession) -> list[str]:
-    lines = [line for each in evals.named.values() for line in _eval_lines(each.prepared, evals)]
+    prepared = [each.prepared for each in evals.named.values()]
+    if len(prepared) > 1 and evals.config.get_verbosity() <= 0:
+        lines = _compact_lines(prepared, evals)
+    else:
+        lines = [line for each in prepared for line in _eval_lines(each, evals)]
     return [*lines, *evals.not_listed, *other_plugins.notes(evals.config)]
+
+
+def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str]:
+    """Return a line on all evals and one on each."""
+    rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
+    names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
+    total = f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)"
+    secrets = dict.fromkeys(note for each in prepared for note in _secret_notes(each))
+    return [
+        total,
+        *(f"  {name}: {_compact(each, evals)}" for name, each in zip(names, prepared, strict=True)),
+        *(f"  note: {note}" for note in secrets),
+    ]
+
+
+def _compact(prepared: Prepared, evals: EvalSession) -> str:
+    config, plan = prepared.config, prepared.collected
+    parts = [
+        prepared.target.describe,
+        *([f"baseline {other.target.describe}"] if (other := prepared.baseline_model) is not None else []),
+        f"smoke: {_rows_and_runs(plan)}" if prepared.smoke is not None else _rows_and_runs(plan),
+        *([] if evals.inline is not None else [f"{count(config.evaluation.batch_size)} in flight"]),
+        *([f"gate {' and '.join(map(title_of, config.gates))}"] if config.gates else []),
+        *([plural(n_notes, "note")] if (n_notes := len(_notes(prepared))) else []),
+    ]
+    return ", ".join(parts)
 
 
 def source_lines(named: NamedEvals) -> list[str]:
@@ -73,10 +107,22 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  overridden: {', '.join(overridden)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
-    for note in (*config.notes, *prepared.notes, *(f"the baseline differs in {key}" for key in prepared.differs)):
+    for note in (*_notes(prepared), *_secret_notes(prepared)):
         yield f"  note: {note}"
-    for name in prepared.short_secrets:
-        yield f"  note: {name} has fewer than {MIN_CHARS} characters and will not be redacted"
+
+
+def _notes(prepared: Prepared) -> list[str]:
+    """Return what to know about the rows and the baseline."""
+    return [
+        *prepared.config.notes,
+        *prepared.notes,
+        *(f"the baseline differs in {key}" for key in prepared.differs),
+    ]
+
+
+def _secret_notes(prepared: Prepared) -> list[str]:
+    too_short = f"has fewer than {MIN_CHARS} characters and will not be redacted"
+    return [f"{name} {too_short}" for name in prepared.short_secrets]
 
 
 def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:

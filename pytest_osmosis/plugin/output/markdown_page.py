@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_osmosis.report.markdown import markdown, page
+from pytest_osmosis.report.markdown import page, sections
 from pytest_osmosis.results import files
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.outlet import Outlet
@@ -22,9 +22,7 @@ def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None
     """Append the same to the page of the job, if there is one. Return why that failed, None if it did not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     job = Path(name) if name else None
-    return (
-        None if job is None else _tried(job, lambda: files.append(job, outlet.text("\n".join(map(markdown, results)))))
-    )
+    return None if job is None else _tried(job, lambda: files.append(job, outlet.text(sections(results))))
 
 
 def _tried(path: Path, write: Callable[[], object]) -> str | None:

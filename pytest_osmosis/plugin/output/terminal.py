@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
-from pytest_osmosis.report.style import Style, dim, painted
-from pytest_osmosis.report.summary import notice_lines, summary_lines
+from pytest_osmosis.report.overview import distinct_names, overview_lines
+from pytest_osmosis.report.show_command import show_command
+from pytest_osmosis.report.style import Style, bold, dim, joined, painted
+from pytest_osmosis.report.summary import brief_lines, notice_lines, summary_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
@@ -67,8 +71,7 @@ class TerminalSummary:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         self._printed = True
-        verbose = self._config.get_verbosity() > 0
-        _print_evals(terminalreporter, self._evals, verbose=verbose)
+        _print_evals(terminalreporter, self._evals, self._config.get_verbosity())
         reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
         for line in github_annotations.lines(self._config, reports, self._evals):
             terminalreporter.write_line(line)
@@ -82,23 +85,16 @@ class TerminalSummary:
         return result
 
 
-def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, *, verbose: bool) -> None:
+def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
     columns = terminal._tw.fullwidth if getattr(terminal, "isatty", False) else None
-    for finished in evals.queue.finished.values():
-        if not finished.is_written:
-            continue
-        run = finished.run
-        terminal.section(escaped(f"osmosis: {run.prepared.config.name}"), "-")
-        for line in [
-            *summary_lines(finished.results, verbose=verbose, columns=columns),
-            *notice_lines(run.notices.texts),
-            *finished.unwritten,
-        ]:
-            write_line(terminal, line)
-        for path in finished.written[-1:]:
-            write_line(terminal, dim(f"results: {shown(path)}"))
-        if run.directory.host_log.exists():
-            write_line(terminal, dim(f"user code also wrote to {shown(run.directory.host_log)}"))
+    finished = [each for each in evals.queue.finished.values() if each.is_written]
+    if len(finished) == 1 or verbosity > 0:
+        for each in finished:
+            terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
+            _write_lines(terminal, _eval_lines(each, verbose=verbosity > 0, columns=columns))
+    if len(finished) > 1:
+        terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
+        _write_lines(terminal, _session_lines(finished, verbosity, columns))
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
@@ -107,3 +103,32 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, *, verbo
         write_line(terminal, f"osmosis: {name}: {text}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         write_line(terminal, str(error))
+
+
+def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:
+    for line in lines:
+        write_line(terminal, line)
+
+
+def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -> Iterator[str]:
+    run = finished.run
+    yield from summary_lines(finished.results, verbose=verbose, columns=columns)
+    yield from notice_lines(run.notices.texts)
+    yield from finished.unwritten
+    for path in finished.written[-1:]:
+        yield dim(f"results: {shown(path)}")
+    if run.directory.host_log.exists():
+        yield dim(f"user code also wrote to {shown(run.directory.host_log)}")
+
+
+def _session_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
+    """Yield what is to be said about single evals, unless `-v` has printed them whole, then the table of all."""
+    named = [(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished]
+    for name, each in zip(distinct_names(named), finished, strict=True):
+        remarks = [*brief_lines(each.results), *notice_lines(each.run.notices.texts)] if verbosity == 0 else []
+        remarks += each.unwritten if verbosity <= 0 else []
+        if remarks:
+            yield joined(bold(name), dim(f" ({show_command(Path(each.results.provenance['run_dir']))})"))
+            yield from (joined("  ", remark) for remark in remarks)
+            yield ""
+    yield from overview_lines([each.results for each in finished], columns)
