@@ -27,7 +27,10 @@ _FUNCTIONS = (types.FunctionType, functools._lru_cache_wrapper)
 
 
 class RewardWarning(UserWarning):
-    """A property of a reward function that is worth knowing but not a failure."""
+    """A property of a reward function that is worth knowing but not a failure.
+
+    pytest's `filterwarnings = ["error::pytest_osmosis.RewardWarning"]` makes it one.
+    """
 
 
 class Declaration(NamedTuple):
@@ -67,9 +70,10 @@ def osmosis_reward(function: Any = None, /, **arguments: Any) -> Any:
     """Mark a reward function, sync or async, check its signature, and return the function itself.
 
     - `cases`: expected scores, as `(solution_str, ground_truth, expect)` or mappings with the keys of a cases file
-    - `max_ms`: the longest time that 19 of 20 calls may take
-    - `range`: the lowest and the highest score, e.g. `(0, 1)`
-    - `dataset`: a file of rows with reference solutions, which must score at least `threshold`
+    - `max_ms`: the most milliseconds that 19 of 20 calls may take
+    - `range`: the lowest and the highest score, as in `(0, 1)`; None for an open end
+    - `dataset`: a file of rows with reference solutions; its path is relative to the function's file
+    - `threshold`: the score that each reference must reach (default: the top of `range`, else 1.0)
     - `allow`: names of findings that are intended, e.g. `["case-sensitive"]`
     - `only_float`: warn if the function returns an int or a bool, which Osmosis' own decorator refuses
 
