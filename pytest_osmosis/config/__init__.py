@@ -4,10 +4,18 @@
 `named_keys` lists the keys that have an option.
 """
 
-from pytest_osmosis.config.eval_config import load_eval_config, typed_eval_config
+from pytest_osmosis.config.eval_config import RejectedConfig, load_eval_config, typed_eval_config
 from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.secrets import resolve_secrets
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.config.workspace import workspace_of
 
-__all__ = ["EvalConfig", "Override", "load_eval_config", "resolve_secrets", "typed_eval_config", "workspace_of"]
+__all__ = [
+    "EvalConfig",
+    "Override",
+    "RejectedConfig",
+    "load_eval_config",
+    "resolve_secrets",
+    "typed_eval_config",
+    "workspace_of",
+]

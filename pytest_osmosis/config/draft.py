@@ -25,7 +25,7 @@ from pytest_osmosis.config.origins import (
     place_text,
 )
 from pytest_osmosis.config.readings import Reading, override_kind, read_value, shown_value, typed_values
-from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.errors import Problem
 
 _OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
     ("experiment", "model_path"): ("--osmosis-model", "name the model, like --osmosis-model=openai/gpt-5-mini"),
@@ -45,7 +45,7 @@ class Remarks(NamedTuple):
 class Draft:
     """The values of all documents and overrides. `values` are those with the highest precedence.
 
-    `document` is the TOML, or None for an eval without one.
+    `document` is the TOML, or None for an eval without one. `faulty` are the keys that have problems.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Draft:
         self._raw: dict[TableKey, object] = {}
         self._remarks: dict[tuple[ConfigLevel, TableKey, tuple[str, ...]], str] = {}
         self._problems: list[tuple[tuple[int, int], Problem]] = []
+        self.faulty: set[TableKey] = set()
         for level in LEVELS:
             if level in documents:
                 self._read_document(level, documents[level])
@@ -104,6 +105,7 @@ class Draft:
     def fail(self, table: str, key: str, text: str, *below: str) -> None:
         """Add a problem with the value of a key, or with its absence."""
         place = (table, key)
+        self.faulty.add(place)
         origin = self._origins.get(place)
         if origin is None and self.document is not None:
             origin = Origin("file", self.document, place)
@@ -113,10 +115,14 @@ class Draft:
         else:
             self._report(origin, origin.prefix(table, key, *below) + text, *below)
 
-    def raise_problems(self) -> None:
-        """Raise ConfigError if there are problems. Those of a file come in the order of its lines."""
-        if self._problems:
-            raise ConfigError(problem for _, problem in sorted(self._problems, key=lambda pair: pair[0]))
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems so far. Those of a file come in the order of its lines."""
+        return [problem for _, problem in sorted(self._problems, key=lambda pair: pair[0])]
+
+    def raw(self, table: str, key: str) -> object:
+        """Return the value that was given for a key, valid or not; None if there is none."""
+        return self._raw.get((table, key))
 
     def _report(self, origin: Origin, text: str, *below: str) -> None:
         self._problems.append((origin.order(*below), Problem(origin.where(*below), text)))
@@ -136,6 +142,7 @@ class Draft:
             self._report(origin, self._unknown_name(origin, name, content))
         elif not isinstance(content, dict):
             self._origins.update({(name, field.name): origin for field in table.fields})
+            self.faulty.update((name, field.name) for field in table.fields)
             self._report(origin, f"[{name}]: must be a table, got {toml(content)}")
         else:
             for key, value in content.items():
@@ -152,6 +159,7 @@ class Draft:
         self._origins[place], self._raw[place] = origin, value
         reading = read_value(self._tables, table, key, value, override_kind(table, key) if origin.is_option else None)
         for fault in reading.faults:
+            self.faulty.add(place)
             text = fault.line(shown_value(table, key, value))
             self._report(origin, origin.prefix(*place, *fault.below) + text, *fault.below)
         if not reading.faults:
@@ -169,6 +177,7 @@ class Draft:
         known_key = override_kind(table, override.key) is not None
         reading, value = self._reading(table, override)
         for fault in reading.faults:
+            self.faulty.add(place)
             prefix = origin.prefix(*place, *fault.below) if known_key else f"{place_text(*place)}: "
             self._report(origin, prefix + fault.line(shown_value(table, override.key, override.value)))
         self._levels[override.level].pop(place, None)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pytest_osmosis.config.document import Document, read_document
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.origins import Override
+from pytest_osmosis.config.origins import Override, TableKey
 from pytest_osmosis.config.project import read_project
 from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
@@ -37,25 +38,34 @@ from pytest_osmosis.text.paths import absolute
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
 
+class RejectedConfig(ConfigError):
+    """A config has problems. `config` has defaults in place of the values of its `faulty` keys."""
+
+    def __init__(self, problems: Iterable[Problem], config: EvalConfig, faulty: Set[TableKey]) -> None:
+        super().__init__(problems)
+        self.config = config
+        self.faulty = faulty
+
+
 def load_eval_config(path: Path, overrides: Sequence[Override] = ()) -> EvalConfig:
     """Return the eval config at `path`. Each key has the value of its highest level (`origins.LEVELS`).
 
-    Raises ConfigError with all problems: those of the file in the order of its lines, then those of pyproject.toml,
-    then those of the overrides. A file that cannot be read, is not TOML, or is not an eval config is one problem.
+    Raises `RejectedConfig` with all problems: those of the file in the order of its lines, then those of
+    pyproject.toml, then those of the overrides. A file that cannot be read, is not TOML, or is not an eval config is
+    one problem, a `ConfigError`.
     """
     document = read_document(path)
     _reject_other_configs(document)
     workspace = workspace_of(document.path)
     draft = Draft({"file": document, **read_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
     check(draft, workspace)
-    draft.raise_problems()
-    return _build(draft, document.path, workspace)
+    return _accepted(draft, document.path, workspace)
 
 
 def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
     """Return the config of an eval without a TOML. It is named after its dataset, and takes all rows by default.
 
-    Raises ConfigError with all problems.
+    Raises `RejectedConfig` with all problems.
     """
     datasets = [override.value for override in overrides if (override.table, override.key) == OPTIONS["dataset"]]
     name = Path(str(datasets[-1])).stem if datasets else ""
@@ -63,8 +73,7 @@ def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalCon
     if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
     check(draft, workspace)
-    draft.raise_problems()
-    return _build(draft, absolute(workspace / draft.get("data", "path")), workspace)
+    return _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")), workspace)
 
 
 def _reject_other_configs(document: Document) -> None:
@@ -81,6 +90,14 @@ def _reject_other_configs(document: Document) -> None:
         raise ConfigError([Problem(document.where(), text)])
 
 
+def _accepted(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
+    """Return the config of a draft that was checked. Raises `RejectedConfig` if it has problems."""
+    config = _build(draft, path, workspace)
+    if problems := draft.problems:
+        raise RejectedConfig(problems, config, draft.faulty)
+    return config
+
+
 def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
     default = RowSelection(rows="all") if draft.document is None else RowSelection()
     overridden, preset = draft.remarks(ignored=frozenset(SELECTING.values()) - selecting_keys(draft.levels))
@@ -88,11 +105,11 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         path=path,
         name=path.stem,
         workspace=workspace,
-        experiment=Experiment(**draft.table("experiment")),
+        experiment=Experiment(**{"model_path": "", **draft.table("experiment")}),
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
         selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or (),
+        secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
@@ -111,6 +128,12 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
     )
+
+
+def _valid_secrets(given: object) -> tuple[str, ...]:
+    """Return the names in a list of secrets that is not valid as a whole."""
+    names = given if isinstance(given, list) else []
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
 
 
 def _without_selection(draft: Draft, table: str) -> dict[str, Any]:

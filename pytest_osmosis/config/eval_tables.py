@@ -120,13 +120,15 @@ ENV = Table(
     ),
 )
 
+SECRET_NAME = "[A-Z][A-Z0-9_]*"
+
 SECRETS = Table(
     "secrets",
     "Environment variables whose values must not be written in a config.",
     (
         Field(
             "required",
-            array_of(name("[A-Z][A-Z0-9_]*", "a name that matches ^[A-Z][A-Z0-9_]*$"), "distinct names"),
+            array_of(name(SECRET_NAME, f"a name that matches ^{SECRET_NAME}$"), "distinct names"),
             "Names of the secrets, or [] if the eval needs none.",
             required=True,
         ),

@@ -5,9 +5,20 @@ rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that
 """
 
 from pytest_osmosis.datasets.columns import SOLUTION
-from pytest_osmosis.datasets.dataset import Dataset, check_rows, open_dataset
+from pytest_osmosis.datasets.dataset import Checked, Dataset, check_rows, open_dataset
 from pytest_osmosis.datasets.location import locate
 from pytest_osmosis.datasets.rows import Content, Row
 from pytest_osmosis.datasets.selection import Selected, select
 
-__all__ = ["SOLUTION", "Content", "Dataset", "Row", "Selected", "check_rows", "locate", "open_dataset", "select"]
+__all__ = [
+    "SOLUTION",
+    "Checked",
+    "Content",
+    "Dataset",
+    "Row",
+    "Selected",
+    "check_rows",
+    "locate",
+    "open_dataset",
+    "select",
+]

@@ -8,30 +8,34 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import Baseline
 from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
-from pytest_osmosis.errors import ConfigError, DatasetError, Problem, ProblemsError
+from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
+from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import missing_extra, missing_login, resolve
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, resolve
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
 SecretsFile = Path | Literal["-"] | None
+
+DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns")
+MODEL_KEYS = ("experiment.model_path", "model")
+"""The keys on which the dataset and the target of the model depend."""
 
 
 def _stdin() -> str:
@@ -64,34 +68,36 @@ def prepare(
         outlet, path, overrides, folder=folder, environ=environ, secrets_file=secrets_file,
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
-    config = load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
+    checks = Checks()
+    config = checks.config(
+        lambda: load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
+    )
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (_origin(config, overrides, table) for table in ("experiment", "baseline"))
-    problems: list[Problem] = []
-
-    def checked(step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except (ConfigError, DatasetError) as error:
-            problems.extend(error.problems)
-
-    data = checked(lambda: _data(config, named_rows))
-    target = checked(lambda: resolve(config.experiment.model_path, config.model, environ, where=model_origin))
-    other = checked(lambda: baseline_target(config, environ, baseline_origin))
+    dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
+    data = checks.made(
+        lambda: None if dataset is None else _data(config, dataset, named_rows),
+        *("data", "evaluation.limit", "evaluation.n"),
+    )
+    target = checks.made(
+        lambda: resolve(config.experiment.model_path, config.model, environ, where=model_origin), *MODEL_KEYS
+    )
+    other = checks.made(lambda: baseline_target(config, environ, baseline_origin), "baseline", "model")
     secrets = {}
     if not listing:
         targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
         names = dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each, _ in targets))])
-        secrets = checked(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
-        problems.extend(filter(None, (missing_extra(each, where=at) for each, at in targets)))
+        secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
+        checks.add(missing_extra(each, where=at) for each, at in targets)
         visible = {**environ, **config.env, **(secrets or {})}
-        problems.extend(filter(None, (missing_login(each, visible, where=at) for each, at in targets)))
-    baseline_results = checked(lambda: stored_baseline(config, updating))
-    if problems:
-        raise ProblemsError(problems)
+        checks.add(missing_login(each, visible, where=at) for each, at in targets)
+        if target is not None:
+            checks.made(lambda: _check_prices(config, target, other, datetime.now(UTC)), "limits", "prices", "baseline")
+    baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
+    checks.raise_problems()
     prepared = Prepared(
         config=config,
-        dataset=data.dataset,
+        dataset=dataset,
         plan=data.plan,
         target=target,
         secrets=secrets,
@@ -105,7 +111,6 @@ def prepare(
     )
     if not listing:
         prepared = with_prices(prepared, datetime.now(UTC))
-        _check_prices(prepared)
     prepared = with_digest(prepared)
     last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
     ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
@@ -198,17 +203,15 @@ def _origin(config: EvalConfig, overrides: Sequence[Override], table: str) -> st
 
 
 class _Data(NamedTuple):
-    """The dataset, the plan, and the notes, digests and contents of the planned rows."""
+    """The plan, and the notes, digests and contents of the planned rows."""
 
-    dataset: Dataset
     plan: Plan
     notes: tuple[str, ...]
     row_digests: Mapping[int, str]
     contents: Mapping[int, Content]
 
 
-def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
-    dataset = configured_dataset(config)
+def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _Data:
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
@@ -224,7 +227,7 @@ def _data(config: EvalConfig, named_rows: Sequence[int]) -> _Data:
         granularity=config.execution.granularity,
         rows_have_lines=dataset.has_lines,
     )
-    return _Data(dataset, plan.with_named(named, dataset.line), notes, digests, contents)
+    return _Data(plan.with_named(named, dataset.line), notes, digests, contents)
 
 
 def _check_size(config: EvalConfig, n_rows: int) -> None:
@@ -238,14 +241,16 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
         raise ConfigError([Problem(shown(config.path), f"{size}; {fix}")])
 
 
-def _check_prices(prepared: Prepared) -> None:
-    config, other = prepared.config, prepared.baseline_model
-    names = {ModelTag.PRIMARY: config.experiment.model_path, ModelTag.BASELINE: "" if other is None else other.name}
-    unknown = [names[tag] for tag, price in prepared.prices.items() if price is None]
-    if config.limits.max_cost_usd is not None and unknown:
-        texts = [
-            f"[limits] max_cost_usd: the price of {name} is not known, so its cost cannot be limited; "
-            f"add [prices] {name} = {{input = ..., output = ...}}, or limit max_tokens"
-            for name in map(toml, unknown)
-        ]
-        raise ProblemsError([Problem(shown(config.path), text) for text in texts])
+def _check_prices(config: EvalConfig, target: ModelTarget, other: ModelTarget | None, at: datetime) -> None:
+    """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
+    if config.limits.max_cost_usd is None:
+        return
+    models = [(config.experiment.model_path, target), *([(config.baseline.model_path or "", other)] if other else [])]
+    unknown = [name for name, each in models if price_of(name, each, config.prices, at) is None]
+    texts = [
+        f"[limits] max_cost_usd: the price of {name} is not known, so its cost cannot be limited; "
+        f"add [prices] {name} = {{input = ..., output = ...}}, or limit max_tokens"
+        for name in map(toml, unknown)
+    ]
+    if texts:
+        raise ConfigError([Problem(shown(config.path), text) for text in texts])

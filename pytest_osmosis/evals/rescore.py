@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolve_secrets, typed_eval_config
-from pytest_osmosis.datasets import Content, Dataset, check_rows
+from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
+from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.prepare import (
+    DATASET_KEYS,
     SecretsFile,
     configured_dataset,
     hide_secrets,
@@ -112,38 +114,52 @@ def prepare_rescore(
         outlet, path or run.config, overrides, folder=run.workspace, environ=environ, secrets_file=secrets_file,
         read_stdin=None if listing else read_stdin,
     )  # fmt: skip
-    rollouts = _stored_rollouts(run)
+    checks = Checks()
     planned = run.manifest.plan
-    config = _config(run, path, overrides)
-    dataset = configured_dataset(config)
-    notes, digests, contents = check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
+    rollouts = checks.made(lambda: _stored_rollouts(run))
+    config = checks.config(lambda: _config(run, path, overrides))
+    dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
+    rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
     secrets = {}
     if not listing:
-        secrets = resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False)
+        secrets = checks.made(lambda: resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False))
+    results_then = checks.made(lambda: _results(run))
+    target = checks.made(lambda: _target(run, run.manifest.target))
+    baseline_model = checks.made(lambda: _baseline_model(run))
+    baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
+    without_rollout = checks.made(
+        lambda: None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
+    )
+    checks.raise_problems()
     missing_secrets = [] if listing else [name for name in config.secrets if name not in secrets]
     source = RescoreSource(
         run=run,
         rollouts=rollouts,
         description_then=_description(run),
-        results_then=_results(run),
-        without_rollout=_without_rollout(run, planned, rollouts, contents, dataset),
+        results_then=results_then,
+        without_rollout=without_rollout,
         rescore_all=rescore_all,
     )
     prepared = Prepared(
         config=config,
         dataset=dataset,
         plan=_plan(planned, config, dataset),
-        target=_target(run, run.manifest.target),
+        target=target,
         secrets=secrets,
         hidden=hidden,
-        notes=(*_change_notes(rollouts.contents, contents), *_secret_notes(missing_secrets), *notes),
-        row_digests=digests,
-        contents=contents,
-        baseline_model=_baseline_model(run),
-        baseline_results=stored_baseline(config, updating),
+        notes=(*_change_notes(rollouts.contents, rows.contents), *_secret_notes(missing_secrets), *rows.notes),
+        row_digests=rows.digests,
+        contents=rows.contents,
+        baseline_model=baseline_model,
+        baseline_results=baseline_results,
         source=source,
     )
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
+
+
+def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:
+    """Return the planned rows that the dataset still has. Raises `DatasetError` with the problems of all."""
+    return check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
 
 
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
@@ -187,14 +203,10 @@ def _baseline_model(run: StoredEvalRun) -> BaselineModel | None:
 
 
 def _without_rollout(
-    run: StoredEvalRun,
-    planned: Plan,
-    rollouts: StoredRollouts,
-    contents: Mapping[int, Content],
-    dataset: Dataset,
+    run: StoredEvalRun, rollouts: StoredRollouts, contents: Mapping[int, Content], dataset: Dataset
 ) -> dict[RunId, str]:
     """Return why planned runs cannot be scored. Raises `ProblemsError` if none of them can."""
-    runs = list(planned.every_run())
+    runs = list(run.manifest.plan.every_run())
     reasons = {each: reason for each in runs if (reason := _why_not_scored(each, rollouts, contents)) is not None}
     if len(reasons) == len(runs):
         listed_reasons = ", ".join(sorted(set(reasons.values())))

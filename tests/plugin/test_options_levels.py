@@ -130,7 +130,7 @@ def test_max_in_flight_limits_every_eval(plain_workspace: Workspace) -> None:
 
 
 def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> None:
-    workspace.eval(secrets={"required": ["MISSING_TOKEN"]}, scoring={"eval_fns": ["nowhere:score"]})
+    workspace.eval(scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
 
     result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2")
@@ -199,6 +199,24 @@ def test_a_dry_run_counts_selected_and_deselected_tests(plain_workspace: Workspa
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
+
+
+def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    experiment = {"model_path": "openai/nobodys-model", "dataset": "x"}
+    workspace.eval(experiment=experiment, secrets={"required": ["MISSING_TOKEN"]}, limits={"max_cost_usd": 1})
+
+    dry, run, listed = (workspace.run(CONFIG, *more) for more in (["--osmosis-dry-run"], [], ["--co", "-q"]))
+
+    assert (dry.ret, run.ret, listed.ret) == (4, 4, 0)
+    assert dry.errlines == run.errlines
+    dry.stderr.fnmatch_lines(
+        [
+            "ERROR: secret MISSING_TOKEN: missing or empty in the environment; export MISSING_TOKEN=...*",
+            "ERROR: secret OPENAI_API_KEY: missing or empty in the environment; *",
+            'ERROR: configs/eval/x.toml: ?limits? max_cost_usd: the price of "openai/nobodys-model" is not known*',
+        ]
+    )
 
 
 def test_a_dry_run_of_a_broken_config_is_exit_4(plain_workspace: Workspace) -> None:

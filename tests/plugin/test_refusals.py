@@ -30,6 +30,47 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Work
     assert not (workspace.root / ".osmosis").exists()
 
 
+def test_a_problem_of_one_kind_hides_none_of_another(workspace: Workspace) -> None:
+    workspace.eval(
+        experiment={"dataset": "missing", "commit_sha": "abc", "rollout": "missing", "entrypoint": "main.py"},
+        model={"api_key_env": "NO_KEY", "base_url": "http://127.0.0.1:9/v1"},
+        secrets={"required": ["NO_TOKEN", "no token"]},
+        baseline={"results": "missing.json"},
+    )
+
+    result = workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines_random(
+        [
+            "ERROR: configs/eval/x.toml:*: ?experiment? commit_sha: must be a commit SHA*",
+            "ERROR: configs/eval/x.toml:*: ?experiment? rollout: must be a folder in rollouts*",
+            'ERROR: dataset "missing": not found; *',
+            "ERROR: configs/eval/x.toml:*: ?secrets? required: each must be a name that matches*",
+            "ERROR: secret NO_TOKEN: missing or empty in the environment; *",
+            "ERROR: secret NO_KEY: missing or empty in the environment; *",
+            "ERROR: configs/eval/x.toml: ?baseline? results: missing.json does not exist; *",
+        ]
+    )
+    assert len([line for line in result.errlines if line]) == 7
+
+
+def test_a_faulty_key_leads_to_no_further_problem(plain_workspace: Workspace) -> None:
+    """Neither a dataset nor rows are looked for by a wrong name, and no provider by a wrong model."""
+    plain_workspace.eval(
+        experiment={"model_path": 5, "dataset": 5},
+        data={"rows": "x"},
+        secrets={"required": []},
+        rows=[{"user_prompt": 5}],
+    )
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
+    assert found == ["dataset", "model_path", "rows"]
+
+
 def test_code_that_does_not_load_shows_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
     with ChatServer() as server:
         workspace.eval(model={"base_url": server.base_url})

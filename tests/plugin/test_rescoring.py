@@ -375,6 +375,27 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     assert workspace.results()["rescored"] is None
 
 
+def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -> None:
+    workspace = stored_workspace
+    (run_dir,) = workspace.run_dirs()
+    (run_dir / "journal.jsonl").write_text("{}\n")
+    (run_dir / "results.json").write_text("{}")
+    workspace.write("data/x.jsonl", '{"user_prompt": 5}\n')
+
+    result = workspace.run(FROM, "--osmosis-set=limits.max_errors=x", "--osmosis-secrets-file=missing.env")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines_random(
+        [
+            f"ERROR: run {run_dir.name}: *journal.jsonl*",
+            f"ERROR: run {run_dir.name}: *results.json: not results of pytest-osmosis*",
+            "ERROR: data/x.jsonl:1: *user_prompt*",
+            "ERROR: --osmosis-set limits.max_errors: *",
+            "ERROR: missing.env: no such file; *",
+        ]
+    )
+
+
 def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()

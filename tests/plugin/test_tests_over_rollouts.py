@@ -226,12 +226,15 @@ def test_x(rollout):
     plain_workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
 
 
-def test_listing_and_dry_runs_ask_no_model_and_load_no_code(plain_workspace: Workspace) -> None:
+def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ChatServer(reply("0")) as server:
         make(plain_workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
         listed = plain_workspace.run("tests", MODEL, "--co", "-q")
         offline = plain_workspace.run("tests", "--co", "-q")
+        monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
         dry = plain_workspace.run("tests", MODEL, "--osmosis-dry-run")
 
         assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]

@@ -18,7 +18,7 @@ from pytest_osmosis.evals import Prepared, baseline_path, prepare
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE, is_eval_toml
+from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
@@ -120,13 +120,18 @@ class EvalPreparer:
             environ=os.environ,
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
-            listing=listed or self._config.option.collectonly or self._options.dry_run,
+            listing=listed or self._only_lists,
             updating=self._options.update_baseline,
             compared=compared,
             named_rows=rows,
             outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))
+
+    @property
+    def _only_lists(self) -> bool:
+        """True if the command needs no keys. A dry run needs them, as the run itself does."""
+        return bool(self._config.option.collectonly or plans_setup(self._config))
 
     def _prepare_rescore(self, stored: StoredEvalRun, path: Path | None) -> Prepared:
         """Prepare rescoring. An eval that the command does not name keeps the options of its stored run."""
@@ -138,7 +143,7 @@ class EvalPreparer:
             secrets_file=self._options.secrets_file,
             read_stdin=self._read_stdin,
             rescore_all=self._options.rescore,
-            listing=self._config.option.collectonly or self._options.dry_run,
+            listing=self._only_lists,
             updating=self._options.update_baseline,
             outlet=outlet_of(self._config),
         )
