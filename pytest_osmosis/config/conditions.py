@@ -42,7 +42,7 @@ class _Bound(NamedTuple):
 
     @property
     def expects(self) -> str:
-        return f'">= X" or {{min = X, rule = "point"}} with X {self.text}, like ">= 0.7"'
+        return f'">= X" or {{min = X, rule = "lower"}} with X {self.text}, like ">= 0.7"'
 
 
 _SHARE = _Bound(_RATIO, "between 0 and 1")

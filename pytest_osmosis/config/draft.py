@@ -220,7 +220,8 @@ class Draft:
         shown = "..." if field is not None and field.private else toml(value)
         first = next(name for name, keys in self._tables.items() if name == table or keys.field(key) is not None)
         name = ".".join(map(key_text, (*([] if first == table else [table]), key, *below)))
-        self._remarks[origin.level, place, below] = f"{name} = {shown} ({origin.where()})"
+        where = origin.where().removesuffix(f" {'.'.join(map(key_text, (table, key, *below)))}")
+        self._remarks[origin.level, place, below] = f"{name} = {shown} ({where})"
 
     def _check_required(self) -> None:
         for table in self._tables.values():

@@ -65,7 +65,7 @@ class Origin:
     def prefix(self, table: str, key: str, *below: str) -> str:
         """Return the text before a problem that names the key, unless `where` names it already."""
         if isinstance(self.source, str):
-            return f"{_dotted(below)}: " if below else ""
+            return f"{_dotted(below)}: " if below and not self.source.endswith(f".{_dotted(below)}") else ""
         if self.is_option:
             return f"{_dotted((*self.keys, *below))}: "
         return f"{place_text(table, key, *below)}: "

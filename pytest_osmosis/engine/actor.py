@@ -110,7 +110,7 @@ class Actor:
     def _fail(self, error: Exception) -> None:
         """End the eval because of a bug in the engine: keep its records, and skip the rest."""
         self.notices.add("".join(traceback.format_exception(error)))
-        text = f"the engine failed: {type(error).__name__}: {error}"
+        text = f"pytest-osmosis failed, please report it: {type(error).__name__}: {error}"
         self.refused = self.refused or HostError(text)
         self._broken = True
         self.loaded.set()

@@ -113,7 +113,7 @@ class HostConnection:
                 self._log_begun = stderr.tell()
                 host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
         except OSError as error:
-            raise HostError(f"the engine host cannot be started: {error}") from error
+            raise HostError(f"no process for your code can be started: {error}") from error
         self._process, self._pulse = host.process, HostPulse(host.pulse)
         assert self._process.stdin is not None
         assert self._process.stdout is not None

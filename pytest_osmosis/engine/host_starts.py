@@ -75,7 +75,7 @@ class HostStarts:
         if self._n_barren[host.role] >= MAX_BARREN:
             log = self._job.host_log
             see = f"; their log is {log}" if log.exists() and log.stat().st_size else ""  # an empty log is not kept
-            text = f"{MAX_BARREN} engine hosts in a row ended before they had begun anything ({how})"
+            text = f"{MAX_BARREN} processes in a row ended before they ran any of your code ({how})"
             self.give_up(f"{text if host.ready else start_failure(how)}{see}")
 
     def give_up(self, why: str) -> None:
@@ -84,4 +84,4 @@ class HostStarts:
 
 def start_failure(how: str) -> str:
     """Describe the death of a host that was not ready."""
-    return f"an engine host ended while it loaded the code ({how})"
+    return f"the process ended while it loaded your code ({how})"

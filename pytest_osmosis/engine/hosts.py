@@ -138,7 +138,7 @@ class Hosts:
         for host in self:
             allowed_s = self._allowed_silence_s(host, host is probing)
             if now - host.heard_at > allowed_s and (host.retired or not host.ready or host is probing or busy(host)):
-                self._notices.add(f"an engine host said nothing for {allowed_s:.0f} s and was ended")
+                self._notices.add(f"a process that runs your code sent nothing for {allowed_s:.0f} s and was ended")
                 host.heard_at = now
                 host.connection.kill()
 

@@ -56,7 +56,8 @@ class Recovery:
                 continue
             state = self._culprit(host, silence.key)
             if state is None and silence.held_s > max(self._setup.agent_timeout_s, self._setup.grader_timeout_s):
-                self._notices.add(f"an engine host was ended: its threads could not run for {silence.held_s:.0f} s")
+                held = f"code in C let no thread run for {silence.held_s:.0f} s"
+                self._notices.add(f"a process that runs your code was ended, because {held}")
                 host.connection.kill()
             elif state is not None and silence.held_s > silence.left_s.get(state.key, self._time_of(state)):
                 self.stalled(host, state, silence.stack)
@@ -103,8 +104,11 @@ class Recovery:
             self._runs.requeue(state)
         rolling = [state for state in states if state.stage is Stage.ROLLING]
         if rolling and self._runs.stopped is None:
-            n_runs = plural(len(rolling), "run")
-            self._notices.add(f"an engine host ended ({how}) with {n_runs} in flight, to be rolled out once more")
+            again = "is rolled out" if len(rolling) == 1 else "are rolled out"
+            runs = plural(len(rolling), "run")
+            self._notices.add(
+                f"a process that runs your code ended ({how}); {runs} that it had begun {again} once more"
+            )
         for state in states:
             if state.is_rolled_out:
                 self._score_elsewhere(state, host)
@@ -114,7 +118,7 @@ class Recovery:
     def _suspect(self, state: RunState) -> None:
         """Let a run that was rolling wait for the quarantine."""
         if self._runs.why_never(state.run) is not None:
-            self._runs.skip(state.run, "its host ended, and nothing new is begun")
+            self._runs.skip(state.run, "its process ended after the eval had stopped")
             return
         state.become(Stage.SUSPECT)
         state.host, state.retrying = None, 0

@@ -46,8 +46,8 @@ def activity(state: RunState) -> str:
     """Describe what a run does now, after the boundary that it would fail at: provider, agent, reward or host."""
     if state.stage is Stage.ROLLING:
         if state.retrying:
-            return "provider: waits for a retry"
-        return "provider: held by a limit" if state.held else "agent: rolls out"
+            return "provider: waiting to retry"
+        return "provider: held by a rate limit" if state.held else "agent: running"
     if state.running:
-        return f"reward: {next(iter(state.running.values()))}"
-    return "reward: waits for its score" if state.host or state.scorer else "host: waits for a host to score it"
+        return f"reward: in {next(iter(state.running.values()))}"
+    return "reward: waiting for its score" if state.host or state.scorer else "host: waiting for a process to score it"

@@ -42,7 +42,6 @@ from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.lists import listed
-from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
 
@@ -269,15 +268,17 @@ def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> li
     others = [row for row in both if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]
     notes = []
     if prompts:
-        notes.append(f"{_rows(prompts)}: the prompt has changed since the rollout; not scored")
+        what, they = ("prompts", "they are") if len(prompts) > 1 else ("prompt", "it is")
+        notes.append(f"{_rows(prompts)}: the {what} changed after the rollout, so {they} not scored")
     if others:
-        notes.append(f"{_rows(others)}: changed since the rollout, but not in the prompt; scored as of now")
+        they = "they are" if len(others) > 1 else "it is"
+        notes.append(f"{_rows(others)}: changed after the rollout, except in the prompt, so {they} scored as now")
     return notes
 
 
 def _secret_notes(missing: Sequence[str]) -> list[str]:
-    return [f"{', '.join(missing)}: not set, which only matters if a reward function reads it"] if missing else []
+    return [f"{', '.join(missing)}: not set; that matters only if a reward function reads it"] if missing else []
 
 
 def _rows(rows: Sequence[int]) -> str:
-    return f"{plural(len(rows), 'row')} ({listed(rows, _MOST_LISTED)})"
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, _MOST_LISTED)}"

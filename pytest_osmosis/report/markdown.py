@@ -11,7 +11,7 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import statistics_rows
-from pytest_osmosis.report.summary import account_lines
+from pytest_osmosis.report.summary import account_lines, state_text
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
@@ -61,7 +61,7 @@ def markdown(results: Results) -> str:
     """Return a section on one eval: its verdict, its gates, the table of statistics, and the runs and rows of note."""
     blocks = [f"### {_text(results.description.name)}: {_verdict(results)}"]
     if results.verdicts:
-        gates = [[verdict.title, verdict.state, verdict.text] for verdict in results.verdicts]
+        gates = [[verdict.title, str(state_text(verdict)).lower(), verdict.text] for verdict in results.verdicts]
         blocks.append(_table([["gate", "", ""], *gates]))
     blocks.append(_table(statistics_rows(results)))
     blocks.append("\n".join(f"- {_text(line)}" for line in account_lines(results)))

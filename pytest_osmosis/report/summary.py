@@ -229,7 +229,7 @@ def _not_scored(results: Results) -> list[str]:
     if pending := results.count("pending"):
         lines += _pending(results, pending)
     if again := sum(record.attempt > 1 for record in results.records):
-        lines.append(f"{plural(again, 'run')} rolled out a second time, because their engine host ended")
+        lines.append(f"{plural(again, 'run')} rolled out a second time, because the first process ended")
     return lines
 
 

@@ -209,7 +209,7 @@ def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Works
     stopped = live.run.engine.stopped
     assert stopped is not None
     assert stopped.reason == "systemic"
-    assert "3 engine hosts in a row ended before they had begun anything (exit status 3)" in stopped.text
+    assert "3 processes in a row ended before they ran any of your code (exit status 3)" in stopped.text
     log = live.run.directory.host_log
     assert log.exists() == (str(log) in stopped.text) == (words != "pass")
 
@@ -225,13 +225,13 @@ def test_scorers_that_die_before_they_begin_anything_end_the_eval(workspace: Wor
             live.wait()
     assert live.kinds() == ["error"] * 4
     assert {record.boundary for record in live.results.records} == {None}
-    assert all("before they had begun anything" in str(live.outcome(row).reason) for row in range(4))
+    assert all("before they ran any of your code" in str(live.outcome(row).reason) for row in range(4))
 
 
 def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, server: ChatServer) -> None:
     workspace.write("rewards.py", "import os\nos._exit(4)\n")
     with (
-        pytest.raises(HostError, match=r"ended while it loaded the code \(exit status 4\)$"),
+        pytest.raises(HostError, match=r"ended while it loaded your code \(exit status 4\)$"),
         running(workspace.config(server)),
     ):
         pass

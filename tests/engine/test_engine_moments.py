@@ -345,7 +345,7 @@ def test_quarantines_that_die_before_they_begin_are_given_up_although_other_host
         stepped.host("quarantine").die()
     stepped.turn()
     assert Counter(outcome.kind for _, outcome in stepped.told)["error"] == 1
-    assert "before they had begun anything" in str(stepped.engine.stopped)
+    assert "before they ran any of your code" in str(stepped.engine.stopped)
     assert stepped.engine.ledger.records[RunId(0, 0)].boundary == "host"
     assert [host.name for host in stepped.hosts].count("quarantine") == 3
     stepped.end()
@@ -422,7 +422,7 @@ def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Pat
     stepped.engine.close()
     assert Counter(run for run, _ in stepped.told) == Counter(stepped.runs)
     assert stepped.engine.stopped is not None
-    assert stepped.engine.stopped.text == "the engine failed: ZeroDivisionError: "
+    assert stepped.engine.stopped.text == "pytest-osmosis failed, please report it: ZeroDivisionError: "
 
 
 def test_an_engine_that_never_started_unlocks_its_journal(tmp_path: Path) -> None:

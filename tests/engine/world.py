@@ -202,7 +202,7 @@ class World:
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> FakeHost:
         if self.hosts and self.chance.random() < self.climate.unspawnable:
-            raise HostError("the engine host cannot be started: no memory")
+            raise HostError("no process for your code can be started: no memory")
         host = FakeHost(self, name, setup, post)
         self.hosts.append(host)
         return host

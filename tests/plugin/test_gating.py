@@ -84,7 +84,7 @@ def test_two_conditions_on_one_metric_are_both_decided(plain_workspace: Workspac
     assert typed.ret == 1
     typed.stdout.fnmatch_lines(
         [
-            '  overridden: pass_rate = [[]">= 0.9", ">= 0.1"[]] (--osmosis-gate gate.pass_rate)',
+            '  overridden: pass_rate = [[]">= 0.9", ">= 0.1"[]] (--osmosis-gate)',
             "gate pass_rate >= 0.9: FAILS: *",
             "gate pass_rate >= 0.1: HOLDS: *",
         ]

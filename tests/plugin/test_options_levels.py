@@ -43,9 +43,8 @@ def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, mo
             "  2 rows x 2 runs = 4 rollouts, 2 in flight",
             "  overridden: limit = 2 (PYTEST_OSMOSIS_LIMIT), "
             "max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
-            "batch_size = 2 (--osmosis-set evaluation.batch_size), n = 2 (--osmosis-n)",
-            "  preset: pass_threshold = 0.5 (ini osmosis_set evaluation.pass_threshold), "
-            "max_turns = 5 (pyproject.toml:2)",
+            "batch_size = 2 (--osmosis-set), n = 2 (--osmosis-n)",
+            "  preset: pass_threshold = 0.5 (ini osmosis_set), max_turns = 5 (pyproject.toml:2)",
         ],
         consecutive=True,
     )

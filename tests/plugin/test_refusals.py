@@ -106,9 +106,7 @@ def test_the_last_output_of_a_host_that_dies_while_loading_is_redacted(
     result = workspace.run(CONFIG)
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines(
-        ["ERROR: x: an engine host ended while it loaded the code (exit status 4)", "*is what*"]
-    )
+    result.stderr.fnmatch_lines(["ERROR: x: the process ended while it loaded your code (exit status 4)", "*is what*"])
     assert "tell-nobody-of-this" not in result.stdout.str() + result.stderr.str()
 
 

@@ -256,8 +256,8 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(plain_workspace
     result.stdout.fnmatch_lines(
         [
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
-            "  note: 1 row (1): the prompt has changed since the rollout; not scored",
-            "  note: 1 row (0): changed since the rollout, but not in the prompt; scored as of now",
+            "  note: row 1: the prompt changed after the rollout, so it is not scored",
+            "  note: row 0: changed after the rollout, except in the prompt, so it is scored as now",
             "against the previous verdicts (results.1.json): 1 row better, 0 worse",
             "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
@@ -278,7 +278,7 @@ def test_rescoring_needs_neither_key_nor_server(plain_workspace: Workspace, monk
     result = workspace.run(FROM)
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["  note: A_KEY: not set, which only matters if a reward function reads it"])
+    result.stdout.fnmatch_lines(["  note: A_KEY: not set; that matters only if a reward function reads it"])
 
 
 GRADER = """

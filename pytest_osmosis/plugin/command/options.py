@@ -121,7 +121,7 @@ SMOKE = Option(
 UPDATE_BASELINE = Option(
     "update-baseline",
     None,
-    "Write the results to the file in [baseline] results if the eval is whole; max_regression is not evaluated then.",
+    "Write the results to the file in [baseline] results if every run ran; max_regression is not decided then.",
 )
 
 OVERWRITE = Option(
@@ -139,7 +139,7 @@ OF_SESSION = (
     Option(
         "stop-when-decided",
         None,
-        "Start no more runs once no missing run can change a gate's verdict; runs are shuffled.",
+        "Stop as soon as the gates are decided: no missing run can change a verdict then; runs are shuffled.",
     ),
     Option(
         "confirm-above",

@@ -25,7 +25,7 @@ GATE_KEYS = '(valid: pass_rate, mean, max_regression, pass_at_K, pass_hat_K, "mo
 ROWS = 'row numbers and inclusive ranges like "3,7,10-20", or "all"'
 ENV_NAME = "the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved)"
 RESERVED = "set by the run itself; leave it out (reserved: messages, model, tools, stream, n)"
-SHARE = 'must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"'
+SHARE = 'must be ">= X" or {min = X, rule = "lower"} with X between 0 and 1, like ">= 0.7"'
 ERRORS = 'a count of runs (an integer of at least 0) or a share of them like "5%"'
 PRICE = "a finite number of at least 0"
 
@@ -432,7 +432,7 @@ BROKEN: dict[str, list[Case]] = {
         (
             'pass_rate = [">= 0.5", ">= 2", {min = 3}]',
             [
-                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
+                '2: [gate] pass_rate: must be ">= X" or {min = X, rule = "lower"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
                 "2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 3",
             ],
         ),
@@ -460,7 +460,7 @@ BROKEN: dict[str, list[Case]] = {
         *got(
             "gate",
             "mean",
-            'must be ">= X" or {min = X, rule = "point"} with X a finite number, like ">= 0.7"',
+            'must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7"',
             '">= nan"',
         ),
         ("mean = {}", ["2: [gate] mean.min: missing; must be a finite number"]),
@@ -491,7 +491,7 @@ BROKEN: dict[str, list[Case]] = {
         (
             'mean = "0.7"\nmedian = 1',
             [
-                '2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "point"} with X a finite number, like ">= 0.7"; the operator ">=" is missing, got "0.7"',
+                '2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7"; the operator ">=" is missing, got "0.7"',
                 '3: [gate] "rewards:exact".median: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)',
             ],
         ),
@@ -785,8 +785,8 @@ results = "/x.json"
         "15: [model] headers.C: must be a string without line breaks, got 1",
         '20: [env] lower: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "lower"',
         '23: [scoring] eval_fns: duplicate "rewards:exact"',
-        '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "> 0.7"',
-        '30: [gate] pass_at_3: must be ">= X" or {min = X, rule = "point"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
+        '29: [gate] pass_rate: must be ">= X" or {min = X, rule = "lower"} with X between 0 and 1, like ">= 0.7"; only the operator ">=" is supported, got "> 0.7"',
+        '30: [gate] pass_at_3: must be ">= X" or {min = X, rule = "lower"} with X between 0 and 1, like ">= 0.7", got ">= 2"',
         '33: [secrets] required: "TOKEN" is also in [env]; keep it in one of them',
         '38: [baseline] results: must be inside the workspace (symlinks resolved), got "/x.json"',
         '--osmosis-batch-size: must be an integer of at least 1, got "0"',

@@ -27,7 +27,7 @@ def project(workspace: Path) -> Callable[[str], None]:
 
 
 SEVEN = [
-    ("ini", "n = 1 (ini osmosis_set evaluation.n)"),
+    ("ini", "n = 1 (ini osmosis_set)"),
     ("project", "n = 2 (pyproject.toml:2)"),
     ("own", "n = 3 (pyproject.toml:4)"),
     ("file", None),
@@ -196,8 +196,8 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
     )
     assert config.sampling.extra_body == {"accuracy": 1.0, "deep": {"a": 1, "b": "word"}}
     assert config.overridden == (
-        "extra_body.accuracy = 1.0 (--osmosis-set sampling.extra_body.accuracy)",
-        'extra_body.deep.b = "word" (--osmosis-set sampling.extra_body.deep.b)',
+        "extra_body.accuracy = 1.0 (--osmosis-set)",
+        'extra_body.deep.b = "word" (--osmosis-set)',
     )
 
 
@@ -212,7 +212,7 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
         ),
         (
             'scoring.thresholds."rewards:exac"=1',
-            '--osmosis-set scoring.thresholds."rewards:exac": "rewards:exac": unknown function, did you mean '
+            '--osmosis-set scoring.thresholds."rewards:exac": unknown function, did you mean '
             '"rewards:exact"? (valid: "rewards:exact", "rewards:close")',
         ),
         (

@@ -49,8 +49,8 @@ def test_it_names_the_longest_waits_first_and_what_they_wait_for() -> None:
         state(5, 0.0, stage=Stage.HANDED_OUT),
     ]
     assert waiting_for(states, 7, now=100.0) == (
-        "row3-run0 (reward: rewards:slow for 70 s), row2-run0 (provider: waits for a retry for 60 s), "
-        "row1-run0 (agent: rolls out for 50 s), row4-run0 (host: waits for a host to score it for 40 s), 8 not begun"
+        "row3-run0 (reward: in rewards:slow for 70 s), row2-run0 (provider: waiting to retry for 60 s), "
+        "row1-run0 (agent: running for 50 s), row4-run0 (host: waiting for a process to score it for 40 s), 8 not begun"
     )
     many = [state(row, float(row)) for row in range(9)]
-    assert waiting_for(many, 0, now=10.0).endswith("row4-run0 (agent: rolls out for 6 s), 4 more under way")
+    assert waiting_for(many, 0, now=10.0).endswith("row4-run0 (agent: running for 6 s), 4 more under way")
