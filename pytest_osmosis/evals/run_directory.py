@@ -20,11 +20,12 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.verdicts.gates import title_of
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
-READ_BACK = ("eval", "folder", "config", "workspace", "plan", "plan_digest", "secrets")
+READ_BACK = ("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets")
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
 
@@ -77,6 +78,14 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "subject": {"model": description.model, "n": description.n, "extra": dict(description.extra)},
         "target": _target(prepared.target),
         "baseline": None if other is None else {"model": other.name, "target": _target(other.target)},
+        "pass_rule": {
+            "pass_threshold": config.evaluation.pass_threshold,
+            "thresholds": dict(config.scoring.thresholds),
+            "decide": config.scoring.decide,
+        },
+        "gates": list(map(title_of, config.gates)),
+        "prices": {str(tag): None if price is None else price.to_json() for tag, price in prepared.prices.items()},
+        "smoke": prepared.smoke is not None,
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ from pytest_osmosis.files.shapes import (
     members,
     moment,
     nullable,
+    number,
     one_of,
     table,
     text,
@@ -53,6 +54,7 @@ EXTRA = members(
         "overridden": listing(text),
     }
 )
+PRICE = members({"source": text, **dict.fromkeys(("input", "output", "cached_input", "cache_write"), number(0))})
 SHAPE = members(
     {
         "schema_version": one_of(MANIFEST_VERSION),
@@ -68,7 +70,13 @@ SHAPE = members(
         "subject": members({"model": text, "n": whole(1), "extra": EXTRA}),
         "target": table(anything),
         "baseline": nullable(members({"model": text, "target": table(anything)})),
-    }
+    },
+    {
+        "pass_rule": members({"pass_threshold": number(), "thresholds": table(number()), "decide": text}),
+        "gates": listing(text),
+        "prices": table(nullable(PRICE)),
+        "smoke": flag,
+    },
 )
 
 
@@ -94,6 +102,9 @@ class Manifest:
     """The request for an eval run. `typed` are the overrides of its command, `target` is that of its model.
 
     `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
+
+    Earlier versions did not write the last members: `pass_rule`, the thresholds without the functions, is then None.
+    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown.
     """
 
     eval: str
@@ -106,6 +117,10 @@ class Manifest:
     subject: StoredSubject
     target: Mapping[str, Any]
     baseline: StoredBaseline | None
+    pass_rule: Mapping[str, Any] | None = None
+    gates: Sequence[str] = ()
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    smoke: bool = False
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -133,6 +148,10 @@ def read_manifest(path: Path) -> Manifest:
         subject=StoredSubject(subject["model"], subject["n"], subject["extra"]),
         target=data["target"],
         baseline=None if baseline is None else StoredBaseline(baseline["model"], baseline["target"]),
+        pass_rule=data.get("pass_rule"),
+        gates=data.get("gates", ()),
+        prices=data.get("prices", {}),
+        smoke=data.get("smoke", False),
     )
 
 
