@@ -61,7 +61,9 @@ def _commands(compared: RowComparison, row: ChangedRow, results: Results) -> Ite
     """Yield the commands that show a run of `row`: one that did not pass if the row is worse, or else one that did."""
     here, name = Path(results.provenance["run_dir"]), f"row{row.row_index}"
     runs = results.measured_runs().items()
-    run = next(run for run, passed in runs if run.row == row.row_index and passed is not row.is_worse)
+    run = next((run for run, passed in runs if run.row == row.row_index and passed is not row.is_worse), None)
+    if run is None:  # a results file that was changed by hand
+        return
     yield f"  {name} now: {show_command(here, run)}"
     if compared.kind == "previous run":
         yield f"  {name} then: {show_command(here.parent / compared.name, RunId(row.old_index, run.index))}"

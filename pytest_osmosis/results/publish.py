@@ -116,6 +116,8 @@ def _members(results: Results) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "status": "stopped" if results.stopped else "finished",
         **({"stop_reason": results.stopped} if results.stopped else {}),
+        "decided": results.decided,
+        "smoke_of": results.smoke_of,
         "partial": results.partial,
         "config": {
             **published_config(results.description, results.pass_rule),
@@ -128,9 +130,9 @@ def _members(results: Results) -> dict[str, Any]:
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
         "rescored": None if results.rescored is None else _rescored(results.rescored),
+        "gates": [_gate(verdict) for verdict in results.verdicts],
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
-        "gates": [_gate(verdict) for verdict in results.verdicts],
         "changed_rows": [
             _changed_row(AGAINST[compared.kind], row)
             for compared in results.comparisons
@@ -328,6 +330,7 @@ def _gate(verdict: Verdict) -> dict[str, Any]:
         "rule": verdict.rule.rule if verdict.rule else None,
         "compared": verdict.compared,
         "power": verdict.power.chance if verdict.power else None,
+        "power_rows": verdict.power.n_rows if verdict.power else None,
     }
 
 

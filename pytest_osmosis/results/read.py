@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from io import TextIOWrapper
 from itertools import chain
@@ -67,7 +67,9 @@ class PublishedRow:
 class PublishedHead:
     """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601.
 
-    `git_commit` and `git_dirty` are None if they are unknown.
+    `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
+    pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
+    head has none.
     """
 
     path: Path
@@ -88,6 +90,14 @@ class PublishedHead:
     n_cost_unknown: int
     git_commit: str | None
     git_dirty: bool | None
+    eval: str
+    counted: int
+    gates: Sequence[str]
+
+    @property
+    def passed(self) -> int | None:
+        """The number of runs that passed, of the `counted` ones, None if there are none."""
+        return None if self.pass_rate is None else round(self.pass_rate * self.counted)
 
     @property
     def is_whole(self) -> bool:
@@ -100,12 +110,13 @@ class PublishedResults(PublishedHead):
     """The published results of one eval run.
 
     `config` holds its settings as published. `changed_rows` holds the rows that changed, worse ones first, against
-    "last_run", "baseline" and "rescored".
+    "last_run", "baseline" and "rescored". `document` is the whole published object.
     """
 
     config: Mapping[str, Any]
     rows: Sequence[PublishedRow]
     changed_rows: Mapping[str, Sequence[ChangedRow]]
+    document: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
     def pass_rule(self) -> PassRule:
@@ -311,6 +322,7 @@ def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
             config=_typed(data["config"], dict),
             rows=list(map(_row, data["rows"])),
             changed_rows=_changed_rows(data.get("changed_rows", [])),
+            document=data,
         )
         contradiction = _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"])
     except (KeyError, TypeError, AttributeError) as error:
@@ -412,6 +424,9 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "n_cost_unknown": _typed(summary["cost_unknown"], int),
         "git_commit": _typed(provenance.get("git_commit"), str, NoneType),
         "git_dirty": _typed(provenance.get("git_dirty"), bool, NoneType),
+        "eval": _typed(data["config"]["name"], str),
+        "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
+        "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
     }
 
 

@@ -36,7 +36,8 @@ class RowComparison:
     8601), None for a model that runs side by side. `paired` compares the rows that both sides measured, None if there
     are none; `new_rate` and `old_rate` are the means of their pass rates. `p` is the p of `paired`, corrected for
     `n_evals` compared in the session. `allowed` is the loss that is not a regression. `differs` names the settings that
-    differ. `stopped` is the reason why the baseline's model was stopped early.
+    differ. `stopped` is the reason why the baseline's model was stopped early. `changed_rows` are the rows that pass
+    more or less often than on the old side, the worse ones first.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class RowComparison:
     allowed: float = 0.0
     differs: tuple[str, ...] = ()
     stopped: str | None = None
+    changed_rows: Sequence[ChangedRow] = ()
 
     @property
     def n_rows(self) -> int:
@@ -66,11 +68,6 @@ class RowComparison:
     def n_not_compared(self) -> int:
         """The number of rows that only one side has, or that were not measured on both."""
         return self.matched.n_unmatched + self.n_unmeasured
-
-    @property
-    def changed_rows(self) -> list[ChangedRow]:
-        """The rows that pass more or less often than on the old side, the worse ones first."""
-        return changed_rows(self.matched.pairs)
 
     @property
     def meaning(self) -> Meaning:
@@ -98,7 +95,18 @@ def compare(
 ) -> RowComparison:
     """Compare the rows that both sides measured, by the share of their measured runs that passed."""
     new, old = _shares(rows.pairs, None, None)
-    empty = RowComparison(kind, name, started_at, rows, None, allowed=allowed, differs=tuple(differs), stopped=stopped)
+    changed = changed_rows(rows.pairs)
+    empty = RowComparison(
+        kind,
+        name,
+        started_at,
+        rows,
+        None,
+        allowed=allowed,
+        differs=tuple(differs),
+        stopped=stopped,
+        changed_rows=changed,
+    )
     if not new:
         return empty
     paired = stats.compare(new, old)

@@ -1,0 +1,142 @@
+"""Verdicts, comparisons and records, made again from the members of a published results.json.
+
+The members are valid against results.schema.json. A comparison read back knows the numbers of its rows, not their
+runs, which results do not keep: its pairs are empty. It has no more of them than the eval run has rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RewardError, RunRecord
+from pytest_osmosis.results.results import Rescored
+from pytest_osmosis.stats import Interval, Paired
+from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.gates import Power, Verdict
+from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair
+
+_METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
+_NO_PAIR = Pair(0, 0, (), ())
+
+
+def price_of(data: Mapping[str, Any] | None) -> Price | None:
+    if data is None:
+        return None
+    rates = (float(data[name]) for name in ("input", "output", "cached_input", "cache_write"))
+    return Price(TokenPrices(*rates), data["source"])
+
+
+def run_id_of(row: int, run: Mapping[str, Any]) -> RunId:
+    return RunId(row, run["run_index"], ModelTag(run.get("model_tag", ModelTag.PRIMARY)))
+
+
+def agrees(record: RunRecord, run: Mapping[str, Any]) -> bool:
+    """Return True if the journal's record of a run says what the results say of it."""
+    scores = dict(record.scores) if record.status == "finished" else {}
+    return (record.status, scores) == (run["status"], run["scores"])
+
+
+def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> RunRecord:
+    """Return the record of a published run, for a journal that lacks the run's events."""
+    failed, error = run["status"] == "failed", run.get("error")
+    missing = [name for name in scorers if name not in run["scores"]]
+    errors = {} if failed or error is None else {name: RewardError(error.removeprefix(f"{name}: ")) for name in missing}
+    return RunRecord(
+        id,
+        attempt=run["attempt"],
+        started=True,
+        rolled=True,
+        scored=run["status"] == "finished",
+        removed=run["status"] == "skipped",
+        scores=run["scores"],
+        scorer_errors=errors,
+        boundary=run.get("boundary", "agent") if failed else None,
+        error=error or "" if failed else None,
+        duration_ms=run["duration_ms"],
+        scoring_ms=run["scoring_ms"],
+        usage=run["usage"],
+        retries=run["retries"],
+        finish_reason=run["finish_reason"],
+    )
+
+
+def verdict_of(gate: Mapping[str, Any]) -> Verdict:
+    power, n_rows = gate["power"], gate.get("power_rows")
+    return Verdict(
+        gate["gate"],
+        gate["state"],
+        gate["finding"],
+        gate["value"],
+        _rule_of(gate),
+        gate["compared"],
+        None if power is None or n_rows is None else Power(power, n_rows),
+    )
+
+
+def _rule_of(gate: Mapping[str, Any]) -> GateRule | None:
+    if gate["metric"] is None or gate["minimum"] is None or gate["rule"] is None:
+        return None
+    name = _METRIC.fullmatch(gate["metric"])
+    if name is None:
+        return None
+    k = None if name["k"] is None else int(name["k"])
+    metric: Any = name["metric"]
+    return GateRule(metric, gate["minimum"], gate["rule"], k, gate["function"])
+
+
+def previous_of(data: Mapping[str, Any], n_rows: int, changed: Sequence[ChangedRow]) -> RowComparison:
+    """Return the comparison with the last run of the plan."""
+    matched = Matched([_NO_PAIR] * min(data["rows"], n_rows), added=data["unmatched"])
+    return RowComparison(
+        "previous run", data["run"], data["started_at"], matched, _paired(data), p=data["p_value"], changed_rows=changed
+    )
+
+
+def comparison_of(data: Mapping[str, Any], n_rows: int, changed: Sequence[ChangedRow], allowed: float) -> RowComparison:
+    """Return the comparison with the baseline. `allowed` is the loss that is not a regression."""
+    return RowComparison(
+        "baseline",
+        data["baseline"],
+        data["started_at"],
+        Matched(
+            [_NO_PAIR] * min(data["rows"] + data["unmeasured"], n_rows), data["added"], data["removed"], data["changed"]
+        ),
+        _paired(data) if data["rows"] and data["difference"] is not None else None,
+        data["pass_rate"],
+        data["baseline_pass_rate"],
+        1.0 if data["p_adjusted"] is None else data["p_adjusted"],
+        data["evals_compared"],
+        allowed,
+        tuple(data["differs"]),
+        changed_rows=changed,
+    )
+
+
+def rescored_of(data: Mapping[str, Any], n_rows: int, changed: Sequence[ChangedRow]) -> Rescored:
+    compared = None
+    if data["previous"] is not None and data["rows"]:
+        changes = Paired(data["rows"], data["better"], data["worse"], 0.0, None, _point(0.0), 1.0, "")
+        matched = Matched([_NO_PAIR] * min(data["rows"], n_rows))
+        compared = RowComparison("verdicts before", data["previous"], None, matched, changes, changed_rows=changed)
+    return Rescored(data["rolled_out_at"], data["duration_ms"], data["kept"], compared)
+
+
+def _paired(data: Mapping[str, Any]) -> Paired:
+    interval = data.get("difference_interval")
+    between = _point(data["difference"]) if interval is None else _interval(interval)
+    return Paired(
+        data["rows"], data["better"], data["worse"], data["difference"], None, between, data["p_value"], data["test"]
+    )
+
+
+def _interval(data: Mapping[str, Any]) -> Interval:
+    return Interval(data["low"], data["high"], data["method"], data["level"])
+
+
+def _point(value: float) -> Interval:
+    return Interval(value, value, "")
