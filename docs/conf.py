@@ -18,6 +18,7 @@ source_suffix = {".md": "markdown"}
 exclude_patterns = ["pages"]
 myst_heading_anchors = 3
 nitpicky = True
+smartquotes = False  # "primary" in a text is a value, quotes included
 
 html_theme = "furo"
 html_title = f"pytest-osmosis {version}"
