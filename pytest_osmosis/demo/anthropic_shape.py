@@ -19,6 +19,8 @@ ERROR_TYPES: Mapping[int, str] = {
     404: "not_found_error",
     405: "not_found_error",
     413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
 }
 
 
@@ -95,4 +97,5 @@ def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def error(status: int, message: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": ERROR_TYPES.get(status, "invalid_request_error"), "message": message}}
+    kind = ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}

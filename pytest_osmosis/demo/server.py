@@ -3,7 +3,8 @@
 `POST /v1/chat/completions` and `POST /v1/messages` answer with `models.embedded`, so a run with a seed gets the
 score that it gets from the embedded model. `seed` and `accuracy` are extra fields of a request, in both shapes. Without
 a seed, the conversation alone decides whether the answer is right, because a server does not know which run asks.
-`GET /stats` counts requests and the most in flight at once.
+It can be slow, fail and limit its requests, so that people can rehearse an outage (`disturbances`). `GET /stats` counts
+requests, those that failed, and the most in flight at once.
 """
 
 from __future__ import annotations
@@ -12,35 +13,56 @@ import argparse
 import asyncio
 import hmac
 import json
+import math
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TextIO
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from pytest_osmosis.demo import anthropic_shape
+from pytest_osmosis.demo.disturbances import (
+    Disturbances,
+    Fates,
+    RateLimiter,
+    error_status,
+    latency,
+    rate,
+    share,
+)
+from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.embedded import NAME, reply_to
 from pytest_osmosis.text.arguments import CommandParser, filled
+from pytest_osmosis.text.safe import escaped
 
 MESSAGES = "/v1/messages"
 SERVED = (NAME, "arithmetic")
+ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
+UNDISTURBED = Disturbances()
 MAX_BODY_BYTES = 16 * 2**20
 
 
 @dataclass(slots=True)
 class Stats:
-    """Chat requests since the server started: all of them, those in flight now, and the most at once."""
+    """Chat requests since the server started: all of them, those in flight now, and the most at once.
+
+    `failed` got the error that was ordered, `limited` came too soon.
+    """
 
     requests: int = 0
     in_flight: int = 0
     max_in_flight: int = 0
+    failed: int = 0
+    limited: int = 0
 
     @contextmanager
     def counted(self) -> Iterator[int]:
@@ -53,36 +75,39 @@ class Stats:
         finally:
             self.in_flight -= 1
 
-    def to_json(self) -> dict[str, int]:
-        return {"requests": self.requests, "in_flight": self.in_flight, "max_in_flight": self.max_in_flight}
 
-
-def application(latency_ms: float = 0, api_key: str | None = None, names: Sequence[str] = ()) -> web.Application:
-    """Return a server application with counts of its own. Every chat request takes at least `latency_ms`.
+def application(
+    disturbances: Disturbances = UNDISTURBED,
+    api_key: str | None = None,
+    names: Sequence[str] = (),
+    log: RequestLog | None = None,
+) -> web.Application:
+    """Return a server application with counts of its own.
 
     `names` are further names of the model, so that the config of another model can be tried offline.
     """
     stats = Stats()
     served = (*SERVED, *names)
+    troubles = _Troubles(disturbances, stats)
 
     async def chat_completions(request: web.Request) -> web.Response:
-        with stats.counted() as number:
-            await asyncio.sleep(latency_ms / 1000)
-            reply = reply_to(_chat_request(_body(await request.read()), served))
-            return web.json_response(_completion(reply, number))
+        with stats.counted() as number, _logged(log, request, number) as entry:
+            body = await _admitted(request, troubles, entry)
+            reply = reply_to(_chat_request(body, served))
+            return _answered(_completion(reply, number), reply, entry)
 
     async def messages(request: web.Request) -> web.Response:
-        with stats.counted() as number:
-            await asyncio.sleep(latency_ms / 1000)
-            reply = reply_to(_messages_request(_body(await request.read()), served))
-            return web.json_response(anthropic_shape.answer(reply, number))
+        with stats.counted() as number, _logged(log, request, number) as entry:
+            body = await _admitted(request, troubles, entry)
+            reply = reply_to(_messages_request(body, served))
+            return _answered(anthropic_shape.answer(reply, number), reply, entry)
 
     async def models(_: web.Request) -> web.Response:
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in served]
         return web.json_response({"object": "list", "data": listed})
 
     async def show_stats(_: web.Request) -> web.Response:
-        return web.json_response(stats.to_json())
+        return web.json_response(asdict(stats))
 
     app = web.Application(middlewares=[_errors_as_json, _key_check(api_key)], client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", chat_completions)
@@ -92,22 +117,92 @@ def application(latency_ms: float = 0, api_key: str | None = None, names: Sequen
     return app
 
 
+# -- troubles ---------------------------------------------------------------------------------------------
+
+Entry = dict[str, Any]
+"""The line of a request in the request log, as far as it is known."""
+
+
+class _Troubles:
+    """The ordered troubles of one server."""
+
+    def __init__(self, disturbances: Disturbances, stats: Stats) -> None:
+        self._disturbances = disturbances
+        self._stats = stats
+        self._fates = Fates(disturbances)
+        limit = disturbances.rate_limit
+        self._limiter = None if limit is None else RateLimiter(limit, time.monotonic)
+
+    async def meet(self, body: bytes, entry: Entry) -> None:
+        """Wait for the latency of a request. Raises `_ApiError` if it comes too soon, or is to fail."""
+        wait_s = 0.0 if self._limiter is None else self._limiter.wait_s()
+        if wait_s > 0:
+            self._stats.limited += 1
+            text = f"the demo server admits no more requests for {wait_s:.3f} s (--rate-limit)"
+            headers = {"Retry-After": str(math.ceil(wait_s)), "Retry-After-Ms": str(math.ceil(wait_s * 1000))}
+            raise _ApiError(429, text, "rate_limit_exceeded", headers)
+        fate = self._fates.of(body)
+        entry["earlier"] = fate.earlier
+        await asyncio.sleep(fate.latency_s)
+        if fate.fails:
+            self._stats.failed += 1
+            text = f"the demo server fails this request (--error-rate={self._disturbances.error_rate:g})"
+            raise _ApiError(self._disturbances.error_status, text)
+
+
+async def _admitted(request: web.Request, troubles: _Troubles, entry: Entry) -> dict[str, Any]:
+    """Return the body of a request that meets no error."""
+    raw = await request.read()
+    body = _body(raw)
+    entry |= {"model": body.get("model"), "seed": body.get("seed")}
+    await troubles.meet(raw, entry)
+    return body
+
+
+@contextmanager
+def _logged(log: RequestLog | None, request: web.Request, number: int) -> Iterator[Entry]:
+    """Log a request when the body is done, with the status of its error if it raises one."""
+    entry: Entry = {"request": number, "path": request.path, "status": None}
+    began = time.monotonic()
+    try:
+        yield entry
+    except _ApiError as error:
+        entry |= {"status": error.status, "error": error.message}
+        raise
+    except ModelError as error:
+        entry |= {"status": error.status or 400, "error": str(error)}
+        raise
+    finally:
+        if log is not None:
+            log.write({**entry, "ms": round((time.monotonic() - began) * 1000, 1)})
+
+
+def _answered(answer: Mapping[str, Any], reply: ChatReply, entry: Entry) -> web.Response:
+    usage = reply.usage or Usage(0, 0)
+    entry |= {"status": 200, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return web.json_response(answer)
+
+
 # -- errors -----------------------------------------------------------------------------------------------
 
 
 class _ApiError(Exception):
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, code: str | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         super().__init__(message)
+        self.headers = headers
         self.status = status
         self.message = message
         self.code = code
 
     def response(self, path: str) -> web.Response:
         if path == MESSAGES:
-            return web.json_response(anthropic_shape.error(self.status, self.message), status=self.status)
-        kind = "authentication_error" if self.status == 401 else "invalid_request_error"
-        error = {"message": self.message, "type": kind, "param": None, "code": self.code}
-        return web.json_response({"error": error}, status=self.status)
+            answer = anthropic_shape.error(self.status, self.message)
+        else:
+            kind = "server_error" if self.status >= 500 else ERROR_TYPES.get(self.status, "invalid_request_error")
+            answer = {"error": {"message": self.message, "type": kind, "param": None, "code": self.code}}
+        return web.json_response(answer, status=self.status, headers=self.headers)
 
 
 @web.middleware
@@ -203,30 +298,85 @@ def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until Ctrl-C or SIGTERM. Return 0, or 1 if the address is not available."""
+    """Serve until Ctrl-C or SIGTERM. Return 0, or 1 if the address or the log is not available."""
     options = argument_parser().parse_args(arguments)
+    disturbances = Disturbances(
+        options.latency, options.error_rate, options.error_status, options.rate_limit, options.seed
+    )
     try:
-        asyncio.run(_serve(options.host, options.port, application(options.latency_ms, options.api_key, options.model)))
+        with _log_file(options.log) as file:
+            log = None if file is None else RequestLog(file)
+            app = application(disturbances, options.api_key, options.model, log)
+            try:
+                asyncio.run(_serve(options.host, options.port, app))
+            except OSError as error:
+                print(f"cannot listen on {options.host} port {options.port}: {_reason(error)}", file=sys.stderr)
+                print("use --port=0 for a free port", file=sys.stderr)
+                return 1
     except OSError as error:
-        print(f"cannot listen on {options.host} port {options.port}: {error.strerror or error}", file=sys.stderr)
-        print("use --port=0 for a free port", file=sys.stderr)
+        print(f"--log={escaped(options.log)}: cannot be written: {_reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass
     return 0
 
 
+def _log_file(path: str | None) -> AbstractContextManager[TextIO | None]:
+    if path is None or path == "-":
+        return nullcontext(None if path is None else sys.stdout)
+    return Path(path).open("a", encoding="utf-8")
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
 def argument_parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m pytest_osmosis.demo",
-        description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic.",
+        description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic. "
+        "With --latency, --error-rate and --rate-limit it rehearses an outage, the same one for the same --seed.",
     )
-    parser.add_argument("--port", type=_port, default=8123, help="0 picks a free one (default: %(default)s)")
+    parser.add_argument("--port", type=_checked(_port), default=8123, help="0 picks a free one (default: %(default)s)")
     parser.add_argument(
         "--host", type=filled, default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
     parser.add_argument(
-        "--latency-ms", type=_latency, default=0.0, help="wait this many milliseconds before each answer"
+        "--latency",
+        type=_checked(latency),
+        default=UNDISTURBED.latency,
+        metavar="SECONDS",
+        help="wait before each answer, like 0.5, or a range like 0.2-1.5 (default: 0)",
+    )
+    parser.add_argument(
+        "--error-rate",
+        type=_checked(share),
+        default=UNDISTURBED.error_rate,
+        metavar="SHARE",
+        help="let this share of the requests fail, from 0 to 1 (default: 0)",
+    )
+    parser.add_argument(
+        "--error-status",
+        type=_checked(error_status),
+        default=UNDISTURBED.error_status,
+        metavar="STATUS",
+        help="the HTTP status of those errors (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rate-limit",
+        type=_checked(rate),
+        metavar="N[/s]",
+        help="answer 429 to all requests but N per minute, or per second (default: no limit)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_checked(_integer),
+        default=UNDISTURBED.seed,
+        metavar="N",
+        help="decides which requests fail, and how slow each is (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log", type=filled, metavar="PATH", help="append a line of JSON for each request to this file; - prints it"
     )
     parser.add_argument("--api-key", type=filled, help="refuse requests that do not send this key")
     parser.add_argument(
@@ -240,18 +390,29 @@ def argument_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the type of an argument that `read` reads, which raises `ValueError` with what is valid."""
+
+    def checked(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"must be an integer, got {text}") from None
+
+
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"must be from 0 to 65535, got {port}")
-    return port
-
-
-def _latency(text: str) -> float:
-    latency_ms = float(text)
-    if not 0 <= latency_ms < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number of milliseconds, got {text}")
-    return latency_ms
+    if not text.isdecimal() or int(text) > 65535:
+        raise ValueError(f"must be from 0 to 65535, got {text}")
+    return int(text)
 
 
 async def _serve(host: str, port: int, app: web.Application) -> None:

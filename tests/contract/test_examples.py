@@ -166,7 +166,7 @@ def test_each_run_sends_one_request_and_gets_the_same_scores_over_http(repositor
 
 
 def test_at_most_batch_size_requests_are_in_flight(repository: Path) -> None:
-    with demo_server("--latency-ms", "100") as server:
+    with demo_server("--latency=0.1") as server:
         point_at(repository, server)
         finished = run(repository, "--osmosis-n=5", "--osmosis-batch-size=32")
         stats = server.stats()
@@ -174,6 +174,40 @@ def test_at_most_batch_size_requests_are_in_flight(repository: Path) -> None:
     assert finished.status == 0, finished.printed
     assert stats["requests"] == 100 * 5 + 1
     assert 1 < stats["max_in_flight"] <= 32
+
+
+def test_a_rehearsed_outage_repeats_itself(repository: Path) -> None:
+    original = (repository / CONFIG).read_text(encoding="utf-8")
+    refused = []
+    for _ in range(2):
+        (repository / CONFIG).write_text(original, encoding="utf-8")
+        with demo_server("--error-rate=0.3", "--error-status=400", "--seed=1") as server:
+            point_at(repository, server)
+            finished = run(repository, "--osmosis-no-probe", "--osmosis-limit=40", "-n2")
+            failed = server.stats()["failed"]
+        runs = {row["row_index"]: row["runs"][0] for row in finished.results["rows"]}
+        refused.append({row for row, run in runs.items() if run.get("boundary") == "model"})
+        assert len(refused[-1]) == failed
+
+    assert refused[0] == refused[1]
+    assert 5 < len(refused[0]) < 20
+
+
+def test_retries_outlast_a_flaky_provider(repository: Path) -> None:
+    with demo_server("--error-rate=0.3") as server:
+        point_at(repository, server)
+        finished = run(
+            repository,
+            "--osmosis-limit=20",
+            "--osmosis-no-probe",
+            "--osmosis-batch-size=20",
+            "--osmosis-set=model.max_retries=9",
+        )
+        stats = server.stats()
+
+    assert stats["failed"] > 0
+    assert stats["requests"] == 20 + stats["failed"]
+    assert finished.results["summary"]["measured"] == 20
 
 
 def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:

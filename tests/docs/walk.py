@@ -339,7 +339,7 @@ def demo_server(requested: Mapping[str, str]) -> Iterator[str]:
     """Serve the demo model in a thread, with the names and the key that a page requests; yield its address."""
     names = [name for name in requested.get("models", "").split(",") if name]
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(application(0, requested.get("key"), names), access_log=None)
+    runner = web.AppRunner(application(api_key=requested.get("key"), names=names), access_log=None)
     loop.run_until_complete(runner.setup())
     loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", 0).start())
     thread = threading.Thread(target=loop.run_forever)

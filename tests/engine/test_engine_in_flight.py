@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pytest_osmosis.demo.disturbances import Disturbances, Latency
 from pytest_osmosis.demo.server import application
 from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, held, reply
@@ -125,7 +126,7 @@ def demo_server() -> Iterator[str]:
     found: dict[str, Any] = {}
 
     async def serve() -> None:
-        runner = web.AppRunner(application(latency_ms=5), access_log=None)
+        runner = web.AppRunner(application(Disturbances(Latency(0.005, 0.005))), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         found.update(loop=asyncio.get_running_loop(), stop=asyncio.Event(), port=runner.addresses[0][1])

@@ -13,12 +13,14 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
+from pytest_osmosis.demo.disturbances import Disturbances, Latency
 from pytest_osmosis.demo.server import application, main
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.embedded import ArithmeticModel
@@ -39,8 +41,9 @@ def body(**fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(latency_ms: float = 0, api_key: str | None = None) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(application(latency_ms, api_key))) as client:
+async def served(latency_s: float = 0, api_key: str | None = None) -> AsyncIterator[TestClient[Any, Any]]:
+    disturbances = Disturbances(Latency(latency_s, latency_s))
+    async with TestClient(TestServer(application(disturbances, api_key))) as client:
         yield client
 
 
@@ -182,19 +185,20 @@ async def test_with_an_api_key_requests_without_it_are_refused(headers: dict[str
 
 
 async def test_the_stats_count_requests_and_the_most_in_flight() -> None:
-    async with served(latency_ms=60_000) as client:
+    counts = {"failed": 0, "limited": 0}
+    async with served(latency_s=60) as client:
         first = [asyncio.create_task(client.post(CHAT, json=body())) for _ in range(3)]
-        assert await stats_with(client, in_flight=3) == {"requests": 3, "in_flight": 3, "max_in_flight": 3}
+        assert await stats_with(client, in_flight=3) == {**counts, "requests": 3, "in_flight": 3, "max_in_flight": 3}
         for request in first:
             request.cancel()
-        assert await stats_with(client, in_flight=0) == {"requests": 3, "in_flight": 0, "max_in_flight": 3}
+        assert await stats_with(client, in_flight=0) == {**counts, "requests": 3, "in_flight": 0, "max_in_flight": 3}
         later = asyncio.create_task(client.post(CHAT, json=body()))
-        assert await stats_with(client, in_flight=1) == {"requests": 4, "in_flight": 1, "max_in_flight": 3}
+        assert await stats_with(client, in_flight=1) == {**counts, "requests": 4, "in_flight": 1, "max_in_flight": 3}
         later.cancel()
 
 
 async def test_an_answer_takes_at_least_the_latency() -> None:
-    async with served(latency_ms=50) as client:
+    async with served(latency_s=0.05) as client:
         began = time.monotonic()
         await client.post(CHAT, json=body())
         assert time.monotonic() - began >= 0.05
@@ -325,7 +329,7 @@ def test_the_first_line_says_where_it_serves() -> None:
 
 
 async def test_a_request_whose_client_left_is_no_longer_in_flight() -> None:
-    with command("--port=0", "--latency-ms=60000") as process:
+    with command("--port=0", "--latency=60") as process:
         async with ClientSession(served_at(process).removesuffix("v1")) as client:
             request = asyncio.create_task(client.post(CHAT, json=body()))
             await stats_with(client, in_flight=1)
@@ -352,10 +356,52 @@ def test_a_port_in_use_is_reported_with_a_fix(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    "argument",
-    ["--port=70000", "--port=x", "--latency-ms=-1", "--latency-ms=nan", "--api-key=", "--host= ", "--model="],
+    ("argument", "valid"),
+    [
+        ("--port=70000", "must be from 0 to 65535, got 70000"),
+        ("--port=x", "must be from 0 to 65535, got x"),
+        ("--latency=-1", "must be seconds like 0.2, or a range like 0.2-1.5, got -1"),
+        ("--latency=nan", "must be seconds like 0.2, or a range like 0.2-1.5, got nan"),
+        ("--latency=2-1", "the second number of 2-1 must be at least the first"),
+        ("--error-rate=30", "must be a share from 0 to 1, like 0.1, got 30"),
+        ("--error-rate=30%", "must be a share from 0 to 1, like 0.1, got 30%"),
+        ("--error-status=200", "must be an HTTP status from 400 to 599, like 502, got 200"),
+        ("--rate-limit=0", "must be requests per minute like 60, or per second like 5/s, got 0"),
+        ("--rate-limit=5/h", "must be requests per minute like 60, or per second like 5/s, got 5/h"),
+        ("--seed=x", "must be an integer, got x"),
+        ("--log=", "has an empty value"),
+        ("--api-key=", "has an empty value"),
+        ("--host= ", "has an empty value"),
+        ("--model=", "has an empty value"),
+    ],
 )
-def test_an_argument_out_of_bounds_is_refused(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_out_of_bounds_is_refused(argument: str, valid: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([argument])
-    assert argument.split("=")[0] in capsys.readouterr().err
+    assert f"argument {argument.split('=')[0]}: {valid}" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_written_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port=0", f"--log={tmp_path}"]) == 1
+    assert capsys.readouterr().err == f"--log={tmp_path}: cannot be written: Is a directory\n"
+
+
+def test_the_log_can_be_printed() -> None:
+    with command("--port=0", "--log=-") as process:
+        url = served_at(process)
+        request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body(seed=7)).encode())
+        with urllib.request.urlopen(request, timeout=20) as response:
+            assert response.status == 200
+        entry = json.loads(first_line(process))
+    assert entry.pop("at").endswith("+00:00")
+    assert entry.pop("ms") >= 0
+    assert entry == {
+        "request": 1,
+        "path": CHAT,
+        "status": 200,
+        "model": "demo/arithmetic",
+        "seed": 7,
+        "earlier": 0,
+        "input_tokens": 5,
+        "output_tokens": 7,
+    }

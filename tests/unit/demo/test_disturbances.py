@@ -1,0 +1,186 @@
+"""Rehearsed outages: the same requests fail for the same seed, and the official clients see what servers send."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
+
+from pytest_osmosis.demo.disturbances import Disturbances, Fates, Latency, RateLimiter, RequestRate
+from pytest_osmosis.demo.request_log import RequestLog
+from pytest_osmosis.demo.server import application
+
+BODIES = [f"body {number}".encode() for number in range(1000)]
+
+
+def failing(disturbances: Disturbances, bodies: list[bytes]) -> set[bytes]:
+    fates = Fates(disturbances)
+    return {body for body in bodies if fates.of(body).fails}
+
+
+def test_about_the_share_of_requests_fails_and_the_seed_decides_which() -> None:
+    third = Disturbances(error_rate=0.3, seed=1)
+
+    failed = failing(third, BODIES)
+
+    assert 250 < len(failed) < 350
+    assert failing(third, BODIES[::-1]) == failed
+    assert failing(Disturbances(error_rate=0.3, seed=2), BODIES) != failed
+    assert failing(Disturbances(error_rate=0.6, seed=1), BODIES) > failed
+    assert failing(Disturbances(error_rate=0.0), BODIES) == set()
+    assert failing(Disturbances(error_rate=1.0), BODIES) == set(BODIES)
+
+
+def test_a_request_that_comes_again_may_fare_better() -> None:
+    fates = Fates(Disturbances(error_rate=0.5))
+
+    again = [fates.of(b"same") for _ in range(100)]
+
+    assert [fate.earlier for fate in again] == list(range(100))
+    assert {fate.fails for fate in again} == {True, False}
+
+
+def test_latencies_fill_their_range() -> None:
+    fates = Fates(Disturbances(Latency(0.2, 1.0)))
+
+    found = [fates.of(body).latency_s for body in BODIES]
+
+    assert 0.2 <= min(found) < 0.21
+    assert 0.99 < max(found) < 1.0
+    assert Fates(Disturbances(Latency(0.2, 0.2))).of(b"x").latency_s == 0.2
+
+
+def test_a_limit_admits_its_requests_in_any_span() -> None:
+    clock = [100.0]
+    limiter = RateLimiter(RequestRate(2, 10.0), lambda: clock[0])
+    waits = []
+    for now in (100.0, 106.0, 107.0, 110.0, 110.5, 116.0):
+        clock[0] = now
+        waits.append(limiter.wait_s())
+
+    assert waits == [0.0, 0.0, 3.0, 0.0, 5.5, 0.0]
+
+
+# -- the official clients over loopback -----------------------------------------------------------------------
+
+Ask = Callable[..., Any]
+
+
+@asynccontextmanager
+async def openai_client(url: str, max_retries: int) -> AsyncIterator[Ask]:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=max_retries) as client:
+
+        async def ask(question: str) -> str:
+            message: Any = {"role": "user", "content": question}
+            reply = await client.chat.completions.create(model="demo/arithmetic", messages=[message])
+            return reply.choices[0].message.content or ""
+
+        yield ask
+
+
+@asynccontextmanager
+async def anthropic_client(url: str, max_retries: int) -> AsyncIterator[Ask]:
+    async with anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=max_retries) as client:
+
+        async def ask(question: str) -> str:
+            message: Any = {"role": "user", "content": question}
+            reply: Any = await client.messages.create(model="demo/arithmetic", max_tokens=99, messages=[message])
+            return str(reply.content[0].text)
+
+        yield ask
+
+
+CLIENTS = pytest.mark.parametrize(
+    ("library", "client"), [(openai, openai_client), (anthropic, anthropic_client)], ids=["openai", "anthropic"]
+)
+
+
+@asynccontextmanager
+async def served(disturbances: Disturbances, log: RequestLog | None = None) -> AsyncIterator[str]:
+    async with TestServer(application(disturbances, log=log)) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (502, "InternalServerError"),
+        (503, "InternalServerError"),
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+    ],
+)
+async def test_a_failure_is_the_clients_own_error(library: Any, client: Any, status: int, error: str) -> None:
+    async with served(Disturbances(error_rate=1.0, error_status=status)) as url, client(url, 0) as ask:
+        with pytest.raises(getattr(library, error), match=r"the demo server fails this request \(--error-rate=1\)"):
+            await ask("1 + 1")
+
+
+@CLIENTS
+async def test_a_client_that_tries_again_gets_its_answer(library: Any, client: Any) -> None:
+    printed = io.StringIO()
+    failing_first = Disturbances(rate_limit=RequestRate(1, 0.2))
+    async with served(failing_first, RequestLog(printed)) as url, client(url, 5) as ask:
+        answers = [await ask("1 + 1"), await ask("1 + 2")]
+
+    entries = [json.loads(line) for line in printed.getvalue().splitlines()]
+    statuses = [entry["status"] for entry in entries]
+    assert answers == ["1 + 1 = 2\n#### 2", "1 + 2 = 3\n#### 3"]
+    assert (statuses[0], statuses[1], statuses[-1]) == (200, 429, 200)
+    assert set(statuses[1:-1]) == {429}
+    assert [entry["request"] for entry in entries] == list(range(1, len(entries) + 1))
+
+
+@CLIENTS
+async def test_a_request_that_comes_too_soon_is_told_how_long_to_wait(library: Any, client: Any) -> None:
+    async with served(Disturbances(rate_limit=RequestRate(1, 60.0))) as url, client(url, 0) as ask:
+        await ask("1 + 1")
+        with pytest.raises(library.RateLimitError) as refused:
+            await ask("1 + 1")
+
+    headers = refused.value.response.headers
+    assert 50 < int(headers["retry-after"]) <= 60
+    assert 50_000 < int(headers["retry-after-ms"]) <= 60_000
+
+
+@CLIENTS
+async def test_an_answer_takes_the_latency(library: Any, client: Any) -> None:
+    async with served(Disturbances(Latency(0.1, 0.2))) as url, client(url, 0) as ask:
+        began = time.monotonic()
+        await ask("1 + 1")
+        assert time.monotonic() - began >= 0.1
+
+
+async def test_an_overload_has_the_type_of_anthropic() -> None:
+    overloaded = Disturbances(error_rate=1.0, error_status=529)
+    async with served(overloaded) as url, anthropic_client(url, 0) as ask:
+        with pytest.raises(anthropic.APIStatusError) as failed:
+            await ask("1 + 1")
+
+    body: Any = failed.value.body
+    assert (failed.value.status_code, body["error"]["type"]) == (529, "overloaded_error")
+
+
+async def test_stats_count_failures_apart_from_requests_that_came_too_soon() -> None:
+    troubles = Disturbances(error_rate=1.0, rate_limit=RequestRate(1, 60.0))
+    async with (
+        TestServer(application(troubles)) as server,
+        openai_client(str(server.make_url("")).rstrip("/"), 0) as ask,
+    ):
+        for _ in range(3):
+            with pytest.raises(openai.APIStatusError):
+                await ask("1 + 1")
+        async with ClientSession() as session, session.get(server.make_url("/stats")) as response:
+            counts = await response.json()
+
+    assert counts == {"requests": 3, "in_flight": 0, "max_in_flight": 1, "failed": 1, "limited": 2}
