@@ -1,167 +1,174 @@
-"""One stored run as text: its conversation, its scores with their thresholds, its error and its usage."""
+"""`pytest-osmosis show`: which eval run and which of its runs the arguments mean, and the page on them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.event_shapes import SHAPES
-from pytest_osmosis.record.find_run import find_run
-from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, runs_above, stored
+from pytest_osmosis.record.journal import in_use
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Event, RunRecord, fold, settled
-from pytest_osmosis.report.answers import ScoredAnswer
-from pytest_osmosis.report.conversation import parts_of
-from pytest_osmosis.report.failure_text import score_lines
-from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.text.numbers import count, money, plural, seconds
+from pytest_osmosis.record.run_history import RunHistory, read_histories
+from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
+from pytest_osmosis.report.run_page import Listing, page_lines
+from pytest_osmosis.report.run_view import RunContext, row_lines, run_lines
+from pytest_osmosis.report.show_json import page_json, runs_json
+from pytest_osmosis.results.read import read_results
+from pytest_osmosis.results.stored_results import cost_of, pass_rule_of, read_stored
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.text.safe import one_line, shortened
-from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, PassRule
-
-_INDENT = "  "
-MOST_CHARS = 100_000
-"""The most that is shown of one message or output."""
-
-
-def show_run(folder: Path, name: str, row_run: str) -> list[str]:
-    """Return the lines of one run of the eval run that `find_run` finds by `name`.
-
-    Raises `OsmosisError` if no eval run has that name, its results are not valid, or the run has no event.
-    """
-    wanted = _wanted(row_run)
-    run = find_run(folder, name)
-    results = read_results(run.results) if run.results.exists() else None
-    return list(_described(run.name, _story(run, wanted), results))
-
-
-def _wanted(row_run: str) -> RunId:
-    run = RunId.named(row_run.rpartition("[")[2].removesuffix("]"))
-    if run is None:
-        raise OsmosisError(f'"{row_run}": must be a run like row3-run1, or a node id that ends in [row3-run1]')
-    return run
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
-    """The events of one run. `answer` is None if it was not scored; `outputs` holds what each step printed, by kind."""
+class ShowRequest:
+    """The arguments of `show`: the eval run, what of it, and how.
 
-    record: RunRecord
-    scorers: Sequence[str]
-    messages: Sequence[object]
-    details: str
-    answer: ScoredAnswer | None
-    outputs: Sequence[Mapping[str, str]]
+    `unit` is None for the page of the eval run. `listing` selects the runs that this page lists. Without `full`, long
+    texts are shortened. `columns` is the width of the terminal, None if there is none.
+    """
 
-
-def _story(directory: RunDirectory, wanted: RunId) -> _Story:
-    events: list[Event] = []
-    n_runs, last = 0, RunId(0, 0)
-    for event in settled(replay(directory.journal)):
-        if event["ev"] == "loaded":
-            events = [*(earlier for earlier in events if earlier["ev"] != "score"), event]
-        elif event["ev"] == "rescored":
-            events.append(event)
-        elif event["ev"] in SHAPES and "row" in event:
-            run = RunId.of(event)
-            if event["ev"] == "rollout":
-                n_runs, last = n_runs + 1, max(last, run)
-            if run == wanted:
-                events.append(event)
-    ledger = fold(events)
-    record = ledger.records.get(wanted)
-    if record is None:
-        stored_runs = f"{plural(n_runs, 'rollout')}, the last of {last}" if n_runs else "no rollout"
-        raise OsmosisError(f"{wanted}: not in {shown(directory.path)}, which holds {stored_runs}")
-    own = [event for event in events if event.get("attempt") == record.attempt]
-    rollout: Event = next((event for event in reversed(own) if event["ev"] == "rollout"), {})
-    outputs = [event.get("output") or {} for event in own if event["ev"] in ("rollout", "score")]
-    messages = rollout.get("messages", ())
-    scored = next((event for event in reversed(own) if event["ev"] == "score"), None)
-    answer = None
-    if scored is not None:
-        answer = ScoredAnswer.of(messages, rollout.get("n_prompt", 0), scored.get("ground_truth"))
-    return _Story(record, ledger.scorers, messages, rollout.get("details", ""), answer, outputs)
+    run: str = LATEST
+    unit: Unit | None = None
+    listing: Listing = "first"
+    full: bool = False
+    columns: int | None = None
 
 
-def _described(eval_run: str, story: _Story, results: PublishedResults | None) -> Iterator[str]:
-    record = story.record
-    pass_rule = None if results is None else replace(results.pass_rule, scorers=tuple(story.scorers))
-    cost = None if results is None else results.cost_of(record.run)
-    yield f"{eval_run} {record.run}: {_became(record, pass_rule)}"
-    yield _INDENT + _circumstances(record, cost)
-    yield from (_INDENT + line for line in _scores(story, pass_rule))
-    yield from _error(story)
-    if record.status == "finished" and record.answer_fault is not None:
-        yield f"{_INDENT}{ANSWER_FAULTS[record.answer_fault]}"
-    if story.answer is not None:
-        yield from (_INDENT + line for line in story.answer.lines(MOST_CHARS))
-    for message in story.messages:
-        yield ""
-        yield from _message(message)
-    for kind, text in (pair for output in story.outputs for pair in output.items()):
-        yield from ("", f"{kind}:", *_indented(text))
+def show_request(run: str, row_run: str | None, row: str | None, **how: Any) -> ShowRequest:
+    """Return what the arguments mean. A single one may name the eval run, or a run of the latest one.
+
+    Raises `OsmosisError` if a run or a row is named twice, or not as one.
+    """
+    if row_run is None and (_unit(run) is not None or "::" in run):
+        run, row_run = _eval_of(run) or LATEST, run if _unit(run) is not None else None
+    unit = None if row_run is None else _unit(row_run)
+    if row_run is not None and unit is None:
+        raise OsmosisError(
+            f'"{row_run}": must be a run like row3-run1, a row like row3, or a node id that ends in one of them, '
+            "[row3-run1]"
+        )
+    if row is not None:
+        if unit is not None:
+            raise OsmosisError(f"--row {row}: {unit} is named too; give one of them")
+        unit = _row(row)
+    return ShowRequest(run, unit, **how)
 
 
-def _became(record: RunRecord, pass_rule: PassRule | None) -> str:
-    if record.status == "pending":
-        return f"not finished{f' ({record.skip_reason})' if record.skip_reason else ''}"
-    if record.status == "skipped":
-        return "taken out by its grader"
-    if record.status == "failed":
-        return f"not scored, boundary {record.boundary}"
-    if pass_rule is None:
-        return "scored; the eval ended before it wrote results, so the thresholds are not known"
-    if pass_rule.broken(record):
-        return "not scored, boundary reward"
-    return "passed" if pass_rule.passed(record) else "did not pass"
+def show_lines(folder: Path, request: ShowRequest) -> Iterator[str]:
+    """Yield the lines of the page that `request` describes.
 
-
-def _circumstances(record: RunRecord, cost: float | None) -> str:
-    usage = record.usage
-    parts = [
-        *([f"model {record.model}"] if record.model else []),
-        f"rollout {seconds(record.duration_ms / 1000)}",
-        f"scoring {seconds(record.scoring_ms / 1000)}",
-        "tokens unknown"
-        if usage is None
-        else f"{count(usage.get('input_tokens', 0))} + {count(usage.get('output_tokens', 0))} tokens",
-        *([money(cost)] if cost is not None else []),
-        *([f"finish reason {record.finish_reason}"] if record.finish_reason else []),
-        *([plural(record.retries, "repeated request")] if record.retries else []),
-        *([f"attempt {record.attempt}"] if record.attempt > 1 else []),
-    ]
-    return ", ".join(parts)
-
-
-def _scores(story: _Story, pass_rule: PassRule | None) -> Iterator[str]:
-    for name, line in score_lines(story.record, story.scorers, pass_rule):
-        yield line
-        if name in story.record.scorer_errors:
-            yield from _indented(story.record.scorer_errors[name].details)
-
-
-def _error(story: _Story) -> Iterator[str]:
-    if story.record.error is not None:
-        yield f"{_INDENT}error: {shortened(story.record.error, MOST_CHARS)}"
-        yield from _indented(story.details)
-
-
-def _message(message: object) -> Iterator[str]:
-    if not isinstance(message, Mapping):
-        yield f"not a message: {one_line(json.dumps(message))}"
+    Raises `OsmosisError` if no eval run has that name, its files are not valid, or the run or row is not in it.
+    """
+    directory = find_run(folder, request.run)
+    if request.unit is None:
+        command = _command(folder, directory)
+        yield from page_lines(read_stored(stored(directory)), command, request.listing, request.columns)
         return
-    answered = f" ({message['tool_call_id']})" if message.get("tool_call_id") else ""
-    yield f"{message.get('role')}{answered}:"
-    for part in parts_of(message, call_ids=True):
-        yield from _indented(part)
+    histories = _histories(directory, request.unit)
+    context = _context(directory, request.unit, histories)
+    cut = Shortener(None if request.full else MOST_CHARS)
+    if isinstance(request.unit, RunId):
+        yield from run_lines(histories[0], context, cut)
+    else:
+        yield from row_lines(request.unit.row, histories, context, cut)
 
 
-def _indented(text: str) -> list[str]:
-    """Return the lines of a text, without its middle if it is very long: the journal holds all of it."""
-    text = shortened(text, MOST_CHARS)
-    return [f"{_INDENT}{_INDENT}{line}".rstrip() for line in text.rstrip("\n").split("\n")] if text else []
+def show_json(folder: Path, request: ShowRequest) -> dict[str, Any]:
+    """Return the page that `request` describes as JSON. Raises `OsmosisError` as `show_lines` does."""
+    directory = find_run(folder, request.run)
+    if request.unit is None:
+        return page_json(read_stored(stored(directory)), only_failed=request.listing == "failed")
+    return runs_json(read_stored(stored(directory)), _histories(directory, request.unit))
+
+
+def _unit(text: str) -> Unit | None:
+    """Return the run or the row that a text or the end of a node id names."""
+    name = text.rpartition("[")[2].removesuffix("]") if text.endswith("]") else text
+    return RunId.named(name) or RowId.named(name)
+
+
+def _row(text: str) -> RowId:
+    row = RowId.named(text if text.startswith("row") else f"row{text}")
+    if row is None:
+        raise OsmosisError(f'--row "{text}": must be the index of a row, like 7')
+    return row
+
+
+def _eval_of(text: str) -> str | None:
+    """Return the eval that a node id names, None for what is no node id."""
+    head, colons, tail = text.partition("::")
+    return (tail.partition("[")[0] or PurePath(head).stem) if colons else None
+
+
+def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
+    """Return the history of a run, or those of all runs of a row, by both models unless the baseline's was named."""
+    read = read_histories(directory.journal, lambda run: run == unit or _is_of_row(run, unit))
+    if read.wanted:
+        return list(read.wanted.values())
+    rows = sorted({run.row for run in read.known})
+    there = [str(run) for run in sorted(read.known) if run.row == unit.row]
+    if there:
+        raise OsmosisError(f"{unit}: not in {shown(directory.path)}; of row {unit.row} it has {listed(there, 10)}")
+    has = f"it has {_ranges(rows)}" if rows else "no run of it has begun"
+    raise OsmosisError(f"{unit}: not in {shown(directory.path)}; {has}")
+
+
+def _is_of_row(run: RunId, unit: Unit) -> bool:
+    return isinstance(unit, RowId) and run.row == unit.row and (run.is_baseline or not unit.is_baseline)
+
+
+def _ranges(rows: Sequence[int]) -> str:
+    """Return rows in words.
+
+    >>> _ranges([3]), _ranges([0, 1, 2, 7])
+    ('row 3', 'rows 0 to 2, 7')
+    """
+    ends: list[list[int]] = []
+    for row in rows:
+        if ends and row == ends[-1][1] + 1:
+            ends[-1][1] = row
+        else:
+            ends.append([row, row])
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in ends]
+    return f"{'row' if len(rows) == 1 else 'rows'} {listed(parts, 10)}"
+
+
+def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
+    run = stored(directory)
+    published = None if run.results is None else read_results(run.results)
+    rule = pass_rule_of(run, published, histories[0].scorers)
+    why = "the eval is still running" if in_use(directory.journal) else "the eval ended before it wrote results"
+    costs = {each.record.run: cost_of(run, published, each.record) for each in histories}
+    line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
+    return RunContext(
+        directory.name,
+        rule,
+        why,
+        {id: cost for id, cost in costs.items() if cost is not None},
+        "" if line is None else f"{run.manifest.subject.extra['dataset']}:{line}",
+        "" if line is None else _rerun(run, unit),
+    )
+
+
+def _rerun(run: StoredEvalRun, unit: Unit) -> str:
+    """Return the command that repeats a run, "" if its config is gone, or options changed what it says."""
+    config, plan = run.config, run.manifest.plan
+    if config is None or not run.config_is_there or run.manifest.typed or plan.name != config.stem:
+        return ""
+    path = Path(shown(config)).as_posix()
+    if isinstance(unit, RowId) and plan.granularity == "run":
+        return shlex.join(["pytest", f"--osmosis-config={path}", "-k", f"row{unit.row}-"])
+    test = unit if isinstance(unit, RowId) else plan.unit_of(unit)
+    return shlex.join(["pytest", f"{path}::{plan.name}[{test}]"])
+
+
+def _command(folder: Path, directory: RunDirectory) -> str:
+    """Return the command that shows an eval run."""
+    home, _ = runs_above(folder)
+    known = directory.path.absolute().parent == home.absolute() and not directory.name.startswith("-")
+    return shlex.join(["pytest-osmosis", "show", directory.name if known else shown(directory.path)])

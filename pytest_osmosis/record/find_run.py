@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
@@ -44,6 +46,11 @@ class StoredEvalRun:
         """The path of its TOML, None for an eval that options alone described."""
         return None if self.manifest.config_text is None else self._here(Path(self.manifest.plan.path))
 
+    @property
+    def config_is_there(self) -> bool:
+        """True if its TOML still exists."""
+        return self.config is not None and fault_of(self.config) is None
+
     def _here(self, path: Path) -> Path:
         from_folder = os.path.relpath(path, self.manifest.folder)
         moved = Path(os.path.normpath(self.directory.path.absolute() / from_folder))
@@ -53,25 +60,46 @@ class StoredEvalRun:
 def find_run(folder: Path, name: str) -> RunDirectory:
     """Return the directory of the eval run that `name` means.
 
-    `name` is its folder, its name or the beginning of it, its results, or "latest".
-    Names are searched in `.osmosis/runs` of `folder` or of the nearest folder above it that has one. Raises
-    `OsmosisError` if no run matches, or several do.
+    `name` is its folder, its name or the beginning of it, its results, its eval or the eval's TOML (which mean the
+    newest eval run of that eval), or "latest". Names are searched in `.osmosis/runs` of `folder` or of the nearest
+    folder above it that has one. Raises `OsmosisError` if no run matches, or several do.
     """
-    if name != LATEST and is_run(folder / name):
-        return RunDirectory(folder / name)
-    if name != LATEST and something_at(folder / name) and not (folder / name).is_dir():
-        return _run_of_results(folder / name)
     home, runs = runs_above(folder)
-    matches = [run for run in runs if name == LATEST or run.name.startswith(name)]
-    exact = [run for run in matches if run.name == name]
-    if len(exact or matches) == 1 or (matches and name == LATEST):
+    if name == LATEST:
+        if runs:
+            return RunDirectory(runs[0])
+        raise OsmosisError(f'run "{name}": not found in {shown(home)}; there are none')
+    if is_run(folder / name):
+        return RunDirectory(folder / name)
+    if name.endswith(".toml"):
+        name = PurePath(name).stem
+    elif something_at(folder / name) and not (folder / name).is_dir():
+        return _run_of_results(folder / name)
+    matches = [run for run in runs if run.name.startswith(name)]
+    exact = [run for run in matches if run.name == name] or [run for run in matches if eval_of(run.name) == name][:1]
+    if len(exact or matches) == 1:
         return RunDirectory((exact or matches)[0])
     if matches:
         raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
-    close = get_close_matches(name, [run.name for run in runs], n=1, cutoff=0.8)
+    names = [each for run in runs for each in (run.name, eval_of(run.name) or run.name)]
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f'did you mean "{close[0]}"? ' if close else ""
     newest = f"the newest are {_listed(runs)}" if runs else "there are none"
     raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
+
+
+_RUN_NAME = re.compile(r"(?P<eval>.+)-(?P<began>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{6}", re.DOTALL)
+"""The name that an eval run gives its directory."""
+
+
+def eval_of(run_name: str) -> str | None:
+    """Return the eval of a run directory by its name, None for a directory that was renamed.
+
+    >>> eval_of("sums-20261122T140157Z-1ef7a3")
+    'sums'
+    """
+    named = _RUN_NAME.fullmatch(run_name)
+    return named["eval"] if named else None
 
 
 def runs_above(folder: Path) -> tuple[Path, list[Path]]:
@@ -79,14 +107,29 @@ def runs_above(folder: Path) -> tuple[Path, list[Path]]:
     homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
     home = next((home for home in homes if home.is_dir()), homes[0])
     runs = [run for run in home.glob("*") if is_run(run)]
-    return home, sorted(runs, key=_written_at, reverse=True)
+    return home, sorted(runs, key=began_at, reverse=True)
 
 
-def _written_at(run: Path) -> int:
+def began_at(run: Path) -> tuple[float, float]:
+    """Return when an eval run began: to the second by its name, as times of files do not survive an upload."""
+    written = _written_at(run)
+    return _began_second(run.name) or written, written
+
+
+def _written_at(run: Path) -> float:
     try:
-        return RunDirectory(run).manifest.stat().st_mtime_ns
+        return RunDirectory(run).manifest.stat().st_mtime_ns / 1e9
     except OSError:  # removed meanwhile
-        return 0
+        return 0.0
+
+
+def _began_second(run_name: str) -> float | None:
+    """Return when an eval run began by the name of its directory, in seconds; None for one that was renamed."""
+    named = _RUN_NAME.fullmatch(run_name)
+    try:
+        return None if named is None else datetime.strptime(named["began"], "%Y%m%dT%H%M%S%z").timestamp()
+    except ValueError:  # 20269999T999999Z
+        return None
 
 
 def is_run(folder: Path) -> bool:

@@ -5,10 +5,20 @@ Files get `redaction`. Terminals and reports get `shown`: also without control c
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
+
+_COMMANDS = re.compile("#(?=#)|s(?=ection_)")
+"""The first characters of what a runner of CI obeys, as far as JSON can hold it; see `safe`."""
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 class Outlet:
@@ -28,6 +38,16 @@ class Outlet:
     def text(self, text: str) -> str:
         """Return `text` for a file."""
         return self.redaction.text(text)
+
+    def json(self, value: Any) -> str:
+        r"""Return a JSON value as ASCII text for a terminal or another program, without secrets.
+
+        >>> print(Outlet().json({"a": "##[error] \x1b"}))
+        {
+          "a": "\u0023#[error] \u001b"
+        }
+        """
+        return _COMMANDS.sub(_as_escape, json.dumps(self.redaction.value(value), indent=2))
 
     def shown(self, text: str) -> str:
         """Return `text` for a terminal, a log of CI, or a report that others print."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cli.runs import list_runs
-from pytest_osmosis.cli.show import show_run
+from pytest_osmosis.cli.runs import list_runs, runs_json
+from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.baseline import read_baseline
 from pytest_osmosis.evals.rescore import prepare_rescore
@@ -19,8 +19,10 @@ from pytest_osmosis.lab.case_files import cases_by_function
 from pytest_osmosis.lab.target import target_of
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import read_earlier_results, read_results
+from pytest_osmosis.text.outlet import Outlet
 from tests.hostile.fuzzing import check_message, fuzz
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 from tests.unit.made import MANIFEST, finished, published
@@ -100,6 +102,19 @@ def each(*steps: Callable[[], object]) -> None:
             check_message(error)
 
 
+def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
+    """Return steps that show an eval run, or a run or a row of it, as text and as JSON, and check what they show."""
+    request = show_request(run, row_run, None, listing="all", columns=80)
+    outlet = Outlet()
+
+    def lines() -> None:
+        for line in show_lines(Path(), request):
+            assert "\n" not in line
+            painted(line, outlet.shown, ansi)
+
+    return [lines, lambda: json.loads(outlet.json(show_json(Path(), request)))]
+
+
 def test_journals(run: Path) -> None:
     journal, folder = run / "journal.jsonl", Path()
 
@@ -107,9 +122,14 @@ def test_journals(run: Path) -> None:
         journal.write_bytes(content)
         each(
             lambda: StoredRollouts(journal).took_ms,
-            lambda: show_run(folder, "x-1", "row0-run0"),
-            lambda: show_run(folder, "x-1", "row0-run1"),
+            *shown("x-1", "row0-run0"),
+            *shown("x-1", "row0-run1"),
+            *shown("x-1", "row0"),
+            *shown("x-1"),
         )
+        (run / "results.json").rename(run / "results.json.away")
+        each(*shown("x-1"), *shown("x-1", "row0"), lambda: list_runs(folder))
+        (run / "results.json.away").rename(run / "results.json")
 
     assert fuzz("journal", target, json_lines(EVENTS))
 
@@ -123,7 +143,7 @@ def test_manifests(run: Path) -> None:
         def rescore() -> None:
             prepare_rescore(stored(find_run(folder, "x-1")), None, (), environ={}, read_stdin=str)
 
-        each(lambda: list_runs(folder), rescore)
+        each(lambda: list_runs(folder), rescore, *shown("x-1"), *shown("x-1", "row0-run0"))
 
     here = {"folder": str(run), "workspace": str(folder.absolute()), "config_text": TOML.decode()}
     plan = {**MANIFEST["plan"], "path": str(Path("x.toml").absolute()), "dataset": str(Path("data/x.jsonl").absolute())}
@@ -147,7 +167,9 @@ def test_results(run: Path) -> None:
             lambda: read_baseline(path, "x.toml"),
             lambda: list_runs(folder),
             lambda: previous_run(run.parent, digest),
-            lambda: show_run(folder, "results.json", "row0-run0"),
+            *shown("x-1", "row0-run0"),
+            *shown("x-1"),
+            lambda: runs_json(folder),
         )
 
     assert fuzz("results", target, json_document(RESULTS))

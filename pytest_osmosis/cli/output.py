@@ -1,0 +1,100 @@
+"""Standard output of the commands: through the outlet, in colours and through a pager if it is a terminal.
+
+Colours follow pytest's rules: `--color` counts first, then PY_COLORS, NO_COLOR and FORCE_COLOR, then the terminal. The
+pager is chosen as git does: PAGER, else less, and LESS=FRX unless LESS is set, so that a page that fits is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pytest_osmosis.report.style import Style, ansi, painted
+from pytest_osmosis.text.outlet import Outlet
+
+Color = Literal["auto", "yes", "no"]
+DEFAULT_PAGER = "less"
+NO_PAGER = ("", "cat")
+
+
+def terminal_columns() -> int | None:
+    """Return the width of the terminal, None if standard output is none."""
+    return shutil.get_terminal_size().columns if _is_terminal() else None
+
+
+def print_lines(lines: Iterable[str], outlet: Outlet, *, color: Color = "auto", paged: bool = False) -> None:
+    """Print lines as they come, or through the user's pager if `paged` and standard output is a terminal."""
+    colours = has_colours(color, os.environ, terminal=_is_terminal())
+
+    def plain(text: str, style: Style) -> str:
+        return text
+
+    texts = (painted(line, outlet.shown, ansi if colours else plain) for line in lines)
+    pager = pager_command(os.environ) if paged and _is_terminal() else None
+    if pager is None:
+        for text in texts:
+            print(text)
+    else:
+        _page(list(texts), pager)
+
+
+def has_colours(color: Color, environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """Return True if output has colours, by the rules of pytest.
+
+    >>> has_colours("auto", {"NO_COLOR": "1"}, terminal=True), has_colours("auto", {"FORCE_COLOR": "1"}, terminal=False)
+    (False, True)
+    """
+    if color != "auto":
+        return color == "yes"
+    if environ.get("PY_COLORS") in ("0", "1"):
+        return environ["PY_COLORS"] == "1"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return terminal and environ.get("TERM") != "dumb"
+
+
+def pager_command(environ: Mapping[str, str]) -> str | None:
+    """Return the command of the user's pager, None for no pager or one that is not installed.
+
+    >>> pager_command({"PAGER": "cat"}), pager_command({"PAGER": "no-such-pager -R"})
+    (None, None)
+    """
+    pager = environ.get("PAGER", DEFAULT_PAGER).strip()
+    if pager in NO_PAGER or environ.get("TERM") == "dumb":
+        return None
+    try:
+        program, *_ = shlex.split(pager)
+    except ValueError:  # a quote without its end
+        return None
+    return pager if shutil.which(program) else None
+
+
+def _page(lines: Iterable[str], pager: str) -> None:
+    """Write lines to a pager and wait until the user leaves it. Nothing is said if that is before the last line."""
+    environ = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LV": os.environ.get("LV", "-c")}
+    sys.stdout.flush()
+    with subprocess.Popen(
+        pager, shell=True, stdin=subprocess.PIPE, text=True, encoding="utf-8", errors="backslashreplace", env=environ
+    ) as process:
+        try:
+            if process.stdin is not None:
+                process.stdin.writelines(f"{line}\n" for line in lines)
+                process.stdin.close()
+        except (BrokenPipeError, KeyboardInterrupt):
+            pass
+        while process.poll() is None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:  # the pager decides what Ctrl-C means
+                continue
+
+
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

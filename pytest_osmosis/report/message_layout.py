@@ -1,0 +1,237 @@
+"""Conversations laid out to be read: every message under its role, tool calls as code with their results below them.
+
+Images and other parts that are no text are named. What an agent returned as a message may be anything; nothing of it
+is dropped without a word.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.report.style import bold, dim, joined, warning
+from pytest_osmosis.text.chat_messages import refusal_of
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.safe import one_line, shortened, width
+
+INDENT = "    "
+LINE_COLUMNS = 88
+"""JSON that would be wider is laid out over several lines."""
+MOST_CHARS = 4_000
+DEEPEST = 100
+
+_KNOWN_KEYS = frozenset(
+    {"role", "content", "tool_calls", "function_call", "tool_call_id", "refusal", "name", "reasoning"}
+    | {"reasoning_content", "audio"}
+)
+
+
+class Shortener:
+    """Takes out the middle of texts with more than `most` characters, and counts them; None keeps all texts whole."""
+
+    def __init__(self, most: int | None = MOST_CHARS) -> None:
+        self.most = most
+        self.n_cut = 0
+
+    def __call__(self, text: str) -> str:
+        if self.most is None or len(text) <= self.most:
+            return text
+        self.n_cut += 1
+        return shortened(text, self.most)
+
+
+class _Call(NamedTuple):
+    """A tool call: its id, its name, and its arguments as they were sent."""
+
+    id: object
+    name: str
+    arguments: object
+
+
+def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
+    """Yield the lines of messages, with an empty line before each. Results of tools stand below their calls."""
+    results, placed = _placed_results(messages)
+    for index, message in enumerate(messages):
+        if index in placed:
+            continue
+        yield ""
+        if not isinstance(message, Mapping):
+            yield f"not a message: {one_line(_json(message))}"
+            continue
+        yield bold(f"{_heading(message)}:")
+        yield from _body(message, results.get(index, {}), cut)
+
+
+def text_lines(text: str, cut: Shortener, indent: str = INDENT) -> list[str]:
+    """Return the indented lines of a text, without its middle if it is long."""
+    lines = cut(text.rstrip("\n")).split("\n") if text else []
+    return [f"{indent}{line}".rstrip() for line in lines]
+
+
+def _heading(message: Mapping[str, Any]) -> str:
+    role = one_line(str(message.get("role")))
+    called = message.get("tool_call_id")
+    asides = [str(aside) for aside in (message.get("name"), called) if isinstance(aside, str) and aside]
+    return f"{role} ({one_line(', '.join(asides))})" if asides else role
+
+
+def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener) -> Iterator[str]:
+    reasoning = "\n".join(_texts_of(message.get("reasoning_content") or message.get("reasoning")))
+    if reasoning:
+        yield dim(f"{INDENT}reasoning:")
+        yield from (dim(line) for line in text_lines(reasoning, cut, 2 * INDENT))
+    yield from _content_lines(message.get("content"), cut)
+    refusal = refusal_of(message)
+    if refusal is not None:
+        yield from map(warning, text_lines(f"refused: {refusal}", cut))
+    if isinstance(message.get("audio"), Mapping):
+        transcript = message["audio"].get("transcript")
+        yield from text_lines(f"[audio] {transcript if isinstance(transcript, str) else ''}".rstrip(), cut)
+    for number, call in enumerate(_calls(message)):
+        yield from _marked("-> ", _call_text(call, cut))
+        if number in results:
+            yield from _marked("<- ", cut(_laid_out(results[number])) or "(no text)")
+    others = [key for key, value in message.items() if key not in _KNOWN_KEYS and value not in (None, "", [], {})]
+    if others:
+        yield dim(f"{INDENT}[also: {one_line(listed(others, 8))}]")
+
+
+# -- content -----------------------------------------------------------------------------------------------
+
+
+def _content_lines(content: object, cut: Shortener) -> Iterator[str]:
+    if isinstance(content, list):
+        yield from (line for part in _parts(content) for line in text_lines(part, cut))
+    elif content is not None:
+        yield from text_lines(content if isinstance(content, str) else _json(content), cut)
+
+
+def _parts(content: Iterable[object]) -> Iterator[str]:
+    """Yield the texts of a list of parts, neighbours as one, and the names of the others in brackets."""
+    text = ""
+    for part in content:
+        piece = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if text.strip("\n"):
+            yield text.strip("\n")
+        text = ""
+        if not (isinstance(part, Mapping) and part.get("type") == "refusal"):
+            yield _named(part)
+    if text.strip("\n"):
+        yield text.strip("\n")
+
+
+def _named(part: object) -> str:
+    r"""Return a part that is no text by name.
+
+    >>> _named({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}})
+    '[image_url: image/png, 12 characters]'
+    >>> _named({"type": "file", "file": {"filename": "a.pdf"}}), _named({"type": "image_url"}), _named(7)
+    ('[file: a.pdf]', '[image_url]', '7')
+    """
+    if not isinstance(part, Mapping):
+        return _json(part)
+    kind = str(part.get("type", "part"))
+    if kind == "thinking" and isinstance(part.get("thinking"), str):
+        return f"reasoning: {part['thinking']}"
+    if kind == "tool_use":
+        return f"-> {part.get('name')}({_json(part.get('input'))})"
+    if kind == "tool_result":
+        return f"<- {' '.join(_texts_of(part.get('content')))}"
+    inner = part.get(kind)
+    detail = _detail(inner if isinstance(inner, Mapping) else {"url": inner} if isinstance(inner, str) else part)
+    return f"[{one_line(kind)}{f': {one_line(detail)}' if detail else ''}]"
+
+
+def _detail(part: Mapping[str, Any]) -> str:
+    """Return the address, file name or size of an image, a sound or a file, "" if it has none."""
+    source = part.get("source")
+    part = source if isinstance(source, Mapping) else part
+    url, data = part.get("url"), part.get("data")
+    if isinstance(url, str) and url.startswith("data:"):
+        kind, _, data = url.removeprefix("data:").partition(",")
+        return f"{kind.partition(';')[0]}, {len(data):,} characters"
+    name = next((part[key] for key in ("filename", "file_id", "url") if isinstance(part.get(key), str)), "")
+    kind = next((part[key] for key in ("media_type", "format") if isinstance(part.get(key), str)), "")
+    size = f"{len(data):,} characters" if isinstance(data, str) else ""
+    return ", ".join(filter(None, (name, kind, size)))
+
+
+def _texts_of(content: object) -> list[str]:
+    if isinstance(content, str):
+        return [content] if content else []
+    if isinstance(content, list):
+        return list(_parts(content))
+    return [] if content is None else [_json(content)]
+
+
+# -- tool calls --------------------------------------------------------------------------------------------
+
+
+def _calls(message: Mapping[str, Any]) -> list[_Call]:
+    calls = message.get("tool_calls")
+    made = [_call(call) for call in calls] if isinstance(calls, list) else []
+    old = message.get("function_call")
+    return [*made, _Call(None, str(old.get("name")), old.get("arguments"))] if isinstance(old, Mapping) else made
+
+
+def _call(call: object) -> _Call:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return _Call(None, "not a call: ", call)
+    return _Call(call.get("id"), str(function.get("name")), function.get("arguments"))
+
+
+def _call_text(call: _Call, cut: Shortener) -> str:
+    arguments = call.arguments
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
+    return f"{one_line(call.name)}({cut(_laid_out(text, width(call.name) + 2))})"
+
+
+def _laid_out(text: str, besides: int = 0) -> str:
+    """Return JSON over several lines if it is an object or a list that is too long for one; other text as it is."""
+    if text[:1] not in ("{", "[") or ("\n" not in text and width(text) + besides <= LINE_COLUMNS):
+        return text
+    try:
+        return json.dumps(parsed(text, deepest=DEEPEST), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _placed_results(messages: Sequence[object]) -> tuple[dict[int, dict[int, str]], set[int]]:
+    """Return the results of tools by message and number of the call, and the messages that hold them.
+
+    A result is placed below its call if only other results stand between the two.
+    """
+    results: dict[int, dict[int, str]] = {}
+    placed: set[int] = set()
+    asking, open_calls = -1, dict[str, int]()
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            asking, open_calls = -1, {}
+        elif message.get("role") == "tool" and isinstance(id := message.get("tool_call_id"), str) and id in open_calls:
+            results.setdefault(asking, {})[open_calls.pop(id)] = "\n".join(_texts_of(message.get("content")))
+            placed.add(index)
+        elif message.get("role") != "tool":
+            calls = _calls(message)
+            asking = index
+            open_calls = {call.id: number for number, call in enumerate(calls) if isinstance(call.id, str)}
+    return results, placed
+
+
+def _marked(mark: str, text: str) -> Iterator[str]:
+    first, *others = text.split("\n")
+    yield joined(INDENT, dim(mark), first)
+    yield from (f"{INDENT}{' ' * len(mark)}{line}".rstrip() for line in others)
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return reprlib.repr(value)

@@ -1,0 +1,173 @@
+"""The page on one stored eval run: what became of it, its summary, and the runs that did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Literal
+
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.answers import ScoredAnswer
+from pytest_osmosis.report.code_version import code_version
+from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.summary import summary_lines
+from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, moment, plural
+from pytest_osmosis.text.safe import fitted, one_line
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, kind_of, reason_of
+
+Listing = Literal["first", "failed", "all"]
+"""The runs that a page lists: the first ones that did not pass, all of them, or every run."""
+MOST_LISTED = 20
+TEST_EVAL = "-tests"
+"""The end of the name of an eval from which tests request rollouts."""
+
+
+def page_lines(stored: StoredResults, command: str, listing: Listing, columns: int | None) -> Iterator[str]:
+    """Yield the lines of the page. `command` shows this eval run; None `columns` means that no line is too wide."""
+    yield joined(bold(stored.run.directory.name), ": ", _state(stored))
+    yield from (dim(f"  {line}") for line in _circumstances(stored))
+    yield from (warning(f"  {line}") for line in _remarks(stored))
+    results = stored.results
+    yield ""
+    if results is None:
+        yield "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
+        yield from _unjudged(stored, command, columns)
+        return
+    yield from summary_lines(results, columns=columns)
+    yield from _runs(stored, results, command, listing, columns)
+
+
+# -- what became of it -------------------------------------------------------------------------------------
+
+
+def _state(stored: StoredResults) -> StyledText:
+    results, n_planned = stored.results, stored.run.manifest.plan.n_rollouts
+    if not stored.has_ended:
+        ended = f"{count(len(stored.records))} of {plural(n_planned, 'planned run')} ended"
+        begun = f", {count(len(stored.begun))} more had begun" if stored.begun else ""
+        if stored.state == "running":
+            return joined(bold("running"), f", {ended}{begun.replace('had begun', 'in flight')}")
+        return joined(warning("ended without results"), f", {ended}{begun}")
+    stopped = results.stopped if results is not None else None
+    whole = "" if results is None or not results.partial else ", a part of the plan"
+    return joined(warning(f"stopped: {stopped}") if stopped is not None else StyledText(("finished", None)), whole)
+
+
+def _circumstances(stored: StoredResults) -> Iterator[str]:
+    manifest = stored.run.manifest
+    extra: Mapping[str, Any] = manifest.subject.extra
+    config = stored.document.get("config", {})
+    model = manifest.subject.model + (f" and {manifest.baseline.model}" if manifest.baseline is not None else "")
+    n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
+    yield f"{config.get('path', extra['path'])}, model {model}, {extra['dataset']} (rows: {extra['selection']}){n}"
+    if overridden := config.get("overridden", extra["overridden"]):
+        yield f"overridden: {listed(overridden, 8)}"
+    provenance = stored.document.get("provenance", {})
+    commit = provenance.get("git_commit")
+    version = "" if commit is None else f", {code_version(commit, provenance.get('git_dirty'))}"
+    yield f"started {moment(manifest.started_at)}{version}"
+
+
+def _remarks(stored: StoredResults) -> Iterator[str]:
+    manifest, directory = stored.run.manifest, stored.run.directory
+    if stored.state == "killed":
+        yield "it was killed, or its machine failed: these numbers are made from its journal, for the runs that ended"
+    if stored.state == "running":
+        yield "the numbers are those of the runs that ended so far"
+    if stored.rescoring:
+        yield "its rollouts are being scored again now; these are the results before that"
+    if manifest.eval == PurePath(manifest.plan.path).stem + TEST_EVAL:
+        yield "made for tests over rollouts, which decide by themselves whether they pass"
+    if directory.partial_results.exists():
+        yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
+
+
+# -- its runs ----------------------------------------------------------------------------------------------
+
+
+def _runs(
+    stored: StoredResults, results: Results, command: str, listing: Listing, columns: int | None
+) -> Iterator[str]:
+    judged = [record for record in results.records if record.status not in ("pending", "skipped")]
+    lost = [record for record in judged if kind_of(record, results.pass_rule) != "passed"]
+    if listing == "all":
+        yield from ("", bold(f"all {plural(len(results.all_records), 'run')}:"))
+        yield from _listed(stored, results, results.all_records, columns)
+    elif lost:
+        yield ""
+        shown = lost if listing == "failed" else lost[:MOST_LISTED]
+        first = f" (the first {MOST_LISTED})" if len(shown) < len(lost) else ""
+        yield bold(f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{first}:")
+        yield from _listed(stored, results, shown, columns)
+    elif listing == "failed":
+        yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
+    yield from _commands(results, lost, command, listing)
+
+
+def _commands(results: Results, lost: Sequence[RunRecord], command: str, listing: Listing) -> Iterator[str]:
+    """Yield the commands with which to look further."""
+    commands = []
+    if listing == "first" and len(lost) > MOST_LISTED:
+        commands.append((f"all {count(len(lost))}:", f"{command} --failed"))
+    example = next(iter([*lost, *(record for record in results.records if record.rolled)]), None)
+    if example is not None:
+        commands.append(("one conversation:", f"{command} {example.run}"))
+        if results.description.n > 1:
+            commands.append(("all runs of a row:", f"{command} --row {example.run.row}"))
+    if listing != "all" and results.all_records:
+        commands.append(("every run:", f"{command} --all"))
+    if commands:
+        width = max(len(title) for title, _ in commands)
+        yield ""
+        yield from (dim(f"{title:<{width}}  {text}") for title, text in commands)
+
+
+def _listed(
+    stored: StoredResults, results: Results, records: Sequence[RunRecord], columns: int | None
+) -> Iterator[str]:
+    names = [f"  {record.run}" for record in records]
+    width = max(map(len, names), default=0)
+    for name, record in zip(names, records, strict=True):
+        style, text = _outcome(stored, results, record)
+        room = columns and columns - width - 2
+        yield joined(
+            style(name), " " * (width - len(name) + 2), fitted(one_line(text), room) if room else one_line(text)
+        )
+
+
+def _outcome(stored: StoredResults, results: Results, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
+    """Return the style of a run's name, and its outcome in one line."""
+    rule = results.pass_rule
+    kind = kind_of(record, rule)
+    reason = reason_of(record, rule)
+    if kind == "skipped":
+        return dim, f"not run: {reason}" if record.status == "pending" else reason
+    if kind == "error":
+        return (warning if rule.boundary(record) in UNMEASURED else bad), reason
+    answer = ScoredAnswer.of(*_answered(stored, record)).line
+    if kind == "passed":
+        scores = ", ".join(f"{record.scores[name]:g}" for name in rule.deciding if name in record.scores)
+        return good, f"passed, score {scores}{f': {answer}' if answer else ''}"
+    return bad, f"{reason}{f': {answer}' if answer else ''}"
+
+
+def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:
+    rollout, score = stored.rollout(record), stored.score(record)
+    return rollout.get("messages", ()), rollout.get("n_prompt", 0), score.get("ground_truth")
+
+
+def _unjudged(stored: StoredResults, command: str, columns: int | None) -> Iterator[str]:
+    """Yield what is known without thresholds: how many runs were scored, and why the others were not."""
+    scored = [record for record in stored.records if record.status == "finished"]
+    broken = [record for record in stored.records if record.status == "failed"]
+    yield f"{plural(len(scored), 'run')} scored, {count(len(broken))} not scored"
+    for record in broken[:MOST_LISTED]:
+        line = f"  {record.run}  {one_line(f'{record.boundary}: {record.error}')}"
+        yield line if columns is None else fitted(line, columns)
+    if len(broken) > MOST_LISTED:
+        yield f"  and {count(len(broken) - MOST_LISTED)} more"
+    if stored.records:
+        yield from ("", dim(f"one conversation:  {command} {(broken or scored or stored.records)[0].run}"))

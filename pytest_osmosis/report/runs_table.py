@@ -1,0 +1,85 @@
+"""The table of a workspace's eval runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.style import Style, StyledText, bold
+from pytest_osmosis.results.run_entry import RunEntry
+from pytest_osmosis.text.numbers import count, money, score
+
+_HEAD = ["run", "started (UTC)", "state", "pass rate", "passed", "gates", "tokens", "cost"]
+_STATES: dict[str, Style] = {"running": "bold", "stopped": "warning", "killed": "warning", "unreadable": "bad"}
+_GATES: dict[str, Style] = {"holds": "good", "fails": "bad", "not measured": "warning"}
+_SEPARATOR = "  "
+
+
+def table_lines(entries: Sequence[RunEntry]) -> list[str]:
+    """Return a line on each eval run, under a head."""
+    rows = [_cells(entry) for entry in entries]
+    head, *lines = aligned([_HEAD, *rows])
+    return [bold(head), *map(_styled, lines, rows)]
+
+
+def _cells(entry: RunEntry) -> list[str]:
+    ended, selected = entry.ended, entry.selected
+    passed = "-"
+    if entry.passed is not None and entry.counted is not None:
+        passed = f"{count(entry.passed)} of {count(entry.counted)}"
+    elif ended is not None and selected is not None:
+        passed = f"{count(ended)} of {count(selected)} ended"
+    state = f"{entry.state}, partial" if entry.partial else entry.state
+    return [
+        entry.name,
+        "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
+        state,
+        score(entry.pass_rate),
+        passed,
+        gates_text(entry),
+        "-" if entry.tokens is None else count(entry.tokens),
+        _cost(entry),
+    ]
+
+
+def gates_text(entry: RunEntry) -> str:
+    """Return the verdicts of all gates in few words.
+
+    >>> gates_text(RunEntry("x", ".", "finished", gates=("holds", "fails", "fails")))
+    '2 of 3 fail'
+    """
+    gates = entry.gates
+    if not gates:
+        return "-"
+    if fails := gates.count("fails"):
+        return "fails" if len(gates) == 1 else f"{fails} of {len(gates)} {'fails' if fails == 1 else 'fail'}"
+    if len({*gates}) == 1:
+        return {"holds": "holds" if len(gates) == 1 else "hold"}.get(gates[0], gates[0])
+    return "not measured" if "not measured" in gates else "not decided"
+
+
+def _cost(entry: RunEntry) -> str:
+    if entry.tokens is None:
+        return "-"
+    if entry.cost_usd is None:
+        return "unknown"
+    return f">= {money(entry.cost_usd)}" if entry.n_cost_unknown else money(entry.cost_usd)
+
+
+def _styled(line: str, cells: Sequence[str]) -> str:
+    """Return a line with colours for its state and its gates."""
+    pieces: list[tuple[str, Style | None]] = []
+    at = 0
+    for index, style in ((2, _STATES.get(cells[2].partition(",")[0])), (5, _gate_style(cells[5]))):
+        found = line.find(cells[index], at)
+        if style is None or found < 0:
+            continue
+        pieces += [(line[at:found], None), (cells[index], style)]
+        at = found + len(cells[index])
+    return StyledText(*pieces, (line[at:], None))
+
+
+def _gate_style(text: str) -> Style | None:
+    if text in ("-", "not decided", "partial"):
+        return None
+    return "bad" if "fail" in text else "good" if "hold" in text else "warning"

@@ -1,0 +1,45 @@
+"""Fixtures of the tests of our commands."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis import cli
+from pytest_osmosis.record.journal import encode
+from tests.cli.stored_runs import LOADED, RESULTS, Cli, Stored
+from tests.unit.made import MANIFEST
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Run a command in an empty folder, check its exit status (0, or `fails`) and return what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*arguments: str, fails: int = 0) -> str:
+        assert cli.main(arguments) == fails
+        said = capsys.readouterr()
+        return said.err if fails else said.out
+
+    return typed
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    """The folder of an eval run that ended earlier, `age_s` seconds ago."""
+
+    def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100) -> Path:
+        folder = tmp_path / ".osmosis/runs" / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps(MANIFEST))
+        os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
+        (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, *events))))
+        if results is not None:
+            (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
+        return folder
+
+    return stored

@@ -1,0 +1,71 @@
+"""`pytest-osmosis runs`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.stored_runs import RESULTS, Cli, Stored
+
+GATE = {"gate": "pass_rate >= 0.7", "state": "holds"}
+
+
+def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
+    stored("old", age_s=4)
+    stored("killed", results=None, age_s=3)
+    stored("torn", results="{", age_s=2)
+    summary = {**RESULTS["summary"], "cost_unknown": 1}
+    begun = {**summary, "total_rows": 8, "pending": 1986}
+    stopped = {"status": "stopped", "stop_reason": "401", "partial": True}
+    stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
+    stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
+    assert typed("runs").splitlines() == [
+        "run           started (UTC)             state  pass rate        passed  gates  tokens      cost",
+        "new     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345   unknown",
+        "part    2026-01-02 03:04:05  stopped, partial      0.500        1 of 2      -  12,345  >= $1.25",
+        "torn                      -        unreadable          -             -      -       -         -",
+        "killed  2026-01-01 00:00:00            killed          -  0 of 4 ended      -       -         -",
+        "old     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345     $1.25",
+    ]
+
+
+def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:
+    for age_s, states in enumerate((["holds"], ["fails"], ["holds", "fails"], ["holds"] * 2, ["not measured"])):
+        stored(f"run{age_s}", results={**RESULTS, "gates": [{**GATE, "state": state} for state in states]}, age_s=age_s)
+    cells = [line.split("  ") for line in typed("runs").splitlines()[1:]]
+    assert [[cell.strip() for cell in line if cell][5] for line in cells] == [
+        "holds",
+        "fails",
+        "1 of 2 fails",
+        "hold",
+        "not measured",
+    ]
+
+
+def test_evals_that_began_together_are_in_natural_order(typed: Cli, stored: Stored) -> None:
+    for name in ("set10", "set2", "set1"):
+        stored(f"{name}-20260102T000000Z-aaaaaa")
+    stored("set3-20260103T000000Z-aaaaaa")
+    names = [line.split("-")[0] for line in typed("runs").splitlines()[1:]]
+    assert names == ["set3", "set1", "set2", "set10"]
+
+
+def test_runs_of_one_eval(typed: Cli, stored: Stored) -> None:
+    stored("x-20260102T000000Z-aaaaaa")
+    stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
+    assert len(typed("runs", "x").splitlines()) == 2
+    said = typed("runs", "sumz", fails=1)
+    assert said == 'eval "sumz": no runs in .osmosis/runs; did you mean "sums"? there are runs of sums, x\n'
+
+
+def test_runs_as_json(typed: Cli, stored: Stored) -> None:
+    stored("x-1", results={**RESULTS, "gates": [GATE]})
+    stored("torn", results="{")
+    page = json.loads(typed("runs", "--json"))
+    torn, run = sorted(page["runs"], key=lambda run: run["name"])
+    assert (run["state"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
+    assert (torn["state"], torn["passed"]) == ("unreadable", None)
+    assert "results.json: is not JSON" in torn["problem"]
+
+
+def test_runs_without_any_run(typed: Cli) -> None:
+    assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"

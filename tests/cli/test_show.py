@@ -1,0 +1,295 @@
+"""`pytest-osmosis show` of stored eval runs that were made by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.record.journal import Journal
+from tests.cli.stored_runs import MESSAGES, RESULTS, ROLLOUT, SCORE, Cli, Stored
+from tests.unit.made import MANIFEST
+
+WHOLE = """\
+x-1 row3-run1: did not pass
+  model m, rollout 1.5 s, scoring 0.02 s, 1,200 + 7 tokens, $0.012, finish reason stop, 2 repeated requests
+  rewards:exact 0.25 < 0.5
+  rewards:style: ValueError: no style (does not decide)
+      Traceback
+        line
+
+user:
+    1 + 1?
+    [image_url]
+
+assistant:
+    -> add({"a": 1})
+    <- 2
+
+assistant:
+    two
+    \\x1b[31mred
+
+stdout:
+    printed
+"""
+
+
+@pytest.mark.parametrize("name", ["latest", "x-1", "x", ".osmosis/runs/x-1", None])
+def test_show_prints_the_stored_conversation(typed: Cli, stored: Stored, name: str | None) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    assert typed("show", *([name] if name else []), "row3-run1") == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [(MESSAGES[:1], "the rollout has no assistant message"), (MESSAGES[:2], "assistant messages only call tools")],
+)
+def test_show_says_that_there_is_no_answer(typed: Cli, stored: Stored, messages: list[Any], fault: str) -> None:
+    stored("x-1", {**ROLLOUT, "messages": messages, "n_prompt": 1}, SCORE)
+    assert f"{fault}\n\nuser:" in typed("show", "latest", "row3-run1")
+
+
+def test_show_takes_a_node_id_and_looks_above(
+    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert typed("show", "configs/eval/x.toml::x[row3-run1]") == WHOLE
+
+
+def test_latest_is_the_newest(typed: Cli, stored: Stored) -> None:
+    stored("a", ROLLOUT, SCORE, age_s=1)
+    stored("b", ROLLOUT, SCORE, age_s=2)
+    assert typed("show", "row3-run1").startswith("a row3-run1")
+
+
+def test_show_of_a_rollout_that_broke(typed: Cli, stored: Stored) -> None:
+    broken = {**ROLLOUT, "boundary": "agent", "error": "RuntimeError: \x07", "details": "Traceback", "usage": None}
+    stored("x-1", {**broken, "attempt": 2})
+    lines = typed("show", "row3-run1").splitlines()
+    assert lines[0] == "x-1 row3-run1: not scored, boundary agent"
+    assert lines[1].endswith("tokens unknown, $0.012, finish reason stop, 2 repeated requests, attempt 2")
+    assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
+
+
+def test_show_of_a_killed_eval_says_that_thresholds_are_not_known(typed: Cli, stored: Stored) -> None:
+    stored("x-1", ROLLOUT, SCORE, results=None)
+    lines = typed("show", "row3-run1").splitlines()
+    assert lines[0] == (
+        "x-1 row3-run1: scored; the eval ended before it wrote results, so the thresholds are not known"
+    )
+    assert lines[2] == "  rewards:exact 0.25"
+
+
+def test_show_of_a_run_that_never_ran(typed: Cli, stored: Stored) -> None:
+    stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
+    assert typed("show", "row3-run1").startswith("x-1 row3-run1: not finished (401)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["row9-run0"], "row9-run0: not in .osmosis/runs/x-1; it has row 3\n"),
+        (["row3-run7"], "row3-run7: not in .osmosis/runs/x-1; of row 3 it has row3-run1\n"),
+        (["--row", "9"], "row9: not in .osmosis/runs/x-1; it has row 3\n"),
+        (["--row", "nine"], '--row "nine": must be the index of a row, like 7\n'),
+        (["row3-run1", "--row", "3"], "--row 3: row3-run1 is named too; give one of them\n"),
+        (["x-1", "third"], '"third": must be a run like row3-run1, a row like row3, or a node id that ends in one of'),
+        (["x-2", "row3-run1"], "row3-run1: not in .osmosis/runs/x-2; no run of it has begun\n"),
+        (["xx1"], 'run "xx1": not found in .osmosis/runs; did you mean "x-1"? the newest are x-1, x-2\n'),
+        (["y", "row3-run1"], 'run "y": not found in .osmosis/runs; the newest are x-1, x-2'),
+        (["x", "row3-run1"], 'run "x": matches 2 runs, x-1, x-2; type more of the name'),
+    ],
+)
+def test_show_says_what_is_wrong(typed: Cli, stored: Stored, arguments: list[str], said: str) -> None:
+    stored("x-1", ROLLOUT, SCORE, age_s=1)
+    stored("x-2", age_s=2)
+    assert typed("show", *arguments, fails=1).startswith(said)
+
+
+def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: Stored) -> None:
+    runs = [{**RESULTS["rows"][0]["runs"][0], "passed": "no"}]
+    stored("x-1", ROLLOUT, SCORE, results={**RESULTS, "rows": [{**RESULTS["rows"][0], "runs": runs}]})
+
+    assert typed("show", "row3-run1", fails=1) == (
+        ".osmosis/runs/x-1/results.json: rows[0].runs[0].passed: 'no' is not a boolean\n"
+    )
+
+
+def test_show_without_any_run(typed: Cli) -> None:
+    assert typed("show", "row3-run1", fails=1) == 'run "latest": not found in .osmosis/runs; there are none\n'
+    assert typed("show", fails=1) == 'run "latest": not found in .osmosis/runs; there are none\n'
+
+
+# -- the eval run that is meant ----------------------------------------------------------------------------
+
+OLD, NEW, OTHER = "sums-20260101T000000Z-aaaaaa", "sums-20260102T000000Z-aaaaaa", "sums-hard-20260103T000000Z-aaaaaa"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "run"),
+    [
+        ([], OTHER),
+        (["sums"], NEW),
+        (["configs/eval/sums.toml"], NEW),
+        (["sums-2026010"], None),
+        (["sums-20260101"], OLD),
+        (["sums-h"], OTHER),
+        (["configs/eval/sums.toml::sums[row3-run1]"], NEW),
+        (["configs/eval/sums.toml::sums[gate pass_rate >= 0.7]"], NEW),
+    ],
+)
+def test_an_eval_by_its_name_is_its_newest_run(
+    typed: Cli, stored: Stored, arguments: list[str], run: str | None
+) -> None:
+    for age_s, name in enumerate((OLD, NEW, OTHER)):  # times of files do not count: uploads change them
+        stored(name, ROLLOUT, SCORE, age_s=age_s)
+    if run is None:
+        assert "matches 2 runs" in typed("show", *arguments, fails=1)
+    else:
+        assert typed("show", *arguments).startswith(f"{run}")
+
+
+def test_a_mistyped_eval_is_suggested(typed: Cli, stored: Stored) -> None:
+    stored(OLD, ROLLOUT, SCORE)
+    assert 'did you mean "sums"?' in typed("show", "sumz", fails=1)
+
+
+# -- all runs of a row -------------------------------------------------------------------------------------
+
+PROMPT = [{"role": "user", "content": "1 + 1?"}]
+
+
+def answered(run: int, text: str, score: float) -> list[dict[str, Any]]:
+    """The events of a run of row 3 that ended with an answer."""
+    messages = [*PROMPT, {"role": "assistant", "content": text}]
+    rollout = {**ROLLOUT, "run": run, "messages": messages, "n_prompt": 1, "output": {}}
+    scores = {"rewards:exact": score, "rewards:style": 1.0}
+    return [rollout, {**SCORE, "run": run, "scores": scores, "errors": {}, "ground_truth": "2"}]
+
+
+@pytest.mark.parametrize("arguments", [["row3"], ["--row", "3"], ["x-1", "row3"], ["--row=row3"]])
+def test_all_runs_of_a_row_come_below_their_prompt(typed: Cli, stored: Stored, arguments: list[str]) -> None:
+    stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0))
+    said = typed("show", *arguments)
+    assert said.startswith("x-1 row3: 1 of 2 runs passed\n\nuser:\n    1 + 1?\n\nrow3-run0: did not pass\n")
+    assert said.count("1 + 1?") == 1
+    assert "  expected: 2\n\nassistant:\n    two\n\nrow3-run1: passed\n" in said
+    assert said.endswith("assistant:\n    2\n")
+
+
+# -- long texts --------------------------------------------------------------------------------------------
+
+
+def test_a_long_message_is_shortened_unless_all_of_it_is_asked_for(typed: Cli, stored: Stored) -> None:
+    text = "begin " + "x" * 10_000 + " end"
+    stored("x-1", *answered(1, text, 1.0))
+    short = typed("show", "row3-run1")
+    assert "characters left out" in short
+    assert short.endswith("\n1 long text is shortened; --full shows everything\n")
+    assert text not in short
+    assert text in typed("show", "row3-run1", "--full")
+
+
+# -- eval runs without results -----------------------------------------------------------------------------
+
+RULE = {"pass_threshold": 0.5, "thresholds": {}, "decide": "rewards:exact"}
+PLANNED = {**MANIFEST, "pass_rule": RULE, "gates": ["pass_rate >= 0.7"]}
+
+
+def without_results(stored: Stored) -> Path:
+    begun = {"ev": "start", "row": 4, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:01+00:00"}
+    folder = stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0), begun, results=None)
+    (folder / "manifest.json").write_text(json.dumps(PLANNED))
+    return folder
+
+
+def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, stored: Stored) -> None:
+    without_results(stored)
+    said = typed("show")
+    assert said.startswith("x-1: ended without results, 2 of 4 planned runs ended, 1 more had begun\n")
+    assert "these numbers are made from its journal, for the runs that ended" in said
+    assert "pass rate 0.500: 1 of 2 runs passed" in said
+    assert "gate pass_rate >= 0.7: not decided (the eval run has not ended)\n" in said
+    assert '  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
+    assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
+
+
+def test_an_eval_run_that_is_still_going_is_shown_so_far(typed: Cli, stored: Stored) -> None:
+    journal = Journal.reopen(without_results(stored) / "journal.jsonl")
+    try:
+        said = typed("show")
+        assert said.startswith("x-1: running, 2 of 4 planned runs ended, 1 more in flight\n")
+        assert "  the numbers are those of the runs that ended so far\n" in said
+        assert json.loads(typed("show", "--json"))["state"] == "running"
+    finally:
+        journal.close()
+
+
+def test_a_manifest_of_an_earlier_version_has_no_thresholds(typed: Cli, stored: Stored) -> None:
+    stored("x-1", *answered(0, "two", 0.25), {**ROLLOUT, "boundary": "agent", "error": "KeyError: 1"}, results=None)
+    said = typed("show")
+    assert "holds no thresholds: nothing is known about what passed\n1 run scored, 1 not scored\n" in said
+    assert "  row3-run1  agent: KeyError: 1\n" in said
+    assert json.loads(typed("show", "--json"))["runs"][0]["outcome"] == "scored"
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    page = json.loads(typed("show", "--json"))
+    assert (page["eval_run"], page["state"], page["results"]["summary"]["selected"]) == ("x-1", "finished", 2000)
+    assert [run["run"] for run in page["runs"]] == ["row3-run0", "row3-run1"]
+    assert page["runs"][1]["outcome"] == "failed"
+    assert page["runs"][1]["reason"] == "score 0.25 < 0.5"
+    assert page["runs"][1]["cost_usd"] == 0.0123
+    assert "messages" not in page["runs"][1]
+
+
+def test_json_of_a_run_holds_its_conversation(typed: Cli, stored: Stored) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    text = typed("show", "row3-run1", "--json")
+    assert text.isascii()
+    (run,) = json.loads(text)["runs"]
+    assert run["messages"] == MESSAGES
+    assert run["output"] == [{"stdout": "printed\n"}]
+
+
+def test_json_is_redacted_and_holds_no_command_for_a_runner_of_ci(
+    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
+    said = "key sk-secret-123456 ##[error]x ###[group] section_start:0"
+    stored("x-1", *answered(1, said, 1.0))
+    text = typed("show", "row3-run1", "--json")
+    assert "sk-secret" not in text
+    assert not any(sign in text for sign in ("##[", "section_start"))
+    (run,) = json.loads(text)["runs"]
+    assert run["answer"] == "key [OPENAI_API_KEY] ##[error]x ###[group] section_start:0"
+
+
+# -- damage ------------------------------------------------------------------------------------------------
+
+
+def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    assert "  row3-run0  score 0.25 < 0.5\n" in typed("show")
+
+
+def test_events_of_a_later_version_are_passed_over(typed: Cli, stored: Stored) -> None:
+    later = [{"ev": "rows", "rows": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
+    stored("x-1", ROLLOUT, SCORE, *later)
+    assert typed("show", "row3-run1").startswith("x-1 row3-run1: did not pass")
+    assert typed("show").startswith("x-1: finished\n")
+
+
+def test_a_journal_that_is_gone_is_named(typed: Cli, stored: Stored) -> None:
+    os.remove(stored("x-1") / "journal.jsonl")  # noqa: PTH107
+    assert "journal.jsonl" in typed("show", fails=1)

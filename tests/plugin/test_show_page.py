@@ -1,0 +1,210 @@
+"""`pytest-osmosis show` of eval runs of every kind, which pytest has made."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.servers import ChatServer, Exchange, reply, status
+
+PACKAGE = (sys.executable, "-m", "pytest_osmosis")
+NAMED = "--osmosis-config=configs/eval/x.toml"
+
+
+def shown(workspace: Workspace, *arguments: str) -> str:
+    result = workspace.pytester.run(*PACKAGE, "show", *arguments)
+    assert result.ret == 0, result.stderr.str()
+    return "\n".join(result.outlines) + "\n"
+
+
+def passing(*rows: float) -> list[dict[str, Any]]:
+    return [{"score": score} for score in rows]
+
+
+@PLAIN_AND_XDIST
+def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
+    workspace.eval(rows=passing(1, 0, 1, 0.25), evaluation={"n": 2}, gate={"pass_rate": ">= 0.7"})
+    screen = workspace.run(NAMED).outlines
+    (run,) = workspace.run_dirs()
+
+    page = shown(workspace).splitlines()
+
+    assert page[0] == f"{run.name}: finished"
+    assert page[1] == "  configs/eval/x.toml, model demo/arithmetic, data/x.jsonl (rows: all 4), n = 2"
+    summary = page[page.index("") + 1 :]
+    summary = summary[: summary.index("", summary.index("") + 1)]
+    begin = screen.index(summary[0])
+    assert screen[begin : begin + len(summary)] == summary
+    assert any(line.startswith("gate pass_rate >= 0.7: FAILS: 0.500 (4 of 8 runs passed)") for line in summary)
+    rest = page[page.index("4 of 8 runs did not pass:") :]
+    assert rest[1] == '  row1-run0  score 0 < 1: answered "1 * 2 = 2 #### 2", expected "2"'
+    assert rest[3].startswith("  row3-run0  score 0.25 < 1: ")
+    assert rest[-3:] == [
+        f"one conversation:   pytest-osmosis show {run.name} row1-run0",
+        f"all runs of a row:  pytest-osmosis show {run.name} --row 1",
+        f"every run:          pytest-osmosis show {run.name} --all",
+    ]
+
+
+def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
+    plain_workspace.run(NAMED)
+    (run,) = plain_workspace.run_dirs()
+
+    page, failed, every = (shown(plain_workspace, *options) for options in ([], ["--failed"], ["--all"]))
+
+    assert "\n25 of 26 runs did not pass (the first 20):\n" in page
+    assert page.count("score 0 < 1") == 20
+    assert f"\nall 25:            pytest-osmosis show {run.name} --failed\n" in page
+    assert failed.count("score 0 < 1") == 25
+    assert "  row0-run0   passed, score 1" in every
+    assert every.count("score 0 < 1") == 25
+
+
+def test_causes_and_boundaries_are_on_the_page(plain_workspace: Workspace) -> None:
+    async def failing(exchange: Exchange) -> web.StreamResponse:
+        asked = exchange.seen.body["messages"][-1]["content"]
+        answer = status(503) if "1 *" in asked else status(400) if "2 *" in asked else reply("42")
+        return await answer(exchange)
+
+    with ChatServer(failing) as server:
+        plain_workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 9})
+        plain_workspace.run(NAMED, "--osmosis-no-probe")
+    page = shown(plain_workspace)
+
+    assert "1 run not measured: 503" in page
+    assert "1 run counted as failed: 400" in page
+    assert "\n2 of 4 runs did not pass:\n  row1-run0  provider: " in page
+    assert "\n  row2-run0  model: " in page
+
+
+def test_a_part_of_the_plan_is_called_one(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
+    plain_workspace.run(NAMED, "-k", "row1-")
+    assert ": finished, a part of the plan\n" in shown(plain_workspace)
+
+
+def test_a_smoke_test_is_called_one(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=passing(0, 1, 1))
+    plain_workspace.run(NAMED, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(plain_workspace)
+
+
+def test_an_eval_that_stopped_says_why(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
+    screen = plain_workspace.run(NAMED)
+    page = shown(plain_workspace)
+    assert ": stopped: " in page.splitlines()[0]
+    reason = page.splitlines()[0].partition(": stopped: ")[2].partition(", a part")[0]
+    assert reason in screen.stdout.str()
+
+
+def test_a_baseline_model_has_its_runs_in_the_list_of_all(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
+    plain_workspace.run(NAMED)
+    page = shown(plain_workspace, "--all")
+    assert "model demo/arithmetic and demo/arithmetic," in page
+    assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
+    assert "against the baseline demo/arithmetic: " in page
+    assert "\nall 4 runs:\n  row0-run0           passed, score 1" in page
+    assert "\n  row1-run0-baseline  score 0 < 1: " in page
+    of_row = shown(plain_workspace, "row1")
+    assert ": 0 of 1 run passed, the baseline: 0 of 1 run passed\n" in of_row
+
+
+def test_rescored_rollouts_are_compared_with_the_verdicts_before(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=3)
+    plain_workspace.run(NAMED)
+    plain_workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n"
+    )
+    screen = plain_workspace.run("--osmosis-from=latest").outlines
+    page = shown(plain_workspace).splitlines()
+    (line,) = (line for line in page if line.startswith("against the previous verdicts"))
+    assert line in screen
+    assert "  worse: row1" in page
+    assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
+
+
+def test_rows_that_changed_since_the_last_run_are_named(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=passing(1, 1, 1))
+    plain_workspace.run(NAMED)
+    plain_workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n"
+    )
+    screen = plain_workspace.run(NAMED).outlines
+    page = shown(plain_workspace).splitlines()
+    at = page.index("  worse: row1")
+    begin = screen.index(page[at - 1])
+    assert page[at - 1].startswith("against the last run (")
+    assert screen[begin : begin + 4] == page[at - 1 : at + 3]
+
+
+def test_a_test_eval_is_called_one(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2)
+    plain_workspace.write(
+        "test_x.py",
+        "import pytest\n\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_x(rollout):\n    assert rollout.score('rewards:score') == 1\n",
+    )
+    plain_workspace.run("test_x.py", "--osmosis-source=model")
+    page = shown(plain_workspace)
+    assert page.startswith("x-tests-")
+    assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
+
+
+def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
+    screen = plain_workspace.run(NAMED, "--osmosis-stop-when-decided").outlines
+    page = shown(plain_workspace).splitlines()
+    (line,) = (line for line in page if "not needed" in line)
+    assert line in screen
+
+
+def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(
+        rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"}
+    )
+    plain_workspace.run(NAMED)
+    whole = shown(plain_workspace)
+    (run,) = plain_workspace.run_dirs()
+    (run / "results.json").unlink()
+
+    page = shown(plain_workspace)
+
+    assert page.startswith(f"{run.name}: ended without results, 4 of 4 planned runs ended\n")
+    assert "pass rate 0.500: 2 of 4 runs passed" in page
+    assert "gate pass_rate >= 0.9: not decided (the eval run has not ended)\n" in page
+    listed = "2 of 4 runs did not pass:\n"
+    assert page[page.index(listed) :] == whole[whole.index(listed) :]
+    assert "$0," in page  # the price is known too
+    assert shown(plain_workspace, "row0-run0").startswith(f"{run.name} row0-run0: did not pass\n")
+
+
+def test_a_run_names_its_row_and_the_command_that_repeats_it(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=2, evaluation={"n": 2})
+    plain_workspace.run(NAMED)
+    said = shown(plain_workspace, "row1-run1")
+    assert "  dataset row: data/x.jsonl:2\n" in said
+    command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
+    assert f"  run it again: {command}\n" in said
+    plain_workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
+    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(
+        plain_workspace, "--row", "1"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["row0-run0"]])
+def test_json_has_the_shape_that_the_guide_describes(plain_workspace: Workspace, arguments: list[str]) -> None:
+    plain_workspace.eval(rows=passing(1, 0))
+    plain_workspace.run(NAMED)
+    page = json.loads(shown(plain_workspace, "--json", *arguments))
+    assert page["state"] == "finished"
+    assert page["results"]["summary"]["pass_rate"] == 0.5
+    assert [run["outcome"] for run in page["runs"]] == (["passed"] if arguments else ["passed", "failed"])
+    assert ("messages" in page["runs"][0]) is bool(arguments)
