@@ -1,13 +1,18 @@
-"""The live line of a running eval: its progress, pass rate, speed, and remaining time, as far as they are known."""
+"""The live line of a running eval: its progress, pass rate, speed, and remaining time, as far as they are known.
+
+Of several evals in one session, it shows the progress, speed and remaining time of all, and then the running one.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pytest_osmosis.record.run_counts import RunCounts
-from pytest_osmosis.text.numbers import count, score, seconds
+from pytest_osmosis.report.style import separated, warning
+from pytest_osmosis.text.numbers import count, plural, score, seconds
 from pytest_osmosis.text.safe import escaped, fitted, width
 
 BAR = 10
@@ -61,22 +66,53 @@ class Pace:
         return max(self._now - self._samples[0].at, 1e-3)
 
 
-def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: int | None = None) -> str:
+class SessionCounts(NamedTuple):
+    """The number of evals of a session, of those that are done, and the counts of the runs of all."""
+
+    evals: int
+    done: int
+    runs: RunCounts
+
+
+def session_counts(evals: Sequence[tuple[RunCounts, int]]) -> SessionCounts:
+    """Return the counts of a session from those of each eval, and the number of its selected runs."""
+    return SessionCounts(
+        evals=len(evals),
+        done=sum(counts.done >= selected for counts, selected in evals),
+        runs=RunCounts(
+            submitted=sum(selected for _, selected in evals),
+            done=sum(counts.done for counts, _ in evals),
+            tokens=sum(counts.tokens for counts, _ in evals),
+        ),
+    )
+
+
+def live_line(
+    name: str,
+    counts: RunCounts,
+    pace: Pace,
+    *,
+    mean: bool,
+    columns: int | None = None,
+    session: SessionCounts | None = None,
+) -> str:
     """Return the line, without its least important parts if it would be wider than `columns`; None means no limit.
 
-    `mean` adds the mean score, which exists if one function decides.
+    `mean` adds the mean score, which exists if one function decides. `session` are the counts of several evals, whose
+    `pace` it then is; `name` and `counts` are those of the eval that runs.
     """
-    shares = _shares(counts, mean=mean)
-    per_s, left_s = pace.tokens_per_s, pace.left_s(counts)
-    head = [
-        _Part(fitted(escaped(" ".join(name.split())), NAME_COLUMNS), 4),
-        *([_Part(_bar(counts), 5)] if columns is not None else []),
-        _Part(f"{count(counts.done)}/{count(counts.submitted)}", 0),
-    ]
-    tail = [
-        *shares,
-        *([_Part(f"{count(counts.unmeasured)} not measured", 2)] if counts.unmeasured else []),
-        _Part(f"{count(counts.in_flight)} in flight", 7),
+    whole = counts if session is None else session.runs
+    per_s, left_s = pace.tokens_per_s, pace.left_s(whole)
+    short_name, done = fitted(escaped(" ".join(name.split())), NAME_COLUMNS), _done(counts)
+    bar = [_Part(_bar(whole), 5)] if columns is not None else []
+    head, tail = [_Part(short_name, 4), *bar, _Part(done, 0)], []
+    if session is not None:
+        evals = f"{count(session.done)}/{plural(session.evals, 'eval')}"
+        head, tail = [*bar, _Part(evals, 4)], [_Part(f"{_done(whole)} runs", 0), _Part(f"{short_name} {done}", 2)]
+    tail += [
+        *_shares(counts, mean=mean),
+        *([_Part(warning(f"{count(counts.unmeasured)} not measured"), 2)] if counts.unmeasured else []),
+        _Part(f"{count(counts.in_flight)} in flight" if _has_begun(counts) else "starting", 7),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
         *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
         *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s else []),
@@ -84,12 +120,8 @@ def live_line(name: str, counts: RunCounts, pace: Pace, *, mean: bool, columns: 
     ]
     ranks = sorted({part.rank for part in (*head, *tail)}, reverse=True)
     for least in [max(ranks) + 1, *ranks[:-1]]:
-        line = ", ".join(
-            [
-                " ".join(part.text for part in head if part.rank < least),
-                *(part.text for part in tail if part.rank < least),
-            ]
-        )
+        kept = [[part.text for part in parts if part.rank < least] for parts in (head, tail)]
+        line = separated(", ", [*([separated(" ", kept[0])] if kept[0] else []), *kept[1]])
         if columns is None or width(line) <= columns:
             return line
     return fitted(line, columns or 0)
@@ -100,6 +132,15 @@ class _Part(NamedTuple):
 
     text: str
     rank: int
+
+
+def _done(counts: RunCounts) -> str:
+    return f"{count(counts.done)}/{count(counts.submitted)}"
+
+
+def _has_begun(counts: RunCounts) -> bool:
+    """Return True once a run was handed to a host; before that, hosts load code and the model is probed."""
+    return bool(counts.done or counts.in_flight or counts.retrying or counts.held)
 
 
 def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:

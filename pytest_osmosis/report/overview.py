@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.columns import fitted_tables, table_width
 from pytest_osmosis.report.statistics import interval_text
-from pytest_osmosis.report.style import bad, dim, good, joined, warning
+from pytest_osmosis.report.style import bad, dim, good, joined, separated, warning
 from pytest_osmosis.results.results import ModelResults, Results
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.numbers import count, money, plural, score, seconds
@@ -104,7 +104,7 @@ def _by_state(evals: Sequence[Results]) -> list[str]:
         *([good(f"{times['holds']} {'holds' if times['holds'] == 1 else 'hold'}")] if times["holds"] else []),
         *([f"{times[None]} without a gate"] if times[None] else []),
     ]
-    return [part for number, text in enumerate(parts) for part in (", " if number else ": ", text)]
+    return [": ", separated(", ", parts)]
 
 
 def _own_row(name: str, results: Results) -> list[str]:

@@ -9,7 +9,7 @@ then paints it. So no text that somebody else wrote can colour anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 Style = Literal["good", "bad", "warning", "dim", "bold"]
@@ -64,6 +64,15 @@ def joined(*texts: str) -> StyledText:
     'gate x: HOLDS: 9 of 10 rows'
     """
     return StyledText(*(piece for text in texts for piece in pieces_of(text)))
+
+
+def separated(separator: str, texts: Sequence[str]) -> StyledText:
+    """Return the texts as one, with a separator between them.
+
+    >>> separated(", ", [good("1 holds"), "2 without a gate"])
+    '1 holds, 2 without a gate'
+    """
+    return joined(*(part for number, text in enumerate(texts) for part in ((separator, text) if number else (text,))))
 
 
 def pieces_of(text: str) -> tuple[tuple[str, Style | None], ...]:

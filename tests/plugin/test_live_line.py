@@ -12,11 +12,13 @@ import subprocess
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Shell, Workspace
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, PYTEST, Shell, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
 SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.1)\n    return 1.0\n"
+UNMEASURED_FIRST = SLOW_REWARDS.replace("return", "assert not kwargs['extra_info'].get('reward')\n    return")
+CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def on_a_terminal(workspace: Workspace, *args: str, columns: int) -> str:
@@ -119,11 +121,29 @@ def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
     assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
-def test_quiet_shows_no_line(plain_workspace: Workspace) -> None:
+@pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
+def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(
+    plain_workspace: Workspace, option: str, shown: bool
+) -> None:
     plain_workspace.eval(rows=6)
     plain_workspace.write("rewards.py", SLOW_REWARDS)
 
-    assert live_lines(on_a_terminal(plain_workspace, "-q", "--osmosis-config=configs/eval/x.toml", columns=80)) == []
+    written = on_a_terminal(plain_workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
+
+    assert bool(live_lines(written)) == shown
+    assert "osmosis: x (configs" not in written
+    assert "......" not in written
+
+
+def test_quiet_writes_no_line_to_a_log(plain_workspace: Workspace) -> None:
+    plain_workspace.hurry()
+    plain_workspace.eval(rows=16)  # 1.6 s, and a line would be due after one
+    plain_workspace.write("rewards.py", SLOW_REWARDS)
+
+    normal, quiet = (plain_workspace.run(*options, CONFIG).stdout.str() for options in ([], ["-q"]))
+
+    assert "/16, 100% passed" in normal
+    assert "/16, 100% passed" not in quiet
 
 
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
@@ -139,3 +159,46 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         server.release()
 
         assert session.wait() == 0, session.output
+
+
+def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
+    """The server holds the probe, so nothing is in flight."""
+    with ChatServer(held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval(rows=4, model={"base_url": server.base_url})
+        session = workspace.start(CONFIG)
+
+        session.wait_for("osmosis: x 0/4, starting")
+        server.release()
+
+        assert session.wait() == 0, session.output
+    assert "0 in flight" not in session.output
+
+
+@PLAIN_AND_XDIST
+def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval("set2", rows=3)
+        workspace.eval("set10", rows=4, model={"base_url": server.base_url})
+        workspace.eval("set11", rows=5)
+        session = workspace.start("--osmosis-config=configs/eval", "--osmosis-no-probe")
+
+        session.wait_for("osmosis: 1/3 evals, 4/12 runs, set10 1/4, 100% passed, mean 1.000, 1 in flight")
+        server.release()
+
+        assert session.wait() == 0, session.output
+
+
+def test_several_evals_on_a_terminal_have_one_line_at_a_time(plain_workspace: Workspace) -> None:
+    for number in (1, 2):
+        plain_workspace.eval(f"{number}x", rows=[{"reward": "raises"}, *[{}] * 5], limits={"max_errors": 3})
+    plain_workspace.write("rewards.py", UNMEASURED_FIRST)
+
+    written = on_a_terminal(plain_workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100)
+
+    lines = live_lines(written)
+    assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)
+    assert any(re.match(r"\[#*-*\] 1/2 evals, \d+/12 runs, 2x \d/6, ", line) for line in lines)
+    assert "\x1b[33m1 not measured\x1b[0m" in written
+    assert [line for line in on_screen(written) if "/2 evals, " in line] == []

@@ -1,4 +1,7 @@
-"""The progress line of the running eval: rewritten in place on a terminal, appended every few seconds to a log."""
+"""The progress line of a session: rewritten in place on a terminal, appended every few seconds to a log.
+
+`-q` leaves the one line on a terminal and nothing in a log, `-qq` neither. `-v` has a line for each test instead.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from _pytest.terminal import TerminalReporter
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
-from pytest_osmosis.plugin.output.terminal import write_line
-from pytest_osmosis.report.live_line import Pace, live_line
+from pytest_osmosis.plugin.output.terminal import coloured, write_line
+from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.text.safe import width
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ class ProgressLine:
         self._config = config
         self._evals = evals
         self._began_at = self._shown_at = self._checked_at = time.monotonic()
-        self._paces: dict[EvalRun, Pace] = {}
+        self._pace: Pace | None = None
         self._n_alerts: dict[EvalRun, int] = {}
         self._visible = self._begun = self._alone = self._over = self._in_place = False
 
@@ -48,6 +51,7 @@ class ProgressLine:
         if self._evals.inline is not None:
             return
         self._begun, self._alone = True, alone
+        self._began_at = time.monotonic()
         terminal = self._terminal
         if terminal is None or self._config.get_verbosity() > 0:
             return
@@ -87,10 +91,12 @@ class ProgressLine:
         if now - self._checked_at < CHECK_S or not self._begun or self._over:
             return
         self._checked_at, terminal = now, self._terminal
-        if terminal is None or self._config.get_verbosity() != 0:
+        if terminal is None or not self._may_show():
             return
         self._alert(terminal)
         running = self._running()
+        if running is None:
+            self._shown_at = now
         if running is None or now - self._shown_at < self._interval_s(now):
             return
         self._shown_at = now
@@ -103,11 +109,24 @@ class ProgressLine:
             write_line(terminal, f"osmosis: {self._line(running, now, None)}")
             terminal.flush()
 
+    def _may_show(self) -> bool:
+        verbosity = self._config.get_verbosity()
+        return verbosity == 0 or (verbosity == -1 and self._in_place)
+
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
-        progress, pace = run.engine.progress, self._pace(run)
-        pace.saw(now, progress)
-        mean = len(run.pass_rule.deciding) == 1
-        return live_line(run.prepared.config.name, progress, pace, mean=mean, columns=columns)
+        runs = self._evals.runs.values()
+        session = session_counts([(each.engine.progress, len(each.selected.runs)) for each in runs])
+        if self._pace is None:
+            self._pace = Pace(max(each.prepared.config.evaluation.batch_size for each in runs))
+        self._pace.saw(now, session.runs)
+        return live_line(
+            run.prepared.config.name,
+            run.engine.progress,
+            self._pace,
+            mean=len(run.pass_rule.deciding) == 1,
+            columns=columns,
+            session=session if session.evals > 1 else None,
+        )
 
     def _write_over(self, terminal: pytest.TerminalReporter, line: str) -> None:
         """Replace the visible line; an empty `line` erases it.
@@ -117,12 +136,15 @@ class ProgressLine:
         tw = terminal._tw
         if not self._visible and tw.width_of_current_line:
             tw.line()
-        tw.write(f"\r{line}{' ' * (tw.fullwidth - 1 - width(line))}\r", flush=True)
+        blank = " " * (tw.fullwidth - 1 - width(line))
+        tw.write(f"\r{coloured(terminal, line)}{blank}\r", flush=True)
         _forget_line(terminal)
         self._visible = bool(line)
 
     def _alert(self, terminal: pytest.TerminalReporter) -> None:
-        """Print alerts at once instead of in the summary."""
+        """Print alerts at once instead of in the summary, unless pytest is quiet."""
+        if self._config.get_verbosity() < 0:
+            return
         for run in self._evals.runs.values():
             for text in run.notices.alerts[self._n_alerts.get(run, 0) :]:
                 self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
@@ -142,12 +164,6 @@ class ProgressLine:
     def _running(self) -> EvalRun | None:
         begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
         return begun[-1] if begun else None
-
-    def _pace(self, run: EvalRun) -> Pace:
-        if run not in self._paces:
-            self._paces[run] = Pace(run.prepared.config.evaluation.batch_size)
-            self._began_at = time.monotonic()
-        return self._paces[run]
 
     def _interval_s(self, now: float) -> float:
         if self._in_place:

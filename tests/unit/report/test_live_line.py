@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_counts import RunCounts
-from pytest_osmosis.report.live_line import Pace, live_line
+from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.text.safe import fitted, width
 
 
@@ -80,6 +80,45 @@ def test_the_line_is_never_wider_than_the_terminal(name: str, columns: int, mean
 
 def test_wide_names_are_measured_in_columns() -> None:
     assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, 0 in flight"
+
+
+def test_before_anything_was_handed_to_a_host_an_eval_is_starting() -> None:
+    assert line(submitted=500) == "multiply 0/500, starting"
+    assert line(submitted=500, retrying=1) == "multiply 0/500, 0 in flight, 1 waiting to retry"
+
+
+EVALS = [
+    (RunCounts(submitted=20, done=20, tokens=5_000), 20),
+    (RunCounts(**HALF), 500),
+    (RunCounts(), 480),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            None,
+            "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, mean 0.806, 3 not measured, 32 in flight, "
+            "4 waiting to retry, 1,734 tokens/s, 30 s left",
+        ),
+        (
+            105,
+            "[##--------] 1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left",
+        ),
+        (90, "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left"),
+        (80, "260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left"),
+        (70, "260/1,000 runs, multiply 240/500, 80% passed, 3 not measured"),
+        (30, "260/1,000 runs, 80% passed"),
+        (14, "260/1,000 runs"),
+    ],
+)
+def test_of_several_evals_all_are_counted_before_the_one_that_runs(columns: int | None, expected: str) -> None:
+    session = session_counts(EVALS)
+
+    shown = live_line("multiply", EVALS[1][0], paced(session.runs), mean=True, columns=columns, session=session)
+
+    assert shown == expected
 
 
 def test_unknown_parts_are_left_out() -> None:
