@@ -60,6 +60,21 @@ def test_a_misspelt_path_suggests_an_existing_one(plain_workspace: Workspace, pa
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-config={path}: no such file, did you mean {suggestion}?"])
 
 
+def test_every_path_that_names_no_eval_is_reported(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    (plain_workspace.root / "empty").mkdir()
+    paths = ["configs/eval/y.toml", "configs/eval/x.toml", "empty", "nowhere"]
+
+    result = plain_workspace.run(*(f"--osmosis-config={path}" for path in paths))
+
+    assert result.ret == 4
+    assert [line.partition(": ")[2] for line in result.errlines if line] == [
+        "--osmosis-config=configs/eval/y.toml: no such file, did you mean configs/eval/x.toml?",
+        "--osmosis-config=empty: the folder holds no *.toml",
+        "--osmosis-config=nowhere: no such file",
+    ]
+
+
 @pytest.mark.parametrize("path", ["missing.toml", "empty"])
 def test_a_path_without_an_eval_is_exit_4_with_one_line(plain_workspace: Workspace, path: str) -> None:
     workspace = plain_workspace

@@ -76,7 +76,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     if typed.osmosis_env:
         raise pytest.UsageError(f"--osmosis-env: {_VERIFIERS}")
     source = _typed_source(typed)
-    tomls = [path for value in typed.osmosis_config for path in option_tomls(config, value)]
+    tomls = _option_tomls(config, typed.osmosis_config)
     arguments = _arguments(config, typed, tomls)
     positional = [path_of(config, arg) for arg in arguments if is_eval_toml(arg)]
     withheld = [path for path in _withheld(config, arguments) if path not in tomls]
@@ -167,6 +167,20 @@ class AddoptsNotice:
     def pytest_configure_node(self, node: Any) -> None:
         """Send xdist workers the remaining arguments, because they read addopts again."""
         node.workerinput["osmosis-args"] = list(self._config.args)
+
+
+def _option_tomls(config: pytest.Config, values: Sequence[str]) -> list[Path]:
+    """Return the TOMLs that `--osmosis-config` names. Raises `pytest.UsageError` with all values that name none."""
+    tomls: list[Path] = []
+    problems: list[str] = []
+    for value in values:
+        try:
+            tomls += option_tomls(config, value)
+        except pytest.UsageError as error:
+            problems += error.args
+    if problems:
+        raise pytest.UsageError(*problems)
+    return tomls
 
 
 def _typed_source(typed: Any) -> SourceName | None:
