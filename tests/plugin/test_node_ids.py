@@ -55,25 +55,72 @@ def test_an_id_outside_the_selection_is_collected(workspace: Workspace) -> None:
     assert [row["row_index"] for row in workspace.results()["rows"]] == [4]
 
 
-def test_unknown_ids_are_usage_errors(plain_workspace: Workspace) -> None:
-    plain_workspace.eval()
-    unknown = ["row3-run0", "row0-run1", "row99999999999999999999-run0"]
+X = "configs/eval/x.toml::x"
+MISSING = {
+    f"{X}[row3-run0]": f"data/x.jsonl has 3 rows, the last of which is row2; did you mean '{X}[row2-run0]'?",
+    f"{X}[row3]": f"data/x.jsonl has 3 rows, the last of which is row2; did you mean '{X}[row2-run0]'?",
+    f"{X}[row1-run2]": f"every row has 2 runs, the last of which is run1; did you mean '{X}[row1-run1]'?",
+    f"{X}[row1-run0-baseline]": f"the eval has no baseline model; did you mean '{X}[row1-run0]'?",
+    f"{X}[row01-run0]": f"there is no such test; did you mean '{X}[row1-run0]'?",
+    f"{X}[row99999999999999999999-run0]": f"there is no such test; did you mean '{X}[row0-run0]'?",
+    f"{X}[nonsense]": f"there is no such test; did you mean '{X}[row0-run0]'?",
+    "configs/eval/x.toml::xx[row1-run1]": f"the eval in this file is called x; did you mean '{X}[row1-run1]'?",
+    "configs/eval/x.toml::xx": f"the eval in this file is called x; did you mean {X}?",
+    "./configs/eval/x.toml::y[row9-run0]": f"the eval in this file is called x; did you mean './{X}[row2-run0]'?",
+}
 
-    result = plain_workspace.run(*(f"configs/eval/x.toml::x[{run}]" for run in ["row0-run0", *unknown]))
+
+def errors(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.errlines if line]
+
+
+def test_ids_of_missing_tests_are_usage_errors_with_the_nearest_that_exists(workspace: Workspace) -> None:
+    """Under xdist too, where pytest would collect nothing and exit with 5."""
+    workspace.eval(evaluation={"n": 2}, data={"rows": "0"})
+
+    result = workspace.run(f"{X}[row0-run0]", *MISSING)
 
     assert result.ret == 4
-    assert len([line for line in result.errlines if line.startswith("ERROR: not found: ")]) == len(unknown)
-    assert "Traceback" not in result.stdout.str() + result.stderr.str()
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert errors(result) == [f"ERROR: {arg}: not found: {text}" for arg, text in MISSING.items()]
+    assert not (workspace.root / ".osmosis").exists()
 
 
-def test_an_unknown_id_runs_nothing_under_xdist(plain_workspace: Workspace) -> None:
+def test_what_is_reported_for_the_whole_eval_cannot_be_selected(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(gate={"pass_rate": ">= 0.5"})
+
+    result = plain_workspace.run(f"{X}[gate pass_rate >= 0.5]")
+
+    assert result.ret == 4
+    text = "is reported at the end of the whole eval and cannot be selected; type configs/eval/x.toml for all of it"
+    assert errors(result) == [f"ERROR: {X}[gate pass_rate >= 0.5]: {text}"]
+
+
+def test_the_nearest_test_has_the_granularity_of_the_eval(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(execution={"granularity": "row"})
+
+    result = plain_workspace.run(f"{X}[row7]", f"{X}[row7-run0]")
+
+    assert result.ret == 4
+    assert [line.partition("did you mean ")[2] for line in errors(result)] == [f"'{X}[row2]'?"] * 2
+
+
+def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(data={"rows": "0-1"})
+    plain_workspace.run(CONFIG)
+
+    result = plain_workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest")
+
+    assert result.ret == 4
+    text = f"not found: row2 is not among the rows of this eval; did you mean '{X}[row1-run0]'?"
+    assert errors(result) == [f"ERROR: {X}[row2-run0]: {text}"]
+
+
+def test_an_id_of_a_missing_test_without_a_toml_is_a_usage_error(plain_workspace: Workspace) -> None:
     plain_workspace.eval()
-    plain_workspace.write("test_python.py", "def test_python(): pass\n")
+    arguments = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
 
-    ordinary = plain_workspace.run("-n2", "test_python.py::test_missing")
-    result = plain_workspace.run("-n2", "configs/eval/x.toml::x[row3-run0]")
+    result = plain_workspace.run("data/x.jsonl::x[row8-run0]", *arguments)
 
-    assert result.ret == ordinary.ret
-    assert "INTERNALERROR" not in result.stdout.str()
-    assert not (plain_workspace.root / ".osmosis").exists()
+    assert result.ret == 4
+    text = "not found: data/x.jsonl has 3 rows, the last of which is row2; did you mean 'data/x.jsonl::x[row2-run0]'?"
+    assert errors(result) == [f"ERROR: data/x.jsonl::x[row8-run0]: {text}"]

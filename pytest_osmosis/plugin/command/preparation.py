@@ -17,6 +17,7 @@ from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
+from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
@@ -75,7 +76,9 @@ class EvalPreparer:
                 running.append(prepared)
                 problems += self._early_stop_problems(prepared.config)
                 units = units_in_arguments(self._config, path)
-                problems += wrong_granularity(units, prepared.collected.granularity)
+                missing = {problem.where: problem for problem in missing_tests(self._config, path, prepared)}
+                others = {arg: unit for arg, unit in units.items() if arg not in missing}
+                problems += [*missing.values(), *wrong_granularity(others, prepared.collected.granularity)]
                 evals.files.append(prepared.config.path)
         problems += self._baseline_problems(running) if not problems else []
         problems += self._outputs.problems(running)

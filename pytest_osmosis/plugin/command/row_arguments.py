@@ -18,7 +18,7 @@ from pytest_osmosis.record.run_id import RowId, RunId, Unit
 
 def units_in_arguments(config: pytest.Config, path: Path | None) -> dict[str, Unit]:
     """Return the units of an eval that node ids among the arguments name. `path` is None for an eval without TOML."""
-    ids = [arg for arg in config.args if "::" in arg and _belongs_to(config, arg, path)]
+    ids = [arg for arg in config.args if "::" in arg and belongs_to(config, arg, path)]
     return {arg: key.unit for arg in ids if (key := unit_key(arg))}
 
 
@@ -51,6 +51,7 @@ def dataset_argument(config: pytest.Config) -> str | None:
     return next((path for path in paths if path.lower().endswith(DATASET_SUFFIXES)), None)
 
 
-def _belongs_to(config: pytest.Config, arg: str, path: Path | None) -> bool:
+def belongs_to(config: pytest.Config, arg: str, path: Path | None) -> bool:
+    """Return True if an argument names the eval in `path`; None for an eval without TOML."""
     file = path_of(config, arg)
     return file.suffix.lower() in DATASET_SUFFIXES if path is None else file == path
