@@ -29,6 +29,11 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
     ]
 
 
+def verdict_lines(results: Results) -> list[str]:
+    """Return what an eval run came to and nothing else: its pass rate and its gates."""
+    return [_pass_rate(results), *(_gate(verdict)[0] for verdict in results.verdicts)]
+
+
 def brief_lines(results: Results) -> list[str]:
     """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold."""
     worse = [each for each in results.comparisons if each.paired is not None and each.paired.worse]

@@ -218,3 +218,29 @@ def test_markdown_and_the_page_of_the_job_begin_with_the_table(
         "### set9: 2 of 2 runs passed",
         "### set10: a gate fails",
     ]
+
+
+@PLAIN_AND_XDIST
+def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
+    four_evals(workspace)
+
+    several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
+
+    assert len(table(several.outlines)) == 7
+    assert not any("osmosis: 4 evals" in line or "first: row" in line for line in several.outlines)
+    assert [line for line in one.outlines if line.startswith("osmosis: set10: ")] == [
+        "osmosis: set10: pass rate 0.000: 0 of 2 runs passed; 95% interval 0.000 to 0.776 (Gaffke, mid-p)",
+        "osmosis: set10: gate pass_rate >= 0.5: FAILS: 0.000 (0 of 2 runs passed)",
+    ]
+    assert not any("tokens" in line for line in one.outlines)
+
+
+def test_quieter_prints_one_line_on_all_evals(plain_workspace: Workspace) -> None:
+    four_evals(plain_workspace)
+
+    result = plain_workspace.run(CONFIGS, "-qq")
+
+    ours = [line for line in result.outlines if "osmosis" in line]
+    assert len(ours) == 1
+    assert ours[0].startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
+    assert not any(line.startswith("eval ") for line in result.outlines)

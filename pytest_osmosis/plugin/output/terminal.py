@@ -11,10 +11,10 @@ import pytest
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.output import github_annotations
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
-from pytest_osmosis.report.overview import distinct_names, overview_lines
+from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
-from pytest_osmosis.report.summary import brief_lines, notice_lines, summary_lines
+from pytest_osmosis.report.summary import brief_lines, notice_lines, summary_lines, verdict_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
@@ -88,13 +88,10 @@ class TerminalSummary:
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
     columns = terminal._tw.fullwidth if getattr(terminal, "isatty", False) else None
     finished = [each for each in evals.queue.finished.values() if each.is_written]
-    if len(finished) == 1 or verbosity > 0:
-        for each in finished:
-            terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
-            _write_lines(terminal, _eval_lines(each, verbose=verbosity > 0, columns=columns))
-    if len(finished) > 1:
-        terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
-        _write_lines(terminal, _session_lines(finished, verbosity, columns))
+    if verbosity < 0:
+        _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
+    else:
+        _print_sections(terminal, finished, columns, verbose=verbosity > 0)
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
@@ -103,6 +100,19 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
         write_line(terminal, f"osmosis: {name}: {text}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         write_line(terminal, str(error))
+
+
+def _print_sections(
+    terminal: pytest.TerminalReporter, finished: Sequence[FinishedEval], columns: int | None, *, verbose: bool
+) -> None:
+    if len(finished) == 1 or verbose:
+        for each in finished:
+            terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
+            _write_lines(terminal, _eval_lines(each, verbose=verbose, columns=columns))
+    if len(finished) > 1:
+        terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
+        _write_lines(terminal, [] if verbose else _remarks(finished))
+        _write_lines(terminal, overview_lines([each.results for each in finished], columns))
 
 
 def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:
@@ -121,14 +131,25 @@ def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -
         yield dim(f"user code also wrote to {shown(run.directory.host_log)}")
 
 
-def _session_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
-    """Yield what is to be said about single evals, unless `-v` has printed them whole, then the table of all."""
-    named = [(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished]
-    for name, each in zip(distinct_names(named), finished, strict=True):
-        remarks = [*brief_lines(each.results), *notice_lines(each.run.notices.texts)] if verbosity == 0 else []
-        remarks += each.unwritten if verbosity <= 0 else []
+def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
+    """Yield what the table of several evals does not explain, under the name of each eval."""
+    for name, each in zip(_names(finished), finished, strict=True):
+        remarks = [*brief_lines(each.results), *notice_lines(each.run.notices.texts), *each.unwritten]
         if remarks:
             yield joined(bold(name), dim(f" ({show_command(Path(each.results.provenance['run_dir']))})"))
             yield from (joined("  ", remark) for remark in remarks)
             yield ""
-    yield from overview_lines([each.results for each in finished], columns)
+
+
+def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
+    """Yield the verdicts, and of several evals their table, with `-qq` only the line below it."""
+    for name, each in zip(_names(finished), finished, strict=True):
+        verdicts = verdict_lines(each.results) if len(finished) == 1 else []
+        yield from (joined(f"osmosis: {name}: ", line) for line in (*verdicts, *each.unwritten))
+    if len(finished) > 1:
+        results = [each.results for each in finished]
+        yield from overview_lines(results, columns) if verbosity == -1 else [joined("osmosis: ", total_line(results))]
+
+
+def _names(finished: Sequence[FinishedEval]) -> list[str]:
+    return distinct_names([(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished])
