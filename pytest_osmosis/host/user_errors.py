@@ -19,6 +19,7 @@ from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
 
 NO_TERMINAL = "breakpoint() has no terminal here; add --osmosis-inline"
+ROLLOUT_LIMIT, SCORING_LIMIT = "agent_workflow_timeout_s", "grader_timeout_s"
 CANCELLED = "user code cancelled its task before it began"
 
 
@@ -36,12 +37,13 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     """Return the failure of a rollout that `error` ended."""
     budget_s = code.deadline.budget_s
     if code.interrupted_stack:
-        message = f"blocked the event loop until its time limit of {budget_s:g} s"
+        message = f"blocked the event loop until its time limit of {budget_s:g} s ({ROLLOUT_LIMIT})"
         return Failure("timeout", message, code.interrupted_stack)
     if isinstance(error, DeadlineExpired):
         if totals.open:
-            return Failure("provider", f"no answer within the run's {budget_s:g} s ({totals.retries} retries)")
-        return Failure("timeout", f"took longer than {budget_s:g} s", _cancelled_at(error))
+            retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
+            return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})")
+        return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
     model_error = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
     if model_error is not None:
         return Failure(model_error.boundary, str(model_error), "", model_error.systemic)
@@ -50,7 +52,7 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
 
 def reward_failure(error: BaseException, code: MonitoredCode) -> Failure:
     """Return the failure of a reward function that `error` ended."""
-    too_slow = f"took longer than {code.deadline.budget_s:g} s"
+    too_slow = f"took longer than {code.deadline.budget_s:g} s ({SCORING_LIMIT})"
     if code.interrupted_stack:
         return Failure("reward", too_slow, code.interrupted_stack)
     if isinstance(error, DeadlineExpired):

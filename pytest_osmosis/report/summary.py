@@ -312,7 +312,7 @@ def _compared(compared: RowComparison) -> list[str]:
         return [f"{head}not measured: {nothing_text(compared)}{_left_out(compared)}"]
     return [
         f"{head}{rates_text(compared)}{_left_out(compared)}",
-        f"  {_difference(compared, compared.paired)}: {meaning_text(compared)}",
+        f"  {_difference(compared, compared.paired)}",
         *(f"  the baseline differs in {setting}" for setting in compared.differs),
     ]
 
@@ -331,11 +331,11 @@ def _changes(compared: RowComparison) -> str:
 
 def _difference(compared: RowComparison, paired: Paired) -> str:
     interval = f", 95% interval {difference(paired.interval.low)} to {difference(paired.interval.high)}"
-    p = f"p {p_value(paired.p)} ({paired.test})"
+    p = f"p {p_value(paired.p)}, {paired.test}"
     if compared.n_evals > 1:
-        p += f", {p_value(compared.p).removeprefix('= ')} as one of {compared.n_evals} evals (Holm)"
+        p += f"; as one of {compared.n_evals} evals p {p_value(compared.p)}, Holm"
     changes = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
-    return f"{difference(paired.difference)}{interval}; {changes}, {p}"
+    return f"{difference(paired.difference)}{interval}; {changes}: {meaning_text(compared)} ({p})"
 
 
 def _left_out(compared: RowComparison) -> str:

@@ -122,8 +122,8 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
     title, paired = title_of(rule), compared.paired
     if paired is None:
         return verdict_without_value(rule, "not measured", nothing_text(compared))
-    change = f"{difference(paired.difference)}, p {p_value(compared.p)}: {meaning_text(compared)}"
-    text = f"{rates_text(compared)}: {change}"
+    change = f"{difference(paired.difference)}: {meaning_text(compared)} (p {p_value(compared.p)})"
+    text = f"{rates_text(compared)}; {change}"
     verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(compared, paired))
     if compared.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in compared.matched.pairs):
         n = sum((*pair.new, *pair.old).count(None) for pair in compared.matched.pairs)

@@ -64,8 +64,8 @@ def check(live: Live, server: ChatServer, bads: Sequence[Bad], *, most: int) -> 
     assert {record.attempt for record in live.results.records} <= set(range(1, most + 1))
 
 
-HELD = "blocked the event loop until its time limit of 1 s"
-LATE = "took longer than 1 s"
+HELD = "blocked the event loop until its time limit of 1 s (agent_workflow_timeout_s)"
+LATE = "took longer than 1 s (agent_workflow_timeout_s)"
 HANGS = [
     Bad("a loop", "while True: pass", "timeout", HELD, "while True: pass"),
     Bad("a sleep", "time.sleep(1000)", "timeout", HELD, "time.sleep(1000)"),

@@ -84,11 +84,11 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  -0.857, *; 0 rows better, 6 worse, p = 0.031 (McNemar, exact): a regression",
+            "  -0.857, *; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
             "  worse: row0, row1, row2, row3, row4, row5",
             "  row0 now: pytest-osmosis show x-* row0-run0",
             "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
-            "gate max_regression <= 0.02: FAILS: *: a regression",
+            "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
         ]
     )
     asked = Counter((body["model"], body["messages"][-1]["content"], body["seed"]) for body in server.bodies)
@@ -124,7 +124,7 @@ def test_a_worse_baseline_fails_nothing(plain_workspace: Workspace, models: Mode
 
     assert result.ret == 0
     result.assert_outcomes(passed=8, xfailed=6)
-    result.stdout.fnmatch_lines(["  +0.857, *p = 0.031 (McNemar, exact): an improvement"])
+    result.stdout.fnmatch_lines(["  +0.857, *: an improvement (p = 0.031, McNemar, exact)"])
     assert workspace.last_failed() == set()
 
 
@@ -333,7 +333,7 @@ def test_rescoring_covers_both_models_and_sends_no_request(
 
     assert result.ret == 1
     assert len(server.requests) == n_asked
-    result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression"])
+    result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)"])
     assert [one["model"] for one in plain_workspace.results()["model_summaries"]] == ["new", "old"]
 
 

@@ -67,12 +67,12 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
     assert result.ret == 1
     result.assert_outcomes(passed=1, xfailed=6, failed=1)
-    finding = "pass rate 0.143, baseline 1.000, same 7 rows: -0.857, p = 0.031: a regression"
+    finding = "pass rate 0.143, baseline 1.000, same 7 rows; -0.857: a regression (p = 0.031)"
     result.stdout.fnmatch_lines(
         [
             "  baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)",
             "against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows",
-            "  -0.857, 95% interval * to *; 0 rows better, 6 worse, p = 0.031 (McNemar, exact): a regression",
+            "  -0.857, 95% interval * to *; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
             "  worse: row0, row1, row2, row3, row4, row5",
             "  row0 now: pytest-osmosis show x-* row0-run0",
             f"gate max_regression <= 0.02: FAILS: {finding}",
@@ -106,9 +106,9 @@ def test_a_difference_within_chance_is_no_regression_and_differing_rows_are_repo
             '  note: the baseline differs in the thresholds: {"rewards:score": 1.0}, here {"rewards:score": 0.5}',
             "against the baseline baselines/x.json (*): pass rate 0.500, baseline 1.000, same 6 rows; "
             "rows left out: 2 changed",
-            "  -0.500, *; 0 rows better, 3 worse, p = 0.25 (McNemar, exact): may be chance",
+            "  -0.500, *; 0 rows better, 3 worse: may be chance (p = 0.25, McNemar, exact)",
             "  the baseline differs in the thresholds: *",
-            "gate max_regression <= 0.05: HOLDS: *may be chance",
+            "gate max_regression <= 0.05: HOLDS: *may be chance (p = 0.25)",
         ]
     )
     assert "a regression" not in out
@@ -137,7 +137,7 @@ def test_several_evals_are_corrected_together(plain_workspace: Workspace) -> Non
     result = workspace.run(both)
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*p = 0.031 (McNemar, exact), 0.062 as one of 2 evals (Holm): may be chance"])
+    result.stdout.fnmatch_lines(["*: may be chance (p = 0.031, McNemar, exact; as one of 2 evals p = 0.062, Holm)"])
     assert workspace.run(CONFIG).ret == 1, "alone it is a regression"
 
 

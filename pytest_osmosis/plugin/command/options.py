@@ -78,10 +78,10 @@ OF_CONFIG = (
     ),
     Option("model", "MODEL", "Model, like openai/gpt-5-mini ([experiment] model_path)."),
     Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
-    Option("api-key-env", "NAME", "Environment variable that holds the API key ([model] api_key_env)."),
+    Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env)."),
     Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
     Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
-    Option("batch-size", "N", "Rollouts in flight ([evaluation] batch_size; default: 1)."),
+    Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
     Option("limit", "N|all", "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
     Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
     Option("max-turns", "N", "Maximum turns of a rollout ([agent] max_turns; default: 10)."),
@@ -90,9 +90,7 @@ OF_CONFIG = (
     Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
     Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
     Option("baseline-base-url", "URL", "OpenAI-compatible server of the baseline model ([baseline] base_url)."),
-    Option(
-        "baseline-api-key-env", "NAME", "Variable that holds the baseline model's API key ([baseline] api_key_env)."
-    ),
+    Option("baseline-api-key-env", "NAME", "Name of the variable that holds its API key ([baseline] api_key_env)."),
 )
 """Options that override a key of the config (`config.named_keys`)."""
 
@@ -121,7 +119,8 @@ SMOKE = Option(
 UPDATE_BASELINE = Option(
     "update-baseline",
     None,
-    "Write the results to the file in [baseline] results if every run ran; max_regression is not decided then.",
+    "Make these results the baseline: if every run was made, write them to the file in [baseline] results. "
+    "max_regression is not decided then.",
 )
 
 OVERWRITE = Option(
@@ -139,7 +138,7 @@ OF_SESSION = (
     Option(
         "stop-when-decided",
         None,
-        "Stop as soon as the gates are decided: no missing run can change a verdict then; runs are shuffled.",
+        "Stop as soon as no missing run can change a gate's verdict; runs are made in random order.",
     ),
     Option(
         "confirm-above",
@@ -203,7 +202,7 @@ def add(parser: pytest.Parser) -> None:
     for option in OF_SESSION:
         if option.name in INI_OF_SESSION:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
-    parser.addini(NOT_MEASURED_EXIT, "Exit status when an eval could not be measured (default: 9).", default="9")
+    parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
 
 
 def may_concern(config: pytest.Config) -> bool:

@@ -458,10 +458,10 @@ def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> 
     assert [line for line in lines if "baseline" in line or "6 worse" in line or "power" in line] == [
         "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, baseline 1.000, same 50 rows; "
         "rows left out: 2 changed, 1 added",
-        "  -0.120, 95% interval -0.234 to -0.023; 0 rows better, 6 worse, p = 0.031 (McNemar, exact): a regression",
+        "  -0.120, 95% interval -0.234 to -0.023; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
         "  the baseline differs in the model: a, here b",
-        "gate max_regression <= 0.02: FAILS: pass rate 0.880, baseline 1.000, same 50 rows: -0.120, p = 0.031: "
-        "a regression",
+        "gate max_regression <= 0.02: FAILS: pass rate 0.880, baseline 1.000, same 50 rows; -0.120: a regression "
+        "(p = 0.031)",
         "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
     ]
 
@@ -472,7 +472,7 @@ def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
 
     lines = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
 
-    assert any("p = 0.031 (McNemar, exact), 0.094 as one of 3 evals (Holm): may be chance" in line for line in lines)
+    assert any("may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in lines)
     assert not any("regression" in line for line in lines)
 
 

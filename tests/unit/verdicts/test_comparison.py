@@ -107,12 +107,16 @@ def test_among_several_evals_the_p_is_holms() -> None:
 @pytest.mark.parametrize(
     ("found", "state", "words"),
     [
-        (pairs(kept=90, worse=10), "fails", "pass rate 0.900, baseline 1.000, same 100 rows: -0.100, p = 0.002"),
+        (
+            pairs(kept=90, worse=10),
+            "fails",
+            "pass rate 0.900, baseline 1.000, same 100 rows; -0.100: a regression (p = 0.002)",
+        ),
         (pairs(kept=90, worse=6, better=4), "holds", "may be chance"),
         (pairs(kept=90, better=10), "holds", "an improvement"),
         (pairs(kept=994, worse=6), "holds", "lower, but within the 0.02 that max_regression allows"),
         (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is at least 0.062"),
-        (pairs(kept=5), "holds", "0.000, p = 1: no difference"),
+        (pairs(kept=5), "holds", "0.000: no difference (p = 1)"),
         ([pair(NONE, YES)], "not measured", "no row was measured on both sides"),
         ([], "not measured", "the baseline has none of these rows"),
     ],
