@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.docs.blocks import PAGES
+from tests.docs.blocks import PAGES, REPOSITORY
 from tests.docs.printed import difference, updated
 from tests.docs.translations import TRANSLATIONS, original_of, with_code_of
 from tests.docs.walk import Page
@@ -33,10 +33,14 @@ def update(path: Path) -> list[str]:
     ]
 
 
-def copy_code(translation: Path) -> None:
-    """Copy the blocks of its original into a translation."""
+def copy_code(translation: Path) -> list[str]:
+    """Copy the blocks of its original into a translation; return a line if they are not as many."""
     texts = [page.read_text(encoding="utf-8") for page in (original_of(translation), translation)]
-    translation.write_text(with_code_of(*texts), encoding="utf-8")
+    try:
+        translation.write_text(with_code_of(*texts), encoding="utf-8")
+    except ValueError as error:
+        return [f"{translation.relative_to(REPOSITORY)}: {error}"]
+    return []
 
 
 def main(names: list[str]) -> None:
@@ -47,7 +51,8 @@ def main(names: list[str]) -> None:
             print(line)
     for translation in TRANSLATIONS:
         if translation in paths or original_of(translation) in paths:
-            copy_code(translation)
+            for line in copy_code(translation):
+                print(line)
 
 
 if __name__ == "__main__":
