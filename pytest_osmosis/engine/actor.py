@@ -21,7 +21,7 @@ from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
 from pytest_osmosis.engine.hosts import Hosts, exit_text
-from pytest_osmosis.engine.job import Job, Stop
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.probing import Probing
@@ -34,6 +34,7 @@ from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005

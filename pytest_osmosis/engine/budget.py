@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pytest_osmosis.engine.job import Bounds, Stop
+from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import count, money, plural
 
 ROUNDING = 1 + 1e-9

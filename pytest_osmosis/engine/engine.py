@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from pytest_osmosis.engine.actor import Actor, Close, Command, Submit
-from pytest_osmosis.engine.job import Job, Stop, StopReason
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
@@ -15,16 +15,6 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
-
-BoundName = Literal["max_errors", "max_tokens", "max_cost_usd", "max_duration_s"]
-StopReason = Literal["systemic", "decided", BoundName, "maxfail", "interrupt", "journal", "closed"]
-
-
-class Stop(NamedTuple):
-    """The reason why no further run begins, for code and for people."""
-
-    reason: StopReason
-    text: str
 
 
 def no_cost(record: RunRecord) -> None:
@@ -39,7 +29,8 @@ def undecided(record: RunRecord, pass_rule: PassRule) -> None:
 class Bounds:
     """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
-    `max_errors_text` is `max_errors` as the user wrote it; `cost_usd` returns the cost of a rollout, None if unknown.
+    `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, None if
+    unknown.
     """
 
     max_errors: float

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Stop
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
@@ -17,6 +16,7 @@ from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.host.protocol import Key, Setup
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
 
 

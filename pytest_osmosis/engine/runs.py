@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pytest_osmosis.engine.budget import Budget, InFlight
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Job, Stop, Transcript
+from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
@@ -17,6 +17,7 @@ from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.host.protocol import Key, ProgressEvent
 from pytest_osmosis.record.events import RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.stop import Stop
 
 
 class Runs:
@@ -259,7 +260,7 @@ class Runs:
         self._recorder.done(record, transcript)
         decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)
         if self._recorder.n_unmeasured > self._job.bounds.max_errors:
-            text = f"more than [limits] max_errors allows ({self._job.bounds.max_errors_text}) could not be measured"
+            text = f"more runs than [limits] max_errors ({self._job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif decided is not None and self.any_left:
             self.stop(Stop("decided", decided))

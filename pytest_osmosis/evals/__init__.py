@@ -5,7 +5,6 @@ opens a run directory (see `record.run_directory`) and performs the selected run
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
-from pytest_osmosis.engine.job import StopReason
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.git_state import GitQueries
@@ -28,7 +27,6 @@ __all__ = [
     "SecretsFile",
     "SelectedRuns",
     "Spawn",
-    "StopReason",
     "baseline_path",
     "finish",
     "gates_decide",

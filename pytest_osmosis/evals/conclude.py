@@ -14,7 +14,9 @@ from pytest_osmosis.evals.run_directory import utc_text
 from pytest_osmosis.evals.undecided_gates import undecided
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
+from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
@@ -62,7 +64,8 @@ class Conclusion:
             pass_rule=engine.pass_rule,
             records=records,
             partial=selected.partial,
-            stopped=None if stop is None else stop.text,
+            stopped=None if stop is None else self._stop_text(stop, records),
+            stop_reason=None if stop is None else stop.reason,
             duration_ms=prepared.source.rollouts_took_ms(self._run.duration_ms),
             by_function=by_function,
             overall=overall,
@@ -70,11 +73,18 @@ class Conclusion:
             price=prepared.price,
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
-            decided=stop is not None and stop.reason == "decided",
+            n_planned=prepared.plan.n_runs,
             reasons=self._run.reasons,
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
             baseline=self._baseline_model(),
         )
+
+    def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:
+        """Return the reason of a stop. Which errors were too many is only known once the runs in flight are done."""
+        if stop.reason != "max_errors":
+            return stop.text
+        causes = causes_of(records, self._engine.pass_rule)
+        return too_many(causes, len(records), self._engine.job.bounds.max_errors_text)
 
     def _baseline_model(self) -> ModelResults | None:
         """Return the results of the baseline's model, None if no run of it was selected."""

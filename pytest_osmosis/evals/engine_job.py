@@ -19,7 +19,7 @@ from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.numbers import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
     limits, n_runs, spends = prepared.config.limits, len(selected.own), prepared.source.asks_models
     return Bounds(
         max_errors=n_runs if selected.smoke else _max_errors(limits, n_runs),
-        max_errors_text=_max_errors_text(limits, n_runs),
+        max_errors_text=_max_errors_text(limits),
         max_tokens=limits.max_tokens if spends else None,
         max_cost_usd=limits.max_cost_usd if spends else None,
         max_duration_s=limits.max_duration_s,
@@ -157,8 +157,8 @@ def _max_errors(limits: LimitsTable, n_runs: int) -> int:
     return math.floor(round(bound * n_runs, 6)) if limits.max_errors_is_share else int(bound)
 
 
-def _max_errors_text(limits: LimitsTable, n_runs: int) -> str:
-    """Return the bound as the user wrote it: "10% of 40 runs"."""
+def _max_errors_text(limits: LimitsTable) -> str:
+    """Return the bound as the user wrote it: "10%" or "12"."""
     if limits.max_errors_is_share:
-        return f"{100 * limits.max_errors:.12g}% of {plural(n_runs, 'run')}"
-    return plural(int(limits.max_errors), "run")
+        return f"{100 * limits.max_errors:.12g}%"
+    return count(int(limits.max_errors))

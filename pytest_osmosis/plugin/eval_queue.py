@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
-from pytest_osmosis.evals import EvalRun, FinishedEval, StopReason, finish
+from pytest_osmosis.evals import EvalRun, FinishedEval, finish
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.stop import StopReason
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.debug.inline import InlineHosts

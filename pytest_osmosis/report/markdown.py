@@ -11,7 +11,8 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import statistics_rows
-from pytest_osmosis.report.summary import account_lines, state_text
+from pytest_osmosis.report.summary import account_lines
+from pytest_osmosis.report.verdict import rate_lines, state_text
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
@@ -64,7 +65,7 @@ def markdown(results: Results) -> str:
         gates = [[verdict.title, str(state_text(verdict)).lower(), verdict.text] for verdict in results.verdicts]
         blocks.append(_table([["gate", "", ""], *gates]))
     blocks.append(_table(statistics_rows(results)))
-    blocks.append("\n".join(f"- {_text(line)}" for line in account_lines(results)))
+    blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results))))
     blocks += _not_passed(results)
     blocks += [block for compared in results.comparisons for block in _changed(compared)]
     return "\n\n".join(blocks) + "\n"

@@ -11,6 +11,7 @@ from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines
+from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.lists import listed
@@ -37,6 +38,8 @@ def page_lines(stored: StoredResults, command: str, listing: Listing, columns: i
         yield from _unjudged(stored, command, columns)
         return
     yield from summary_lines(results, columns=columns)
+    yield ""
+    yield from verdict_lines(results)
     yield from _runs(stored, results, command, listing, columns)
 
 

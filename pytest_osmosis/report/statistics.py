@@ -23,12 +23,17 @@ def statistics_lines(results: Results, *, verbose: bool = False, columns: int | 
     rows = statistics_rows(results)
     names = _n_names(results)
     together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays next to its estimate
-    lines = fitted_tables(rows, together, columns)
-    return lines + _verbose_lines(results, list(results.by_function.values()), columns) if verbose else lines
+    lines = fitted_tables(rows, [names, 3] if results.partial else together, columns)
+    if not verbose or results.partial:
+        return lines
+    return lines + _verbose_lines(results, list(results.by_function.values()), columns)
 
 
 def statistics_rows(results: Results) -> list[list[str]]:
-    """Return the cells of the first table, head first."""
+    """Return the cells of the first table, head first. A part of the plan has counts in place of rates."""
+    if results.partial:
+        counts: list[Column] = [("mean", lambda summary: score(summary.mean)), ("passed", _passed)]
+        return _rows(results, counts, thresholds=True)
     n = max((k for summary in results.by_function.values() for k in summary.pass_at), default=1)
     columns: list[Column] = [
         ("mean", lambda summary: score(summary.mean)),
@@ -73,6 +78,10 @@ def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int 
         if table:
             lines += ["", *fitted_tables(_rows(results, table), [_n_names(results), *(1 for _ in table)], columns)]
     return lines
+
+
+def _passed(summary: Summary) -> str:
+    return f"{count(round((summary.pass_rate or 0.0) * summary.n_runs))} of {count(summary.n_runs)}"
 
 
 def _pass_at(k: int) -> Column:

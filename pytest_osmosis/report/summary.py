@@ -1,95 +1,42 @@
-"""The summary of one eval run, as lines of text."""
+"""The summary of one eval run, as lines of text, without the verdict that follows (`verdict`)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.causes import cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
-from pytest_osmosis.report.statistics import interval_text, statistics_lines
-from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
+from pytest_osmosis.report.statistics import statistics_lines
+from pytest_osmosis.report.style import dim
+from pytest_osmosis.results.causes import causes_of
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.results.results import ModelResults, Rescored, Results, Throttling, tokens_of
-from pytest_osmosis.stats import POWER, Paired, Summary
-from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
+from pytest_osmosis.stats import Paired
+from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
-from pytest_osmosis.verdicts.gates import DROP, UNDECIDED, State, Verdict
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
-    """Return the statistics, the account of the runs, and the gates, for a terminal with this many `columns`."""
-    return [
-        *statistics_lines(results, verbose=verbose, columns=columns),
-        "",
-        *account_lines(results),
-        *(line for verdict in results.verdicts for line in _gate(verdict)),
-    ]
+    """Return the statistics and the account of the runs, for a terminal with this many `columns`."""
+    return [*statistics_lines(results, verbose=verbose, columns=columns), "", *account_lines(results)]
 
 
-def verdict_lines(results: Results) -> list[str]:
-    """Return what an eval run came to and nothing else: its pass rate and its gates."""
-    return [_pass_rate(results), *(_gate(verdict)[0] for verdict in results.verdicts)]
-
-
-def brief_lines(results: Results) -> list[str]:
-    """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold."""
+def remark_lines(results: Results) -> list[str]:
+    """Return the causes of unscored runs, and the comparisons in which rows became worse."""
     worse = [each for each in results.comparisons if each.paired is not None and each.paired.worse]
     return [
         *_not_scored(results),
         *_truncated(results),
         *(line for each in worse for line in (*_compared(each), *changed_rows_lines(each, results)[:1])),
-        *(line for verdict in results.verdicts if verdict.state != "holds" for line in _gate(verdict)[:1]),
     ]
 
 
-def _gate(verdict: Verdict) -> list[str]:
-    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
-    decided = verdict.state in ("holds", "fails")
-    if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
-        chance, n_rows = verdict.power
-        least = verdict.rule.minimum - DROP
-        truth = f"{verdict.rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
-        if verdict.rule.is_regression:
-            truth = f"loss were {-least:.12g}"
-        lines.append(
-            dim(
-                f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
-                f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
-            )
-        )
-    return lines
-
-
-STATES: Mapping[State, Style] = {
-    "holds": "good",
-    "fails": "bad",
-    "not measured": "warning",
-    "partial": "warning",
-    "not decided": "warning",
-}
-"""The style of each state of a gate."""
-
-
-def state_text(verdict: Verdict) -> StyledText:
-    """Return the state of a gate, in capitals if it is a verdict."""
-    text = "not decided" if verdict.state in UNDECIDED else verdict.state.upper()
-    return StyledText((text, STATES[verdict.state]))
-
-
-def finding_text(verdict: Verdict) -> str:
-    """Return what follows the state of a gate: its finding, or why nothing is decided."""
-    return f" ({verdict.text})" if verdict.state in UNDECIDED else f": {verdict.text}"
-
-
 def account_lines(results: Results) -> list[str]:
-    """Return the outcomes of the runs, their cost, and the comparisons with other eval runs."""
+    """Return the causes of unscored runs, the cost, and the comparisons with other eval runs."""
     return [
-        *_smoke(results),
-        _pass_rate(results),
-        *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
         *_not_scored(results),
         *_truncated(results),
         *_equal_answers(results),
@@ -151,51 +98,14 @@ def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int) -> str
     return f"from run {run} of {moment(rolled_out_at)}: {stored}, no model is asked"
 
 
-def _smoke(results: Results) -> list[str]:
-    if results.smoke_of is None:
-        return []
-    return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
-
-
-def _pass_rate(results: Results) -> str:
-    overall, pass_rule = results.overall, results.pass_rule
-    rate = _rate(overall, results.passed)
-    if not overall.n_measured:
-        return rate
-    if len(pass_rule.scorers) > 1:
-        decide = pass_rule.decide
-        rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
-    if (interval := overall.pass_rate_interval) is not None:
-        rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
-    return rate
-
-
-def _rate(overall: Summary, passed: int) -> str:
-    if not overall.n_measured:
-        return "pass rate -: no run was measured"
-    rate = f"pass rate {score(overall.pass_rate)}: {count(passed)} of {plural(overall.n_runs, 'run')} passed"
-    unmeasured = overall.n_runs - overall.n_measured
-    return rate + (f", {count(unmeasured)} not measured and counted as not passed" if unmeasured else "")
-
-
-def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
-    """Return the pass rate and the cost of the baseline's model, and the number of its runs that never ran."""
-    rate = f"baseline {baseline.model}: {_rate(baseline.overall, sum(map(results.pass_rule.passed, baseline.records)))}"
-    if baseline.overall.n_measured:
-        cost = results.cost_of(baseline.records)
-        rate += f"; {_tokens(baseline.records)}, {'cost unknown' if cost is None else money(cost)}"
-    pending = sum(record.status == "pending" for record in baseline.records)
-    return [rate, *([f"{plural(pending, 'run')} of the baseline never ran"] if pending else [])]
-
-
 def _spent(results: Results) -> list[str]:
     """Return tokens and cost; "0 tokens" if nothing was rolled out."""
     if not any(record.rolled for record in results.all_records):
         return ["0 tokens"]
-    return [_tokens(results.all_records, results.usage), _known_cost(results.cost_usd, results.n_cost_unknown)]
+    return [tokens_text(results.all_records, results.usage), _known_cost(results.cost_usd, results.n_cost_unknown)]
 
 
-def _tokens(records: Iterable[RunRecord], usage: Mapping[str, int] = MappingProxyType({})) -> str:
+def tokens_text(records: Iterable[RunRecord], usage: Mapping[str, int] = MappingProxyType({})) -> str:
     """Return the known tokens, their parts by `usage`, and the number of rollouts whose tokens are not known."""
     rolled = [record for record in records if record.rolled]
     unknown = sum(record.tokens is None for record in rolled)
@@ -224,27 +134,23 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
 
 
 def _not_scored(results: Results) -> list[str]:
-    lines = cause_lines(results.causes, len(results.records) - results.count("pending"))
+    lines = cause_lines(results.causes, _n_ended(results.records))
+    if results.baseline is not None:
+        records = results.baseline.records
+        lines += cause_lines(causes_of(records, results.pass_rule), _n_ended(records), of=" of the baseline")
     lines += [
         f"{name} gave {plural(n, 'run')} no score (counted as 0, but it does not decide)"
         for name, n in _unscored_aside(results).items()
     ]
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
-    if pending := results.count("pending"):
-        lines += _pending(results, pending)
     if again := sum(record.attempt > 1 for record in results.records):
         lines.append(f"{plural(again, 'run')} rolled out a second time, because the first process ended")
     return lines
 
 
-def _pending(results: Results, n: int) -> list[str]:
-    if not results.decided:
-        return [warning(f"{plural(n, 'run')} pending: {results.stopped or 'never ran'}")]
-    return [
-        f"{count(n)} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
-        "stopped early: estimates cover only what ran",
-    ]
+def _n_ended(records: Sequence[RunRecord]) -> int:
+    return sum(record.status != "pending" for record in records)
 
 
 def _truncated(results: Results) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.patterns import pattern_of
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
@@ -92,3 +93,19 @@ def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
 def _text(function: str, message: str) -> str:
     text = one_line(message.removeprefix(_ANSWERED), TEXT_CHARS) or "no message"
     return f"{function}: {text}" if function else text
+
+
+def too_many(causes: Sequence[Cause], n_runs: int, limit: str) -> str:
+    """Return why an eval stopped that could not measure more of its `n_runs` runs than `limit` allows.
+
+    >>> runs = [RunId(row, 0) for row in range(46)]
+    >>> too_many([Cause("502 Bad Gateway", "provider", runs), Cause("a bug", "agent", runs)], 120, "10%")
+    '46 of 120 runs not measured (limit 10%), mostly 502 Bad Gateway'
+    """
+    unmeasured = [cause for cause in causes if not cause.is_measured]
+    n = sum(len(cause.runs) for cause in unmeasured)
+    text = f"{count(n)} of {plural(n_runs, 'run')} not measured (limit {limit})"
+    if not unmeasured:
+        return text
+    often = "mostly" if 2 * len(unmeasured[0].runs) > n else "most often"
+    return f"{text}, {often} {unmeasured[0].short_text}"

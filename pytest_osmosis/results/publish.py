@@ -49,6 +49,7 @@ OWN_VALUES = frozenset(
         "granularity",
         "against",
         "change",
+        "stopped_by",
     }
 )
 """Keys whose values are words of ours, or names by which other parts of the results are found."""
@@ -116,7 +117,7 @@ def _members(results: Results) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "status": "stopped" if results.stopped else "finished",
         **({"stop_reason": results.stopped} if results.stopped else {}),
-        "decided": results.decided,
+        "stopped_by": results.stop_reason,
         "smoke_of": results.smoke_of,
         "partial": results.partial,
         "config": {

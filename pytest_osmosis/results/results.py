@@ -16,6 +16,7 @@ from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
@@ -94,10 +95,10 @@ class Results:
     """
 
     # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is None
-    # unless the rollouts were stored ones. `smoke_of` is the number of planned runs if this is a smoke test. `decided`
-    # is True if the eval stopped because its gates were decided. `reasons` holds a line on each run that was reported
-    # as failed or as an error: its scores, and the answer next to its ground truth. Counts and sums over all records
-    # are cached, because the summary, the file and the Markdown page all use them.
+    # unless the rollouts were stored ones. `n_planned` is the number of the plan's runs, for a part of them. `reasons`
+    # holds a line on each run that was reported as failed or as an error: its scores, and the answer next to its ground
+    # truth. Counts and sums over all records are cached, because the summary, the file and the Markdown page all use
+    # them.
     description: EvalDescription
     pass_rule: PassRule
     records: Sequence[RunRecord]
@@ -123,7 +124,8 @@ class Results:
     rescored: Rescored | None = None
     baseline: ModelResults | None = None
     smoke_of: int | None = None
-    decided: bool = False
+    n_planned: int = 0
+    stop_reason: StopReason | None = None
     reasons: Mapping[RunId, str] = field(default_factory=dict)
     throttling: Throttling = field(default_factory=Throttling)
 
@@ -134,6 +136,11 @@ class Results:
     def count(self, status: str) -> int:
         """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""
         return sum(record.status == status for record in self.records)
+
+    @property
+    def decided(self) -> bool:
+        """True if the eval stopped because its gates were decided."""
+        return self.stop_reason == "decided"
 
     @functools.cached_property
     def causes(self) -> Sequence[Cause]:

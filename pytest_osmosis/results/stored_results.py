@@ -163,7 +163,8 @@ def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Resu
         rescored=None if rescored is None else rescored_of(rescored, n_rows, changed.get("rescored", ())),
         baseline=_baseline(data, records, pass_rule),
         smoke_of=data.get("smoke_of"),
-        decided=data.get("decided", False),
+        stop_reason=data.get("stopped_by"),
+        n_planned=run.manifest.plan.n_runs,
         throttling=Throttling(
             throttling["pauses"],
             throttling["paused_s"],
@@ -232,6 +233,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledg
         price=_price(run, ModelTag.PRIMARY),
         row_digests={record.run.row: "" for record in ended},
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
+        n_planned=manifest.plan.n_runs,
         baseline=None
         if other is None
         else ModelResults(

@@ -152,6 +152,13 @@ OF_SESSION = (
     Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
     OVERWRITE,
     UPDATE_BASELINE,
+    # what the terminal shows
+    Option(
+        "show-failures",
+        "N|all",
+        "Print at most N failed runs with their blocks, or all; pytest-osmosis show has the others "
+        "(default: 10; all with -vv).",
+    ),
     # how the session runs
     Option("secrets-file", "PATH|-", "Read the values of [secrets] required from this dotenv file; - is stdin."),
     Option("no-probe", None, "Skip the test request to the model before the first rollout."),
@@ -176,7 +183,7 @@ NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_SESSION if option.na
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
-INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above")
+INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above", "show-failures")
 """Options of the session that are also ini keys, like `osmosis_max_in_flight`."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, number, toml
+from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_or_all, number, toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
@@ -21,7 +21,10 @@ from pytest_osmosis.results.files import why_not_writable
 
 SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-_NOT_REPEATED = ("output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline")
+SHOW_FAILURES = 10
+_NOT_REPEATED = (
+    "output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline", "show-failures",
+)  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 
 
@@ -36,7 +39,8 @@ class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
-    requested it, None without one. `update_baseline` writes results over the baseline.
+    requested it, None without one. `update_baseline` writes results over the baseline. `show_failures` is how many
+    failed runs pytest shows, None for all.
     """
 
     overrides: tuple[Override, ...]
@@ -54,6 +58,7 @@ class SessionOptions(NamedTuple):
     update_baseline: bool
     rescore: bool
     overwrite: bool
+    show_failures: int | None
 
 
 class OptionValue(NamedTuple):
@@ -80,6 +85,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
     markdown = _markdown(config, values["markdown"], problems)
+    show_failures = _show_failures(config, values["show-failures"], problems)
     if problems:
         raise pytest.UsageError(*map(str, problems))
     secrets_file = values["secrets-file"].text
@@ -99,6 +105,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         update_baseline=update_baseline,
         rescore=rescore,
         overwrite=overwrite,
+        show_failures=show_failures,
     )
 
 
@@ -176,6 +183,14 @@ def _markdown(config: pytest.Config, value: OptionValue, problems: list[Problem]
     if reason is not None:
         problems.append(Problem(f"{value.origin}={value.text}", f"cannot be written: {reason}"))
     return path
+
+
+def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
+    """Return the number of failed runs that pytest shows, None for all of them."""
+    if value.text is None:
+        return None if config.get_verbosity() > 1 else SHOW_FAILURES
+    n: int | Literal["all"] | None = _number(value, integer_or_all(0), problems)
+    return None if n == "all" else n
 
 
 def _exit_status(value: str) -> int:

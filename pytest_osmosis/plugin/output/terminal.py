@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_osmosis.evals import FinishedEval
-from pytest_osmosis.plugin.output import github_annotations
+from pytest_osmosis.plugin.items.node_ids import eval_id_of, unit_key
+from pytest_osmosis.plugin.output import github_annotations, shown_failures
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
-from pytest_osmosis.report.summary import brief_lines, notice_lines, summary_lines, verdict_lines
+from pytest_osmosis.report.summary import notice_lines, summary_lines
+from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
@@ -57,8 +61,12 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
         write_line(terminal, line)
 
 
+ASKED = (0, 1, 2, 4, 5)
+"""The exit statuses at which every pytest asks for summaries."""
+
+
 class TerminalSummary:
-    """Prints the summary of the session's evals, once.
+    """Prints the summary of the session's evals, once, below all that pytest and other plugins print.
 
     pytest asks for summaries at its own exit statuses only, but after an internal error or `pytest.exit` too people
     want to know what ran.
@@ -69,20 +77,52 @@ class TerminalSummary:
         self._evals = evals
         self._printed = False
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        self._printed = True
-        _print_evals(terminalreporter, self._evals, self._config.get_verbosity())
-        reports = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
-        for line in github_annotations.lines(self._config, reports, self._evals):
-            terminalreporter.write_line(line)
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
+        """Bound what pytest prints of failed runs, and print the summary after its short summary."""
+        with self._bounded(terminalreporter):
+            result = yield
+        self._print(terminalreporter)
+        return result
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> Generator[None, object, object]:
+        """Print the summary if pytest will not ask for it, before it prints its last line."""
         result = yield
         terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
-        if terminal is not None and not self._printed and not self._config.getoption("no_summary"):
-            self.pytest_terminal_summary(terminal)
+        if terminal is not None and exitstatus not in ASKED and not self._config.getoption("no_summary"):
+            terminal.ensure_newline()
+            self._print(terminal)
         return result
+
+    def _bounded(self, terminal: pytest.TerminalReporter) -> AbstractContextManager[None]:
+        most = self._evals.options.show_failures
+        if most is None:
+            return nullcontext()
+        write = partial(write_line, terminal)
+        return shown_failures.bounded(terminal, most, is_run=self._is_run, write=write, show=self._show_command)
+
+    def _is_run(self, report: pytest.TestReport) -> bool:
+        key = unit_key(report.nodeid)
+        return key is not None and key.eval_id in self._evals.named
+
+    def _show_command(self, reports: Sequence[pytest.TestReport]) -> str:
+        """Return the command that shows the eval run of some reports; RUN stands for the names of several."""
+        finished = self._evals.queue.finished
+        ids = {eval_id_of(report.nodeid) for report in reports} & finished.keys()
+        names = [finished[eval_id].run.directory.name for eval_id in ids]
+        if len(finished) == 1:
+            return "pytest-osmosis show"
+        return f"pytest-osmosis show {names[0] if len(names) == 1 else 'RUN'}"
+
+    def _print(self, terminal: pytest.TerminalReporter) -> None:
+        if self._printed:
+            return
+        self._printed = True
+        reports = [report for kind in ("failed", "error") for report in terminal.stats.get(kind, [])]
+        for line in github_annotations.lines(self._config, reports, self._evals):
+            terminal.write_line(line)
+        _print_evals(terminal, self._evals, self._config.get_verbosity())
 
 
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
@@ -129,6 +169,8 @@ def _eval_lines(finished: FinishedEval, *, verbose: bool, columns: int | None) -
         yield dim(f"results: {shown(path)}")
     if run.directory.host_log.exists():
         yield dim(f"user code also wrote to {shown(run.directory.host_log)}")
+    yield ""
+    yield from verdict_lines(finished.results)
 
 
 def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
@@ -144,7 +186,7 @@ def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
     """Yield the verdicts, and of several evals their table, with `-qq` only the line below it."""
     for name, each in zip(_names(finished), finished, strict=True):
-        verdicts = verdict_lines(each.results) if len(finished) == 1 else []
+        verdicts = short_verdict_lines(each.results) if len(finished) == 1 else []
         yield from (joined(f"osmosis: {name}: ", line) for line in (*verdicts, *each.unwritten))
     if len(finished) > 1:
         results = [each.results for each in finished]

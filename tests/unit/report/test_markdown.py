@@ -23,7 +23,7 @@ def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided() -> None
     results = results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="decided: ...")
 
     assert markdown(results).splitlines()[0].endswith(": stopped")
-    assert markdown(replace(results, decided=True)).splitlines()[0].endswith(": every gate holds")
+    assert markdown(replace(results, stop_reason="decided")).splitlines()[0].endswith(": every gate holds")
 
 
 def test_the_title_is_the_worst_verdict_of_the_gates() -> None:

@@ -14,6 +14,7 @@ from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.columns import aligned
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.summary import last_run_line, summary_lines
+from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling
 from pytest_osmosis.stats import Interval, Paired
@@ -23,8 +24,13 @@ from pytest_osmosis.verdicts.matching import Matched, Pair
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of
 
 
+def all_lines(results: Results) -> list[str]:
+    """Return the lines of the summary and of the verdict, as the terminal shows them."""
+    return [*summary_lines(results), "", *verdict_lines(results)]
+
+
 def summary(results: Results) -> str:
-    return "\n".join(summary_lines(results)) + "\n"
+    return "\n".join(all_lines(results)) + "\n"
 
 
 def golden(text: str) -> str:
@@ -38,8 +44,9 @@ def test_one_run_a_row() -> None:
         eval function  threshold   mean    95% interval  pass rate    95% interval
         rewards:a           >= 1  0.500  0.082 to 0.918      0.333  0.010 to 0.885
 
-        pass rate 0.333: 1 of 3 runs passed; 95% interval 0.010 to 0.885 (Gaffke, mid-p)
         54 tokens (33 in, 21 out), cost unknown, 3.2 s
+
+        pass rate 0.333: 1 of 3 runs passed; 95% interval 0.010 to 0.885 (Gaffke, mid-p)
         """)
 
 
@@ -50,8 +57,9 @@ def test_five_runs_a_row_and_a_gate() -> None:
         eval function  threshold   mean    95% interval  pass rate    95% interval  pass@5  pass^5
         rewards:a           >= 1  0.700  0.155 to 0.937      0.700  0.155 to 0.937   1.000   0.000
 
-        pass rate 0.700: 7 of 10 runs passed; 95% interval 0.155 to 0.937 (Gaffke, mid-p)
         180 tokens (110 in, 70 out), cost unknown, 3.2 s
+
+        pass rate 0.700: 7 of 10 runs passed; 95% interval 0.155 to 0.937 (Gaffke, mid-p)
         gate pass_rate >= 0.7: HOLDS: 0.700 (7 of 10 runs passed)
           low power: if the true pass rate fell to 0.65, this gate would notice 50% of the time; POWER
         """).replace("POWER", "17 rows would make it 80%")
@@ -116,9 +124,10 @@ def test_a_single_run_is_singular() -> None:
     usage = {"input_tokens": 1, "output_tokens": 0}
     results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
 
-    assert summary_lines(results)[3:] == [
-        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
+    assert all_lines(results)[3:] == [
         "1 token (1 in), cost unknown, 0.89 s",
+        "",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
         "gate pass_rate >= 0.5: HOLDS: 1.000 (1 of 1 run passed)",
         "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
         "89 rows would make it 80%",
@@ -133,12 +142,13 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
         eval function  threshold   mean    95% interval  pass rate    95% interval
         rewards:a           >= 1  0.167  0.005 to 0.602      0.167  0.005 to 0.602
 
-        pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed{interval}
         2 runs not measured: what happened (first: row1-run0)
         1 run not measured: what happened (first: row3-run0)
         1 run counted as failed: what happened (boundary agent), first: row4-run0
         1 run not measured: rewards:a: ValueError: no (first: row5-run0)
         36 tokens (22 in, 14 out, unknown for 4 runs), cost unknown, 3.2 s
+
+        pass rate 0.167: 1 of 6 runs passed, 4 not measured and counted as not passed{interval}
         """).replace("{interval}", "; 95% interval 0.005 to 0.602 (Gaffke, mid-p)") + (
         "gate pass_rate >= 0.5: NOT MEASURED: between 0.167 and 0.833 (1 of 6 runs passed, 4 not measured)\n"
     )
@@ -147,19 +157,21 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero() -> None:
 def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
     records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
 
-    assert summary_lines(results_of(records, stopped="the probe failed: 401"))[3:] == [
-        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
+    assert all_lines(results_of(records, stopped="the probe failed: 401"))[3:] == [
         "1 run taken out by the grader",
-        "2 runs pending: the probe failed: 401",
         "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
+        "",
+        "stopped: the probe failed: 401",
+        "2 of 4 runs never started",
+        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
     ]
 
 
 def test_runs_that_were_not_needed_are_no_gap_and_their_estimates_are_labelled() -> None:
     records = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
-    results = replace(results_of(records, stopped="decided: gate pass_rate >= 0.5 holds"), decided=True)
+    results = replace(results_of(records, stopped="decided: gate pass_rate >= 0.5 holds"), stop_reason="decided")
 
-    assert summary_lines(results)[4:6] == [
+    assert verdict_lines(results)[:2] == [
         "2 of 4 runs not needed: decided: gate pass_rate >= 0.5 holds",
         "stopped early: estimates cover only what ran",
     ]
@@ -173,15 +185,16 @@ def test_several_functions_and_the_deciding_one() -> None:
         rewards:a           >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983
         rewards:b         >= 0.2  0.125  0.004 to 0.806      0.500  0.017 to 0.983
 
-        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.017 to 0.983 (Gaffke, mid-p)
         rewards:b gave 1 run no score (counted as 0, but it does not decide)
         36 tokens (22 in, 14 out), cost unknown, 3.2 s
+
+        pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.017 to 0.983 (Gaffke, mid-p)
         """)
 
 
 @pytest.mark.parametrize("decide", ["all", "any"])
 def test_the_summary_names_several_deciding_functions(decide: str) -> None:
-    lines = summary_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
+    lines = verdict_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
 
     rate = (
         f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.050 to 1.000 (Gaffke, mid-p)"
@@ -196,9 +209,10 @@ def test_nothing_measured_shows_dashes_and_no_zeros() -> None:
         eval function  threshold  mean  95% interval  pass rate  95% interval
         rewards:a           >= 1     -             -          -             -
 
-        pass rate -: no run was measured
         4 runs not measured: what happened (first: row0-run0)
         tokens unknown, cost unknown, 3.2 s
+
+        pass rate -: no run was measured
         gate pass_rate >= 0.5: NOT MEASURED: no run was measured
         """)
 
@@ -216,11 +230,12 @@ def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> Non
 
 
 def test_no_runs_at_all() -> None:
-    assert summary_lines(results_of([]))[1:] == [
+    assert all_lines(results_of([]))[1:] == [
         "rewards:a           >= 1     -             -          -             -",
         "",
-        "pass rate -: no run was measured",
         "0 tokens, 3.2 s",
+        "",
+        "pass rate -: no run was measured",
     ]
 
 
@@ -452,7 +467,7 @@ def compared(**counts: int) -> Results:
 
 
 def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> None:
-    lines = summary_lines(compared(kept=44, worse=6))
+    lines = all_lines(compared(kept=44, worse=6))
 
     # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
     assert [line for line in lines if "baseline" in line or "6 worse" in line or "power" in line] == [
@@ -479,11 +494,11 @@ def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
 def test_table_and_costs_include_the_baselines_model() -> None:
     baseline = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
 
-    lines = summary_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=baseline))
+    lines = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=baseline))
 
     assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
     assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
-    assert "1 run of the baseline never ran" in lines
+    assert "1 run of the baseline never ran: 401" in lines
     assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
 
 
@@ -492,9 +507,9 @@ def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> No
     own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
 
     assert any(
-        line.endswith("; tokens unknown, cost unknown") for line in summary_lines(results_of(own, baseline=uncounted))
+        line.endswith("; tokens unknown, cost unknown") for line in verdict_lines(results_of(own, baseline=uncounted))
     )
 
     half = [uncounted[0], of_baseline(finished({A: 1.0}, 1))]
-    lines = summary_lines(results_of(own, baseline=half))
+    lines = verdict_lines(results_of(own, baseline=half))
     assert any(line.endswith("; 18 tokens (unknown for 1 run), cost unknown") for line in lines)

@@ -1,0 +1,194 @@
+"""The verdict on one eval run, as the last lines of its summary: why it stopped, its pass rate and its gates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.show_command import show_command
+from pytest_osmosis.report.statistics import interval_text
+from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
+from pytest_osmosis.report.summary import remark_lines, tokens_text
+from pytest_osmosis.results.results import ModelResults, Results, by_row, gate_value
+from pytest_osmosis.stats import POWER, Summary, mean
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import count, money, plural, score
+from pytest_osmosis.verdicts.gates import DROP, UNDECIDED, State, Verdict
+
+WORST_ROWS = 5
+
+
+def verdict_lines(results: Results) -> list[str]:
+    """Return why the eval stopped, its pass rate and its gates."""
+    return [*rate_lines(results), *_gates(results, results.verdicts)]
+
+
+def short_verdict_lines(results: Results) -> list[str]:
+    """Return what an eval run came to and nothing else: why it stopped, its pass rate and its gates."""
+    return [*_stop(results), _pass_rate(results), *(_gate(verdict)[0] for verdict in results.verdicts)]
+
+
+def brief_lines(results: Results) -> list[str]:
+    """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold."""
+    return [
+        *remark_lines(results),
+        *_stop(results),
+        *_gates(results, [verdict for verdict in results.verdicts if verdict.state != "holds"], power=False),
+    ]
+
+
+def rate_lines(results: Results) -> list[str]:
+    """Return why the eval stopped, and its pass rate, with the baseline's."""
+    return [
+        *_stop(results),
+        *_smoke(results),
+        _pass_rate(results),
+        *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
+    ]
+
+
+def _stop(results: Results) -> list[str]:
+    """Return why runs are missing: the eval stopped, was interrupted, or they were given up one by one."""
+    missing = [record for record in results.records if record.status == "pending"]
+    if results.decided:
+        return [
+            f"{count(len(missing))} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
+            "stopped early: estimates cover only what ran",
+        ]
+    lines = [_missing(missing, len(results.records))] if missing else []
+    if results.stop_reason == "interrupt":
+        return [warning(f"interrupted: {line}") for line in lines] or [warning("interrupted")]
+    if results.stopped is not None:
+        stopped = results.stopped if results.stop_reason == "maxfail" else f"stopped: {results.stopped}"
+        return [warning(line) for line in (stopped, *lines)]
+    return [warning(line) for line in _given_up(missing)]
+
+
+def _missing(missing: Sequence[RunRecord], n_runs: int) -> str:
+    """Return the number of runs that never started, and of those that did not finish."""
+    begun = sum(record.started for record in missing)
+    never, of = len(missing) - begun, plural(n_runs, "run")
+    if not never:
+        return f"{count(begun)} of {of} did not finish"
+    return f"{count(never)} of {of} never started" + (f", {count(begun)} did not finish" if begun else "")
+
+
+def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:
+    reasons = Counter(record.skip_reason for record in missing)
+    return [f"{plural(n, 'run')}{of} never ran{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
+
+
+def _smoke(results: Results) -> list[str]:
+    if results.smoke_of is None:
+        return []
+    return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
+
+
+def _pass_rate(results: Results) -> str:
+    overall, pass_rule = results.overall, results.pass_rule
+    rate = _rate(results, overall, results.passed)
+    if not overall.n_measured:
+        return rate
+    if len(pass_rule.scorers) > 1:
+        decide = pass_rule.decide
+        rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
+    if not results.partial and (interval := overall.pass_rate_interval) is not None:
+        rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
+    return rate
+
+
+def _rate(results: Results, overall: Summary, passed: int) -> str:
+    """Return the pass rate of a model; for a part of the plan counts, as its rate says nothing about the whole."""
+    unmeasured = overall.n_runs - overall.n_measured
+    if not overall.n_measured:
+        return "no run was measured" if results.partial else "pass rate -: no run was measured"
+    if results.partial:
+        left_out = f", {count(unmeasured)} not measured" if unmeasured else ""
+        planned = "" if results.smoke_of is not None else f" ({count(results.n_planned)} planned)"
+        return f"{count(passed)} of {plural(overall.n_runs, 'run')} passed{left_out}{planned}"
+    rate = f"pass rate {score(overall.pass_rate)}: {count(passed)} of {plural(overall.n_runs, 'run')} passed"
+    return rate + (f", {count(unmeasured)} not measured and counted as not passed" if unmeasured else "")
+
+
+def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
+    """Return the pass rate and the cost of the baseline's model, and the number of its runs that never ran."""
+    passed = sum(map(results.pass_rule.passed, baseline.records))
+    rate = f"baseline {baseline.model}: {_rate(results, baseline.overall, passed)}"
+    if baseline.overall.n_measured:
+        cost = results.cost_of(baseline.records)
+        rate += f"; {tokens_text(baseline.records)}, {'cost unknown' if cost is None else money(cost)}"
+    missing = [record for record in baseline.records if record.status == "pending"]
+    return [rate, *map(warning, _given_up(missing, of=" of the baseline"))]
+
+
+def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True) -> list[str]:
+    """Return the verdicts, each with the worst rows if it fails, and with its power."""
+    lines: list[str] = []
+    for verdict in verdicts:
+        state, *rest = _gate(verdict)
+        rows = [line for line in _worst_rows(results, verdict) if line not in lines]
+        lines += [state, *rows, *(rest if power else [])]
+    return lines
+
+
+def _gate(verdict: Verdict) -> list[str]:
+    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
+    decided = verdict.state in ("holds", "fails")
+    if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
+        chance, n_rows = verdict.power
+        least = verdict.rule.minimum - DROP
+        truth = f"{verdict.rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
+        if verdict.rule.is_regression:
+            truth = f"loss were {-least:.12g}"
+        lines.append(
+            dim(
+                f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
+                f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
+            )
+        )
+    return lines
+
+
+STATES: Mapping[State, Style] = {
+    "holds": "good",
+    "fails": "bad",
+    "not measured": "warning",
+    "partial": "warning",
+    "not decided": "warning",
+}
+"""The style of each state of a gate."""
+
+
+def state_text(verdict: Verdict) -> StyledText:
+    """Return the state of a gate, in capitals if it is a verdict."""
+    text = "not decided" if verdict.state in UNDECIDED else verdict.state.upper()
+    return StyledText((text, STATES[verdict.state]))
+
+
+def finding_text(verdict: Verdict) -> str:
+    """Return what follows the state of a gate: its finding, or why nothing is decided."""
+    return f" ({verdict.text})" if verdict.state in UNDECIDED else f": {verdict.text}"
+
+
+def _worst_rows(results: Results, verdict: Verdict) -> list[str]:
+    """Return the rows that kept a gate from holding, the worst first. A comparison names its own rows."""
+    rule = verdict.rule
+    if rule is None or verdict.state != "fails" or rule.is_regression:
+        return []
+    worst: list[tuple[float, RunId, str]] = []
+    for row, records in by_row([record for record in results.records if record.status != "skipped"]).items():
+        by_run = {record.run: gate_value(rule, record, results.pass_rule) for record in records}
+        values = {run: value for run, value in by_run.items() if value is not None}
+        rate = mean(list(values.values())) if values else 1.0
+        if rate < (rule.minimum if rule.metric == "mean" else 1.0):
+            passed = sum(value == 1.0 for value in values.values())
+            text = score(rate) if rule.metric == "mean" else f"{passed} of {len(values)}"
+            worst.append((rate, min(values, key=lambda run: (values[run], run)), f"row{row} {text}"))
+    if not worst:
+        return []
+    worst.sort()
+    show = show_command(Path(results.provenance["run_dir"]), worst[0][1])
+    return [f"  worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}; {show}"]

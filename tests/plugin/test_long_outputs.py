@@ -1,0 +1,258 @@
+"""Long outputs stay readable: few blocks of failures, and the verdict below everything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.servers import ChatServer, reply, status
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+WRONG: Sequence[Mapping[str, object]] = [{"score": 0.0}] * 13
+MORE = "and {} more: pytest-osmosis show"
+
+
+def blocks(lines: Sequence[str]) -> list[str]:
+    """Return the tests whose failures have a block, in order."""
+    return [match[1] for line in lines if (match := re.fullmatch(r"_+ (?:ERROR at \w+ of )?(\S+) _+", line))]
+
+
+def summary(lines: Sequence[str], word: str = "FAILED") -> list[str]:
+    """Return the lines of the short test summary that begin with a word."""
+    return [line for line in lines if line.startswith(f"{word} ")]
+
+
+def section(lines: Sequence[str], title: str) -> list[str]:
+    """Return the lines of a section of the summary."""
+    begin = next(number for number, line in enumerate(lines) if re.fullmatch(f"=+ {title} =+", line))
+    end = next(n for n, line in enumerate(lines[begin + 1 :], begin + 1) if re.match("===|-+ osmosis: ", line))
+    return list(lines[begin + 1 : end])
+
+
+@PLAIN_AND_XDIST
+def test_ten_failures_are_shown_and_the_others_counted(workspace: Workspace) -> None:
+    workspace.eval(rows=WRONG)
+    workspace.write("test_python.py", "def test_python(): assert 0\n")
+
+    lines = workspace.run(CONFIG, "test_python.py", "--junitxml=junit.xml").outlines
+
+    ours = [test for test in blocks(lines) if test != "test_python"]
+    assert len(ours) == 10
+    assert "test_python" in blocks(lines)
+    assert section(lines, "FAILURES")[-2:-1] == [MORE.format(3)]  # the last line is JUnit's
+    assert len(summary(lines)) == 11
+    assert any("test_python.py::test_python" in line for line in summary(lines))
+    assert section(lines, "short test summary info")[-1] == MORE.format(3)
+    assert "14 failed" in lines[-1]
+    cases = junit_cases(workspace.root / "junit.xml").values()
+    assert sum(case.find("failure") is not None for case in cases) == 14
+
+
+@pytest.mark.parametrize(
+    ("args", "n_blocks", "n_lines"),
+    [
+        (["--osmosis-show-failures=2"], 2, 2),
+        (["--osmosis-show-failures=0"], 0, 0),
+        (["--osmosis-show-failures=all"], 13, 13),
+        (["--osmosis-show-failures=2", "-vv"], 2, 2),
+        (["-v"], 10, 10),
+        (["-vv"], 13, 13),
+        (["-q"], 10, 10),
+        (["--tb=no"], 0, 10),
+        (["--tb=short"], 10, 10),
+        (["-rN"], 10, 0),
+        (["-o", "osmosis_show_failures=3"], 3, 3),
+    ],
+)
+def test_options_set_how_many_failures_are_shown(
+    plain_workspace: Workspace, args: list[str], n_blocks: int, n_lines: int
+) -> None:
+    plain_workspace.eval(rows=WRONG)
+
+    lines = plain_workspace.run(CONFIG, *args).outlines
+
+    assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines)
+    first = "13 failures not listed" if "--osmosis-show-failures=0" in args else "and {} more"
+    hidden = [] if "--tb=no" in args else [13 - n_blocks]
+    hidden += [] if "-rN" in args else [13 - n_lines]
+    notes = [line for line in lines if line.endswith(": pytest-osmosis show")]
+    assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n]
+
+
+def test_tb_line_is_bounded_too(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=WRONG)
+
+    lines = section(plain_workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
+
+    assert sum("data/x.jsonl:" in line and "score 0 < 1" in line for line in lines) == 10
+    assert lines[-1] == MORE.format(3)
+
+
+def test_errors_and_failures_share_the_bound(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=[{"score": 0.0}] * 9 + [{"reward": "raises"}] * 9, limits={"max_errors": "100%"})
+
+    lines = plain_workspace.run(CONFIG).outlines
+
+    assert [len(blocks(section(lines, title))) for title in ("ERRORS", "FAILURES")] == [5, 5]
+    assert section(lines, "ERRORS")[-1] == section(lines, "FAILURES")[-1] == MORE.format(4)
+    assert section(lines, "short test summary info")[-1] == MORE.format(8)
+
+
+def test_a_failed_gate_is_always_listed_and_runs_that_it_excuses_are_bounded(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=WRONG, gate={"pass_rate": ">= 0.9"})
+
+    lines = plain_workspace.run(CONFIG, "-rfx").outlines
+
+    assert blocks(lines)[-1:] != ["x[row12-run0]"]
+    assert [line.partition(" - ")[0] for line in summary(lines)] == [
+        "FAILED configs/eval/x.toml::x[gate pass_rate >= 0.9]"
+    ]
+    assert len(summary(lines, "XFAIL")) == 10
+    assert section(lines, "short test summary info")[-1] == MORE.format(3)
+
+
+def test_other_plugins_see_every_report(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(rows=WRONG)
+    plain_workspace.write(
+        "conftest.py",
+        """
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"conftest sees {len(terminalreporter.stats['failed'])}")
+""",
+    )
+
+    plain_workspace.run(CONFIG).stdout.fnmatch_lines(["conftest sees 13", "* osmosis: x *"])
+
+
+@pytest.mark.parametrize("bad", ["many", "-1", "1.5"])
+def test_a_bad_number_of_failures_is_a_usage_error(plain_workspace: Workspace, bad: str) -> None:
+    plain_workspace.eval()
+
+    result = plain_workspace.run(CONFIG, f"--osmosis-show-failures={bad}")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(['*--osmosis-show-failures: must be an integer of at least 0, or "all", got *'])
+
+
+# -- the verdict comes last --------------------------------------------------------------------------------
+
+NOISE = """
+import warnings
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.section("a summary of another plugin")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure():
+    print("after everything")
+"""
+
+
+@PLAIN_AND_XDIST
+def test_the_verdict_is_printed_right_above_pytests_last_line(workspace: Workspace) -> None:
+    workspace.eval(rows=[*WRONG, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.9"})
+    workspace.write("conftest.py", NOISE)
+    workspace.write("test_python.py", "import warnings\ndef test_python():\n    warnings.warn('old')\n    assert 0\n")
+
+    lines = workspace.run(CONFIG, "test_python.py", "--junitxml=junit.xml", "-rA").outlines
+
+    end = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))
+    rate, gate, worst, _power = lines[end - 4 : end]
+    assert rate == "pass rate 0.071: 2 of 28 runs passed; 95% interval 0.002 to 0.308 (Gaffke, mid-p)"
+    assert gate.startswith("gate pass_rate >= 0.9: FAILS: ")
+    assert worst == (
+        "  worst rows: row0 0 of 2, row1 0 of 2, row2 0 of 2, row3 0 of 2, row4 0 of 2 and 8 more; "
+        f"pytest-osmosis show {workspace.run_dirs()[-1].name} row0-run0"
+    )
+    above = "\n".join(lines[: end - 4])
+    for noise in ("warnings summary", "a summary of another plugin", "generated xml file", "short test summary info"):
+        assert noise in above
+
+
+@pytest.mark.parametrize("broken", ["raise RuntimeError('broken')", "pytest.exit('bye', 7)"])
+def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(
+    plain_workspace: Workspace, broken: str
+) -> None:
+    plain_workspace.eval(rows=2)
+    hook = f"import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_runtestloop(session):\n    {broken}\n"
+    plain_workspace.write("conftest.py", hook)
+
+    lines = [line for line in plain_workspace.run(CONFIG).outlines if line]
+
+    ours = next(number for number, line in enumerate(lines) if re.fullmatch("-+ osmosis: x -+", line))
+    last = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))
+    assert ours < last
+    assert "pass rate" in lines[last - 1]
+
+
+# -- a part of the plan ------------------------------------------------------------------------------------
+
+
+@PLAIN_AND_XDIST
+def test_a_part_of_the_plan_prints_counts(workspace: Workspace) -> None:
+    workspace.eval(rows=[{"score": 0.0}, {}, {}, {}], gate={"pass_rate": ">= 0.9"})
+    workspace.run(CONFIG)
+
+    for selection, counts in (
+        (["-k", "row0 or row1"], "1 of 2 runs passed (4 planned)"),
+        (["configs/eval/x.toml::x[row2-run0]"], "1 of 1 run passed (4 planned)"),
+    ):
+        result = workspace.run(*([CONFIG] if "-k" in selection else []), *selection)
+
+        assert counts in result.outlines
+        assert "interval" not in result.stdout.str()
+        assert "pass rate" not in result.stdout.str()
+
+
+# -- causes ------------------------------------------------------------------------------------------------
+
+
+@PLAIN_AND_XDIST
+def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Workspace) -> None:
+    with ChatServer(*[reply("0")] * 4, status(502)) as server:
+        workspace.eval(rows=40, gate={"pass_rate": ">= 0.5"}, model={"base_url": server.base_url, "max_retries": 0})
+        lines = workspace.run(CONFIG, "--osmosis-no-probe").outlines
+
+    results = workspace.results()
+    n = sum(run["status"] == "failed" for row in results["rows"] for run in row["runs"])
+    text = "502 Bad Gateway: scripted 502"
+    assert n > 4
+    assert f"{n} runs not measured: {text} (first: row4-run0)" in lines
+    stop = f"stopped: {n} of 40 runs not measured (limit 10%), mostly {text}"
+    assert [lines[number + 1] for number, line in enumerate(lines) if line == stop][-1] == (
+        f"{36 - n} of 40 runs never started"
+    )
+    assert summary(lines, "ERROR")[0].startswith("ERROR configs/eval/x.toml::x[limit max_errors] - stopped: ")
+    assert f"stopped: {results['stop_reason']}" == stop
+    (cause,) = results["summary"]["causes"]
+    assert {**cause, "first_runs": cause["first_runs"][:2]} == {
+        "text": text,
+        "boundary": "provider",
+        "measured": False,
+        "runs": n,
+        "first_runs": ["row4-run0", "row5-run0"],
+    }
+
+
+@PLAIN_AND_XDIST
+def test_requests_that_the_model_refuses_look_like_a_configuration_problem(workspace: Workspace) -> None:
+    refused = status(400, {"error": {"message": "temperature is not supported"}})
+    with ChatServer(*[reply("0"), reply("0"), refused] * 4) as server:
+        workspace.eval(rows=12, gate={"pass_rate": ">= 0.5"}, model={"base_url": server.base_url})
+        workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-markdown=page.md").stdout.fnmatch_lines(
+            [
+                "4 runs counted as failed: 400 Bad Request: temperature is not supported (boundary model), "
+                "first: row2-run0",
+                "  4 of 12 runs met this error: it looks like a configuration problem, not like a bad model",
+                "pass rate 0.667: 8 of 12 runs passed; *",
+                "gate pass_rate >= 0.5: HOLDS: *",
+            ]
+        )
+    assert "4 of 12 runs met this error" in (workspace.root / "page.md").read_text(encoding="utf-8")

@@ -1,0 +1,165 @@
+"""The last lines of a summary: why an eval stopped, what passed, and the rows that a failing gate owes it to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.report.statistics import statistics_lines
+from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.results.results import Results, runs_for
+from pytest_osmosis.verdicts.gates import decide
+from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of
+
+
+def lines(results: Results) -> list[str]:
+    return verdict_lines(results)
+
+
+def stopped(reason: StopReason, text: str, missing: list[RunRecord]) -> list[str]:
+    """Return the lines before the pass rate of an eval that stopped after one run of each row but the `missing`."""
+    records = [finished({A: 1.0}, row) for row in range(10)]
+    made = replace(results_of([*records, *missing], stopped=text), stop_reason=reason)
+    return lines(made)[:-1]
+
+
+def never(n: int, reason: str | None = None) -> list[RunRecord]:
+    return [pending(100 + row, reason=reason) for row in range(n)]
+
+
+def test_an_interrupt_counts_the_runs_that_never_started() -> None:
+    assert stopped("interrupt", "interrupted", never(1_001)) == ["interrupted: 1,001 of 1,011 runs never started"]
+
+
+def test_runs_that_an_interrupt_cut_off_are_not_among_those_that_never_started() -> None:
+    begun = [pending(200 + row)._replace(started=True) for row in range(3)]
+
+    assert stopped("interrupt", "interrupted", [*never(7), *begun]) == [
+        "interrupted: 7 of 20 runs never started, 3 did not finish"
+    ]
+    assert stopped("interrupt", "interrupted", begun) == ["interrupted: 3 of 13 runs did not finish"]
+    assert stopped("interrupt", "interrupted", []) == ["interrupted"]
+
+
+def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
+    text = "46 of 120 runs not measured (limit 10%), mostly 502 Bad Gateway"
+
+    assert stopped("max_errors", text, never(2)) == [f"stopped: {text}", "2 of 12 runs never started"]
+    assert stopped("max_errors", text, []) == [f"stopped: {text}"]
+    assert stopped("maxfail", "stopped by x.toml::x[row0-run0] (--maxfail=1)", never(1)) == [
+        "stopped by x.toml::x[row0-run0] (--maxfail=1)",
+        "1 of 11 runs never started",
+    ]
+
+
+def test_runs_that_were_given_up_one_by_one_are_counted_by_reason() -> None:
+    records = [finished({A: 1.0}), *never(2, "its host was lost"), pending(50)]
+
+    assert lines(results_of(records))[:-1] == ["2 runs never ran: its host was lost", "1 run never ran"]
+
+
+# -- a part of the plan ------------------------------------------------------------------------------------
+
+
+def part(records: list[RunRecord], **fields: object) -> Results:
+    return replace(results_of(records), partial=True, n_planned=40, **fields)  # type: ignore[arg-type]
+
+
+def test_a_part_of_the_plan_has_counts_and_no_rates() -> None:
+    made = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
+
+    assert lines(made) == ["1 of 3 runs passed, 1 not measured (40 planned)"]
+    assert statistics_lines(made, verbose=True) == [
+        "eval function  threshold   mean  passed",
+        "rewards:a           >= 1  0.333  1 of 3",
+    ]
+
+
+def test_a_smoke_test_has_counts() -> None:
+    made = part([finished({A: 1.0}), finished({A: 0.0}, 1)], smoke_of=40)
+
+    assert lines(made) == ["smoke: 2 of 40 runs, scores did not decide", "1 of 2 runs passed"]
+
+
+def test_a_part_without_an_answer_was_not_measured() -> None:
+    assert lines(part([failed("provider")])) == ["no run was measured"]
+
+
+def test_the_baselines_model_has_counts_too() -> None:
+    both = results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}))])
+
+    assert lines(replace(both, partial=True, n_planned=40)) == [
+        "1 of 1 run passed (40 planned)",
+        "baseline other: 0 of 1 run passed (40 planned); 18 tokens, cost unknown",
+    ]
+
+
+# -- the worst rows ----------------------------------------------------------------------------------------
+
+
+def gated(records: list[RunRecord], *rules: GateRule, scorers: tuple[str, ...] = (A,)) -> list[str]:
+    """Return the lines below gates, without those on power."""
+    made = results_of(records, scorers=scorers)
+    verdicts = [decide(rule, runs_for(rule, records, made.pass_rule)) for rule in rules]
+    return [
+        line for line in lines(replace(made, verdicts=verdicts)) if line.startswith("  ") and "low power" not in line
+    ]
+
+
+def row(index: int, *scores: float) -> list[RunRecord]:
+    return [finished({A: score}, index, run) for run, score in enumerate(scores)]
+
+
+PASS_RATE = GateRule("pass_rate", 0.9)
+
+
+def test_a_gate_that_fails_names_its_worst_rows() -> None:
+    records = [*row(3, 1, 1, 0), *row(5, 1, 1, 1), *row(9, 0, 1, 0), *row(12, 0, 0, 0)]
+
+    assert gated(records, PASS_RATE) == [
+        "  worst rows: row12 0 of 3, row9 1 of 3, row3 2 of 3; pytest-osmosis show x-1 row12-run0"
+    ]
+
+
+def test_equally_bad_rows_are_in_order_and_the_others_are_counted() -> None:
+    records = [record for index in range(8) for record in row(index, 0)]
+
+    assert gated(records, PASS_RATE) == [
+        "  worst rows: row0 0 of 1, row1 0 of 1, row2 0 of 1, row3 0 of 1, row4 0 of 1 and 3 more; "
+        "pytest-osmosis show x-1 row0-run0"
+    ]
+
+
+def test_runs_that_were_not_measured_or_removed_make_no_row_bad() -> None:
+    records = [*row(0, 0, 1), failed("provider", 1), removed(2), failed("model", 3), *row(4, 1)]
+
+    assert gated(records, PASS_RATE) == ["  worst rows: row3 0 of 1, row0 1 of 2; pytest-osmosis show x-1 row3-run0"]
+
+
+def test_a_gate_on_a_mean_names_the_rows_with_the_lowest_means() -> None:
+    records = [*row(0, 0.9), *row(1, 0.25, 0.5), *row(2, 0.1)]
+
+    assert gated(records, GateRule("mean", 0.8)) == [
+        "  worst rows: row2 0.100, row1 0.375; pytest-osmosis show x-1 row2-run0"
+    ]
+
+
+def test_a_gate_on_one_function_counts_what_that_function_passed() -> None:
+    records = [finished({A: 1.0, B: 0.0}, 0), finished({A: 0.0, B: 1.0}, 1)]
+
+    assert gated(records, GateRule("pass_rate", 0.9, function=B), scorers=(A, B)) == [
+        "  worst rows: row0 0 of 1; pytest-osmosis show x-1 row0-run0"
+    ]
+
+
+def test_gates_with_the_same_worst_rows_name_them_once() -> None:
+    assert len(gated(row(0, 0.0), PASS_RATE, GateRule("pass_at", 0.9, k=1))) == 1
+
+
+@pytest.mark.parametrize("records", [row(0, 1.0), [failed("provider")]])
+def test_a_gate_that_does_not_fail_names_no_rows(records: list[RunRecord]) -> None:
+    assert gated(records, PASS_RATE) == []
