@@ -20,6 +20,7 @@ _OWN = {
 _SHARED = {
     "rewards.py.txt": "rewards.py",
     "evals.yml": ".github/workflows/evals.yml",
+    "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
 }
 """The files that several evals share, by template. Existing ones are kept."""

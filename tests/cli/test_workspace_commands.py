@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
@@ -28,20 +31,59 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 # -- init --------------------------------------------------------------------------------------------------
 
 
-def test_a_new_workspace_runs_green_by_the_command_that_init_prints(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [[], pytest.param(["-n2"], marks=pytest.mark.slow), ["-pno:asyncio"]],
+    ids=["plain", "-n2", "no asyncio"],
+)
+def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path, arguments: list[str]) -> None:
     began = python(tmp_path, "-m", "pytest_osmosis", "init", "sums")
     command = began.stdout.splitlines()[-1].split()
     assert command[0] == "pytest"
 
-    ran = python(tmp_path, "-m", "pytest", "-p", "no:asyncio", *command[1:])
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = python(tmp_path, "-m", "pytest", *arguments, *command[1:])
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     assert "40 rollouts" in ran.stdout
     assert "note:" not in ran.stdout
+    assert "arning" not in ran.stdout
     shown = python(tmp_path, "-m", "pytest_osmosis", "show", "row3-run1").stdout
+    assert 'assistant:\n    -> add({"a": 56, "b": 37})' in shown
     assert "assistant:\n    56 + 37 = 93\n" in shown
     assert "  reward 1 >= 1\n" in shown
     listed = python(tmp_path, "-m", "pytest_osmosis", "runs").stdout.splitlines()
-    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +0\.\d+ +\d+ of 40 +holds +\d+ +\$0", listed[1])
+    assert re.fullmatch(r"sums-\S+ +\S+ \S+ +finished +0\.\d+ +\d+ of 40 +holds +[\d,]+ +\$0", listed[1])
+
+
+def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: Path) -> None:
+    create_workspace(tmp_path, "sums")
+    workflow = yaml.safe_load((tmp_path / ".github/workflows/evals.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["eval"]["steps"]
+    command = next(words for step in steps if (words := shlex.split(step.get("run", "")))[:1] == ["pytest"])
+    (upload,) = (step["with"] for step in steps if step.get("uses", "").startswith("actions/upload-artifact@"))
+
+    ran = python(tmp_path, "-m", *command)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    uploaded = {pattern: [*tmp_path.glob(pattern)] for pattern in upload["path"].split()}
+    assert set(uploaded) == {"results*.json", "junit.xml", "summary.md", ".osmosis/runs/"}
+    assert [pattern for pattern, paths in uploaded.items() if not paths] == []
+    assert upload["include-hidden-files"]
+    cached = [step["with"]["cache-dependency-path"] for step in steps if "cache" in step.get("with", {})]
+    assert all((tmp_path / path).is_file() for path in cached)
+
+
+def test_the_agent_of_a_new_workspace_answers_every_call_of_a_tool(tmp_path: Path) -> None:
+    create_workspace(tmp_path, "sums")
+    main = runpy.run_path(str(tmp_path / "rollouts/sums/main.py"))
+    calls = [("add", '{"a": 1, "b": 2}'), ("add", '{"a": 1}'), ("add", "no JSON"), ("multiply", "{}")]
+
+    contents = [
+        main["result_of"]({"id": "c1", "function": {"name": name, "arguments": arguments}})["content"]
+        for name, arguments in calls
+    ]
+
+    assert contents[0] == "3"
+    assert all(content.startswith("error: ") for content in contents[1:])
 
 
 def test_init_writes_what_it_says_and_no_more(typed: Cli, tmp_path: Path) -> None:
