@@ -148,7 +148,9 @@ def argument_parser() -> argparse.ArgumentParser:
     show.add_argument("run", nargs="?", default="latest", type=filled, metavar="RUN", help=_RUN_HELP)
     show.add_argument("row_run", nargs="?", type=filled, metavar="ROW-RUN", help=_ROW_RUN_HELP)
     listing = show.add_mutually_exclusive_group()
-    listing.add_argument("--failed", action="store_true", help="list every run that did not pass (default: the first)")
+    listing.add_argument(
+        "--failed", action="store_true", help="list every run that did not pass (default: the first 20)"
+    )
     listing.add_argument("--all", action="store_true", help="list every run")
     listing.add_argument("--row", type=filled, metavar="ROW", help="show all runs of a row, by its index")
     show.add_argument("--full", action="store_true", help="shorten no text of a conversation")
@@ -178,8 +180,9 @@ _RUN_HELP = (
 )
 _ROW_RUN_HELP = "a run like row3-run1, a row like row3, or a node id that ends in [row3-run1]; may stand alone"
 _SHOW = """\
-Show what became of an eval run: its summary, its gates, the causes of what was not scored, the rows that changed, and
-the runs that did not pass. With a run of a row, show its conversation, its scores, its answer and the expected one.
+Show what became of an eval run: its summary, its gates, the causes of what was
+not scored, the rows that changed, and the runs that did not pass. With a run of
+a row, show its conversation, its scores, its answer and the expected one.
 Eval runs that are still going, or were killed, are shown as far as they got.
 """
 _SHOW_EXAMPLES = """\
@@ -192,8 +195,8 @@ examples:
   pytest-osmosis show --json | jq .state    for other programs
 """
 _RUNS = """\
-List the eval runs of this workspace, newest first: their state, pass rate, gates and cost. `running` has no results
-yet; `killed` ended before it wrote any.
+List the eval runs of this workspace, newest first: their state, pass rate,
+gates and cost. "running" has no results yet; "killed" ended before it wrote any.
 """
 _RUNS_EXAMPLES = """\
 examples:

@@ -52,7 +52,10 @@ class _Call(NamedTuple):
 
 
 def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
-    """Yield the lines of messages, with an empty line before each. Results of tools stand below their calls."""
+    """Yield the lines of messages, with an empty line before each.
+
+    Results of tools stand below their calls. A call without one has its id, and so has a result without its call.
+    """
     results, placed = _placed_results(messages)
     for index, message in enumerate(messages):
         if index in placed:
@@ -91,7 +94,8 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
         transcript = message["audio"].get("transcript")
         yield from text_lines(f"[audio] {transcript if isinstance(transcript, str) else ''}".rstrip(), cut)
     for number, call in enumerate(_calls(message)):
-        yield from _marked("-> ", _call_text(call, cut))
+        unanswered = f" ({one_line(call.id)})" if number not in results and isinstance(call.id, str) else ""
+        yield from _marked("-> ", _call_text(call, cut) + unanswered)
         if number in results:
             yield from _marked("<- ", cut(_laid_out(results[number])) or "(no text)")
     others = [key for key, value in message.items() if key not in _KNOWN_KEYS and value not in (None, "", [], {})]

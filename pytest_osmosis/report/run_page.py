@@ -17,11 +17,14 @@ from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, moment, plural
 from pytest_osmosis.text.safe import fitted, one_line
+from pytest_osmosis.text.safe import width as width_of
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, kind_of, reason_of
 
 Listing = Literal["first", "failed", "all"]
 """The runs that a page lists: the first ones that did not pass, all of them, or every run."""
 MOST_LISTED = 20
+LEAST_COLUMNS = 40
+"""The room for a run's outcome on a narrow terminal."""
 TEST_EVAL = "-tests"
 """The end of the name of an eval from which tests request rollouts."""
 
@@ -131,30 +134,35 @@ def _commands(results: Results, lost: Sequence[RunRecord], command: str, listing
 def _listed(
     stored: StoredResults, results: Results, records: Sequence[RunRecord], columns: int | None
 ) -> Iterator[str]:
-    names = [f"  {record.run}" for record in records]
-    width = max(map(len, names), default=0)
-    for name, record in zip(names, records, strict=True):
-        style, text = _outcome(stored, results, record)
-        room = columns and columns - width - 2
-        yield joined(
-            style(name), " " * (width - len(name) + 2), fitted(one_line(text), room) if room else one_line(text)
-        )
+    """Yield a line on each run, or two if one would be wider than the terminal."""
+    width = max((len(str(record.run)) for record in records), default=0)
+    for record in records:
+        style, outcome = _outcome(results, record)
+        answer = "" if record.status != "finished" else ScoredAnswer.of(*_answered(stored, record)).line
+        begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
+        line = f"{outcome}: {answer}" if answer else outcome
+        if columns is None or len(begin) + width_of(line) <= columns:
+            yield joined(begin, line)
+        else:
+            room = max(columns - len(begin), LEAST_COLUMNS)
+            yield joined(begin, fitted(outcome, room))
+            if answer:
+                yield " " * len(begin) + fitted(answer, room)
 
 
-def _outcome(stored: StoredResults, results: Results, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
+def _outcome(results: Results, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
     """Return the style of a run's name, and its outcome in one line."""
     rule = results.pass_rule
     kind = kind_of(record, rule)
-    reason = reason_of(record, rule)
+    reason = one_line(reason_of(record, rule))
     if kind == "skipped":
         return dim, f"not run: {reason}" if record.status == "pending" else reason
     if kind == "error":
         return (warning if rule.boundary(record) in UNMEASURED else bad), reason
-    answer = ScoredAnswer.of(*_answered(stored, record)).line
-    if kind == "passed":
-        scores = ", ".join(f"{record.scores[name]:g}" for name in rule.deciding if name in record.scores)
-        return good, f"passed, score {scores}{f': {answer}' if answer else ''}"
-    return bad, f"{reason}{f': {answer}' if answer else ''}"
+    if kind == "failed":
+        return bad, reason
+    scores = [f"{record.scores[name]:g}" for name in rule.deciding if name in record.scores]
+    return good, f"passed, {'score' if len(scores) == 1 else 'scores'} {', '.join(scores)}"
 
 
 def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:

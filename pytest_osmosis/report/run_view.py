@@ -38,7 +38,8 @@ class RunContext:
 def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
     """Yield the lines on one run, with its whole conversation."""
     yield joined(bold(f"{context.eval_run} {history.record.run}"), ": ", became(history, context))
-    yield from _facts(history, context, cut, with_answer=True)
+    yield from _facts(history, context, cut)
+    yield from _answer_lines(history, history.ground_truth, cut)
     if context.place:
         yield dim(f"  dataset row: {context.place}")
     if context.rerun:
@@ -55,6 +56,10 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
         yield dim(f"  dataset row: {context.place}")
     if context.rerun:
         yield dim(f"  run it again: {context.rerun}")
+    truths = [history.ground_truth for history in histories if history.record.status == "finished"]
+    is_shared = bool(truths) and all(truth == truths[0] for truth in truths)
+    if is_shared:
+        yield from (f"  {line}" for line in ScoredAnswer("", True, truths[0]).lines(cut.most or FULL_CHARS))
     prompts = [list(history.messages[: history.n_prompt]) for history in histories if history.messages]
     shared = len(prompts[0]) if prompts and all(prompt == prompts[0] for prompt in prompts) else 0
     if shared:
@@ -62,7 +67,8 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
     for history in histories:
         yield ""
         yield joined(bold(str(history.record.run)), ": ", became(history, context))
-        yield from _facts(history, context, cut, with_answer=True)
+        yield from _facts(history, context, cut)
+        yield from _answer_lines(history, None if is_shared else history.ground_truth, cut)
         yield from message_lines(history.messages[shared:], cut)
         yield from _output_lines(history, cut)
     yield from shortened_lines(cut)
@@ -114,11 +120,12 @@ def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
     return joined(*(part for index, each in enumerate(parts) for part in ([", "] if index else []) + [each]))
 
 
-def _facts(history: RunHistory, context: RunContext, cut: Shortener, *, with_answer: bool) -> Iterator[str]:
-    record = history.record
+def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
+    record, rule = history.record, rule_of(history, context)
     yield dim(f"  {_circumstances(record, context.costs_usd.get(record.run))}")
-    for name, line in score_lines(record, history.scorers, rule_of(history, context)):
-        yield f"  {line}"
+    for name, line in score_lines(record, history.scorers, rule):
+        decides = rule is not None and name in rule.deciding and name in record.scores
+        yield (good if rule is not None and rule.met(record, name) else bad)(f"  {line}") if decides else f"  {line}"
         if name in record.scorer_errors:
             yield from text_lines(record.scorer_errors[name].details, cut, "  " + INDENT)
     if record.error is not None:
@@ -126,8 +133,12 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener, *, with_ans
         yield from text_lines(history.details, cut)
     if record.status == "finished" and record.answer_fault is not None:
         yield f"  {ANSWER_FAULTS[record.answer_fault]}"
-    if with_answer and record.status == "finished":
-        answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
+
+
+def _answer_lines(history: RunHistory, ground_truth: object, cut: Shortener) -> Iterator[str]:
+    """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
+    if history.record.status == "finished":
+        answer = ScoredAnswer.of(history.messages, history.n_prompt, ground_truth)
         yield from (f"  {line}" for line in answer.lines(cut.most or FULL_CHARS))
 
 

@@ -75,7 +75,7 @@ def test_a_pager_that_the_user_leaves_early_is_no_error(folder: Path) -> None:
 
 def test_what_failed_is_red_on_a_terminal(folder: Path) -> None:
     said = on_terminal(folder, "show", "--no-pager", variables={})
-    assert f"{RED}  row3-run0" in said
+    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
     assert "\x1b" not in on_terminal(folder, "show", "--no-pager", variables={"NO_COLOR": "1"})
 
 
@@ -104,6 +104,14 @@ def test_colours_of_a_pipe_follow_pytests_rules(
             check=True,
         )
         assert ("\x1b[" in done.stdout) is coloured
+
+
+@pytest.mark.parametrize(("columns", "lines"), [("50", 2), ("200", 1)])
+def test_an_answer_that_does_not_fit_gets_a_line_of_its_own(folder: Path, columns: str, lines: int) -> None:
+    said = on_terminal(folder, "show", "--no-pager", variables={"COLUMNS": columns, "NO_COLOR": "1"})
+    answer = 'answered "two \\x1b[31mred"'
+    separator = ": " if lines == 1 else "\n             "
+    assert f"  row3-run1  score 0.25 < 0.5{separator}{answer}\n" in said
 
 
 def test_text_of_others_has_no_colour_of_its_own(folder: Path) -> None:
