@@ -27,6 +27,7 @@ from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
+from pytest_osmosis.text.foreign_code import module_advice
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback
@@ -285,7 +286,9 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
     except CodeError:
         raise
     except BaseException as error:
-        raise CodeError(f"{name}: does not load: {_summary(error)}", user_traceback(error)) from error
+        advice = module_advice(error.name) if type(error) is ModuleNotFoundError else None
+        text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
+        raise CodeError(f"{name}: does not load: {text}", user_traceback(error)) from error
 
 
 def _summary(error: BaseException) -> str:

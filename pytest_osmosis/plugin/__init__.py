@@ -140,6 +140,20 @@ def pytest_pycollect_makeitem(
     return items_of(collector, name)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Say what an eval or a reward function needs to be collected, if nothing was, or if its module does not load."""
+    stats = terminalreporter.stats
+    nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not stats.get("deselected")
+    names_rewards = reward_options.lab(config) or reward_options.names_files(config)
+    if not (nothing or (stats.get("error") and names_rewards)):
+        return
+    from pytest_osmosis.plugin.command.nothing_collected import hints, import_hints
+    from pytest_osmosis.plugin.output.terminal import write_line
+
+    for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
+        write_line(terminalreporter, line)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test marked `osmosis_eval` a test for each row and run."""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.text.chat_messages import answer_of
+from pytest_osmosis.text.foreign_code import library_of, reward_advice
 from pytest_osmosis.text.user_objects import described, type_name
 
 Mode = Literal["simple", "full"]
@@ -69,9 +70,11 @@ def eval_function(name: str, function: object) -> EvalFunction:
     first = next(iter(parameters), None)
     if first is None or first.name not in MODES:
         got = f'"{first.name}"' if first else "none"
+        library = library_of([parameter.name for parameter in parameters])
+        more = "" if library is None else f" ({reward_advice(library)})"
         raise CodeError(
             f'{name}: the first parameter must be "solution_str" (the last answer) or "messages" '
-            f"(the whole conversation), got {got}"
+            f"(the whole conversation), got {got}{more}"
         )
     mode = MODES[first.name]
     outermost = _parameters(name, function, follow_wrapped=False)

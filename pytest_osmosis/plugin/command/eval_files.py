@@ -21,7 +21,7 @@ def option_tomls(config: pytest.Config, value: str) -> list[Path]:
     """
     path = absolute(config.invocation_params.dir / value)
     if path.is_dir():
-        tomls = _tomls_in(path)
+        tomls = tomls_in(path)
         if not tomls:
             raise pytest.UsageError(f"--osmosis-config={value}: the folder holds no *.toml")
         return tomls
@@ -37,7 +37,7 @@ def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
         folders[:] = sorted((name for name in folders if not is_skipped_folder(config, name)), key=natural_key)
         path = Path(parent)
         if path.parts[-2:] == ("configs", "eval"):
-            yield from _tomls_in(path)
+            yield from tomls_in(path)
 
 
 def is_skipped_folder(config: pytest.Config, name: str) -> bool:
@@ -45,7 +45,8 @@ def is_skipped_folder(config: pytest.Config, name: str) -> bool:
     return any(fnmatch.fnmatch(name, pattern) for pattern in config.getini("norecursedirs"))
 
 
-def _tomls_in(folder: Path) -> list[Path]:
+def tomls_in(folder: Path) -> list[Path]:
+    """Return the evals directly in a folder."""
     tomls = (file for file in folder.glob("*.toml") if file.name != "endpoints.toml")
     return sorted(tomls, key=lambda file: natural_key(file.stem))
 

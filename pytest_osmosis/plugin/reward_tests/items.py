@@ -6,6 +6,7 @@ probes of the lab call the function in a child process.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_osmosis.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.processes.guard import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
+from pytest_osmosis.text.foreign_code import library_of, reward_advice
 from pytest_osmosis.text.paths import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
@@ -41,8 +43,14 @@ class RewardModule(pytest.Module):
         ]
         if self.must_hold_one and not items:
             fix = f"decorate one with @osmosis_reward, or take the file out of the ini key {reward_options.FILES}"
-            raise self.CollectError(f"{shown(self.path)}: holds no reward function; {fix}")
+            raise self.CollectError(f"{shown(self.path)}: holds no reward function{self._of_libraries()}; {fix}")
         return items
+
+    def _of_libraries(self) -> str:
+        """Return what to know about functions of this module that other libraries would call."""
+        functions = filter(inspect.isfunction, vars(self.obj).values())
+        libraries = dict.fromkeys(library_of(list(inspect.signature(function).parameters)) for function in functions)
+        return "".join(f" ({reward_advice(library)})" for library in libraries if library is not None)
 
 
 class RewardFiles:

@@ -1,0 +1,54 @@
+"""Code that was written for other libraries: recognised by parameters and missing modules, and what to do with it.
+
+Sources: TRL calls `reward_func(prompts=..., completions=..., completion_ids=..., **columns) -> list[float]`, verl calls
+`compute_score(data_source, solution_str, ground_truth, extra_info)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Library = Literal["TRL", "verl"]
+
+_REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
+_DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
+_OF_MODULES: Mapping[str, str] = {
+    "osmosis_ai": "its classes and decorators are in pytest_osmosis: see docs/how-to/osmosis-workspace.md",
+    "verifiers": "its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md",
+}
+
+
+def library_of(parameters: Sequence[str]) -> Library | None:
+    """Return the library that calls reward functions with these parameters, None if it is not known here.
+
+    >>> library_of(["completions", "kwargs"]), library_of(["prompts", "completions", "answer", "kwargs"])
+    ('TRL', 'TRL')
+    >>> library_of(["data_source", "solution_str", "ground_truth", "extra_info"])
+    'verl'
+    >>> library_of(["solution_str", "ground_truth", "completions"]), library_of([])
+    (None, None)
+    """
+    names = set(parameters)
+    if not names or parameters[0] in ("solution_str", "messages"):
+        return None
+    if "completions" in names:
+        return "TRL"
+    return "verl" if {"data_source", "solution_str", "ground_truth"} <= names else None
+
+
+def reward_advice(library: Library) -> str:
+    """Return how the reward functions of a library differ from ours, and what to do."""
+    fix = "write one that takes a single answer and calls it"
+    return f"a reward function of {library} {_DIFFERENCES[library]}; {fix}: {_REWARDS_PAGE}"
+
+
+def module_advice(missing: object) -> str | None:
+    """Return what to do if the module of this name is missing, None unless its library is known here.
+
+    >>> module_advice("osmosis_ai.rollout")
+    'its classes and decorators are in pytest_osmosis: see docs/how-to/osmosis-workspace.md'
+    >>> module_advice("numpy"), module_advice(None)
+    (None, None)
+    """
+    return _OF_MODULES.get(missing.partition(".")[0]) if isinstance(missing, str) else None

@@ -1,0 +1,170 @@
+"""Commands that collect nothing: what they may have meant, and what would be collected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+
+PAGE = "docs/how-to/test-a-reward-function.md"
+TRL = "def accuracy(completions, **kwargs) -> list[float]:\n    return [1.0 for _ in completions]\n"
+VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
+OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
+MIXED = "def right(ground_truth, solution_str):\n    return 1.0\n"
+OTHER = "def parse(text):\n    return text\n"
+
+
+def hints(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if line.startswith("osmosis: ")]
+
+
+@PLAIN_AND_XDIST
+@pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
+def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
+    workspace.eval("x")
+    workspace.eval("y")
+    (workspace.root / "rewards.py").unlink()
+
+    result = workspace.run(*([named] if named else []))
+
+    assert result.ret == 5
+    assert hints(result) == [
+        "osmosis: configs/eval holds 2 evals that run only if the command names them: "
+        "pytest --osmosis-config=configs/eval"
+    ]
+
+
+def test_nothing_is_said_if_something_was_collected(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x")
+    plain_workspace.write("test_python.py", "def test_python(): pass\n")
+
+    assert hints(plain_workspace.run()) == []
+    assert hints(plain_workspace.run("-k", "nothing")) == []
+
+
+def test_nothing_is_said_where_nothing_is_ours(plain_workspace: Workspace) -> None:
+    plain_workspace.write("app.py", OTHER)
+    plain_workspace.write("configs/eval/endpoints.toml", "")
+
+    for arguments in ((), ("app.py",), ("configs",)):
+        result = plain_workspace.run(*arguments)
+
+        assert (result.ret, hints(result)) == (5, [])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            TRL,
+            "code.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
+            f"write one that takes a single answer and calls it: see {PAGE}",
+        ),
+        (
+            VERL,
+            "code.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
+            "function of verl takes the data source first; write one that takes a single answer and calls it: see "
+            + PAGE,
+        ),
+        (
+            MIXED,
+            "code.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
+            "messages",
+        ),
+        (
+            OTHER,
+            "no reward function was found in code.py; name the file of a function whose first parameter is "
+            "solution_str or messages and that takes a ground_truth, or decorate one in a test module with "
+            "@osmosis_reward",
+        ),
+    ],
+    ids=["trl", "verl", "order", "other"],
+)
+def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
+    workspace.write("code.py", code)
+
+    result = workspace.run("--osmosis-lab", "code.py")
+
+    assert result.ret == 5
+    assert hints(result) == [f"osmosis: {said}"]
+
+
+def test_under_the_lab_the_files_of_a_folder_are_searched(plain_workspace: Workspace) -> None:
+    plain_workspace.write("fns/a.py", OURS)
+    plain_workspace.write("fns/deep/b.py", TRL)
+    plain_workspace.write("fns/.hidden/c.py", TRL)
+    plain_workspace.write("fns/d.py", "def broken(:\n")
+    plain_workspace.write("fns/e.py", "def _private(completions): pass\n")
+
+    result = plain_workspace.run("--osmosis-lab", "fns")
+
+    assert result.ret == 5
+    assert [line.partition(" is not tested")[0] for line in hints(result)] == [
+        "osmosis: fns/a.py:1: right(solution_str, ground_truth)",
+        "osmosis: fns/deep/b.py:1: accuracy(completions)",
+    ]
+    result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
+    assert plain_workspace.run("--osmosis-lab", "fns/a.py").ret == 0
+
+
+def test_many_functions_are_counted(plain_workspace: Workspace) -> None:
+    plain_workspace.write("code.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
+
+    lines = hints(plain_workspace.run("--osmosis-lab", "code.py"))
+
+    assert len(lines) == 6
+    assert lines[-1] == "osmosis: and 3 more functions like these"
+
+
+def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspace: Workspace) -> None:
+    plain_workspace.ini("osmosis_rewards = code.py")
+    plain_workspace.write("code.py", TRL)
+
+    result = plain_workspace.run("code.py")
+    named = plain_workspace.run()
+
+    assert hints(result)[0].startswith("osmosis: code.py:1: accuracy(completions) is not tested: a reward function of")
+    assert named.ret == 2
+    named.stdout.fnmatch_lines(
+        [f"code.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (
+            "osmosis_ai.rollout",
+            "its classes and decorators are in pytest_osmosis: see docs/how-to/osmosis-workspace.md",
+        ),
+        ("verifiers", "its environments are not supported yet, *: see docs/how-to/from-prime-eval.md"),
+    ],
+)
+def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace, module: str, said: str) -> None:
+    library = module.partition(".")[0]
+    workspace.eval()
+    workspace.write("rewards.py", f"import {module}\n{OURS}")
+
+    tested = workspace.run("rewards.py")
+    evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    assert (tested.ret, evaluated.ret) == (2 if not workspace.distributed else 1, 4)
+    tested.stdout.fnmatch_lines([f"osmosis: no module {library}: {said}"])
+    evaluated.stderr.fnmatch_lines(
+        [f"ERROR: x: rewards:score: does not load: ModuleNotFoundError: No module named '{library}'; {said}"]
+    )
+
+
+def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
+    plain_workspace.write("rewards.py", TRL + VERL)
+
+    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        [
+            f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',
+            f'*rewards:compute_score: the first parameter must be *, got "data_source" (* of verl *{PAGE})',
+        ]
+    )
