@@ -40,7 +40,7 @@ def check(target: Target, case_inputs: Sequence[CallInput] = ()) -> LabResult:
             problem = f"it breaks with {variant.name}"
             findings.append(RewardFinding(variant.code, problem, call.shown(target), variant.fix, variant.level))
         elif call.outcome.kind == "not_a_score":
-            findings.append(_not_a_number(target, call))
+            findings.append(not_a_number(target, call))
     return LabResult(tuple(findings))
 
 
@@ -84,7 +84,7 @@ def _never_scores(target: Target, first: ScoredCall, *, has_cases: bool) -> LabR
     """Return a failure if the function is to blame; otherwise no suitable input is known, so nothing is measured."""
     example, problem = first.shown(target), "no call that was tried returned a score"
     if first.outcome.kind == "not_a_score":
-        return LabResult((_not_a_number(target, first),))
+        return LabResult((not_a_number(target, first),))
     if _reads_extra(target, first.input):
         name = ARGUMENTS[target.mode or "simple"][2]
         fix = f"read it with {name}.get(...), or raise a ValueError that names the missing key"
@@ -148,9 +148,13 @@ def _accepts_none(target: Target) -> bool:
     return type(None) in get_args(annotation)
 
 
-def _not_a_number(target: Target, call: ScoredCall) -> RewardFinding:
-    problem = "it does not return a finite number"
-    return RewardFinding("not-a-number", problem, call.shown(target), "return a finite float on every path")
+def not_a_number(target: Target, call: ScoredCall) -> RewardFinding:
+    """Return the finding for a function that returned something else than a finite number."""
+    if call.outcome.description.startswith("must return a finite number"):
+        problem, fix = "it does not return a finite number", "return a finite float; look for a division by zero"
+    else:
+        problem, fix = "it does not return a number", "return a float on every path"
+    return RewardFinding("not-a-number", problem, call.shown(target), fix)
 
 
 def _scored(target: Target, call_input: CallInput) -> ScoredCall:

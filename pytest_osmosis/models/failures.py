@@ -6,7 +6,9 @@ This module alone decides whose failure it is (`boundary`), and whether a later 
 
 from __future__ import annotations
 
+import errno
 import re
+import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -92,7 +94,8 @@ class Failures:
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
-            return ModelError(f"cannot reach {self.base_url}: {reason}", retryable=True, systemic="until_success")
+            why = _why_unreachable(cause, text) or reason
+            return ModelError(f"cannot reach {self.base_url}: {why}", retryable=True, systemic="until_success")
         if any(isinstance(each, _http("DecodingError")) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
         if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
@@ -260,6 +263,20 @@ def _text_of(cause: BaseException) -> str:
     if isinstance(cause, aiohttp.ServerDisconnectedError):
         return "Server disconnected"  # str() can be the repr of half a response
     return str(cause)
+
+
+def _why_unreachable(cause: BaseException, text: str) -> str | None:
+    """Return why no connection was made, for the two reasons that most people meet."""
+    if isinstance(cause, socket.gaierror):
+        return "this host name is not known"
+    if not isinstance(cause, ConnectionRefusedError) and f"[Errno {errno.ECONNREFUSED}]" not in text:
+        return None
+    address = _ADDRESS.search(text)  # a proxy's, if there is one
+    who = f"{address[1]}:{address[2]} refused the connection" if address else "the connection was refused"
+    return f"{who}; is the server running?"
+
+
+_ADDRESS = re.compile(r"Connect call failed \('([0-9.]+)', (\d+)\)")
 
 
 def _causes(error: BaseException) -> list[BaseException]:

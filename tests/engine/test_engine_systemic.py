@@ -39,14 +39,16 @@ def test_a_401_at_the_probe_stops_before_any_rollout(workspace: Workspace) -> No
         assert len(server.requests) == 1
     assert live.kinds() == ["skipped"] * 8
     assert {record.status for record in live.results.records} == {"pending"}
-    assert stopped_with(live, "the probe failed: the server answered 401")
+    assert stopped_with(live, "the test request (probe) failed: the server answered 401")
 
 
 def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(workspace: Workspace) -> None:
     with ChatServer(status(404)) as server:
         live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
         assert len(server.requests) == 1
-    assert stopped_with(live, f"the probe failed: the server answered 404 Not Found at {server.url}/chat/completions")
+    assert stopped_with(
+        live, f"the test request (probe) failed: the server answered 404 Not Found at {server.url}/chat/completions"
+    )
     assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
     assert stopped_with(live, "--osmosis-no-probe")
 
@@ -165,7 +167,7 @@ def test_a_server_that_refuses_connections_stops_at_the_probe(workspace: Workspa
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         live = evaluated(workspace.config(url), probe=True)
     assert live.kinds() == ["skipped"] * 8
-    assert stopped_with(live, f"the probe failed: cannot reach {url}")
+    assert stopped_with(live, f"the test request (probe) failed: cannot reach {url}")
 
 
 def test_a_line_that_no_host_sends_harms_no_other_run(workspace: Workspace, server: ChatServer) -> None:

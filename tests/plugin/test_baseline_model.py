@@ -164,9 +164,9 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
         [
             "baseline old: pass rate -: no run was measured",
             "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
-            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the probe failed: *401*)",
+            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)",
             "gate pass_rate >= 0.5: HOLDS: *",
-            "no further request is sent to the baseline's model: the probe failed: *401*",
+            "no further request is sent to the baseline's model: the test request (probe) failed: *401*",
         ]
     )
     pending = workspace.results()["pending"]

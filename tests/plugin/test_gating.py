@@ -172,10 +172,8 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
         result = workspace.run(CONFIG)
 
     assert result.ret == 9
-    stopped = (
-        "the probe and a run failed the same way: the server answered 400 Bad Request: Malformed API Key passed in"
-    )
-    result.stdout.fnmatch_lines([f"stopped: {stopped}"])
+    stopped = "stopped: the test request (probe) and a run failed the same way: the server answered 400 Bad Request: "
+    result.stdout.fnmatch_lines([f"{stopped}Malformed API Key passed in"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"])
     boundaries = [run["boundary"] for row in workspace.results()["rows"] for run in row["runs"]]
     assert set(boundaries) == {"provider"}

@@ -384,7 +384,7 @@ def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(plain_workspac
     result.stdout.fnmatch_lines(
         [
             "*RewardWarning: contained: the check is incomplete (cut-short)",
-            "*the 1e-06 s of a test were over after 0 calls; * calls left out",
+            "*after 1e-06 s and 0 calls, * calls were left out",
             "*fix: make the function faster, or give each test more time: --osmosis-lab-budget=60",
         ]
     )

@@ -398,7 +398,9 @@ def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspac
 
         assert result.ret == 9
         result.assert_outcomes(passed=1, skipped=10, errors=1)
-        result.stdout.fnmatch_lines(["SKIPPED*the probe failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"])
+        result.stdout.fnmatch_lines(
+            ["SKIPPED*the test request (probe) failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"]
+        )
         assert len(server.requests) == 1
 
 

@@ -65,8 +65,9 @@ def _left_out(context: ProbeContext) -> RewardFinding | None:
     budget = context.budget
     if not budget.left_out and not context.incomplete_answers:
         return None
-    over = f"the {budget.seconds:g} s of a test were over after {plural(budget.made, 'call')}"
-    left = f"{over}; {plural(budget.left_out, 'call')} left out"
+    left = (
+        f"after {budget.seconds:g} s and {plural(budget.made, 'call')}, {plural(budget.left_out, 'call')} were left out"
+    )
     example = left if budget.left_out else "an earlier test had no time to look for all answers"
     fix = "make the function faster, or give each test more time: --osmosis-lab-budget=60"
     return RewardFinding("cut-short", "the check is incomplete", example, fix, level="note")

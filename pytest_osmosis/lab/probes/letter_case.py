@@ -37,8 +37,8 @@ def _one_sided(context: ProbeContext) -> Iterator[RewardFinding]:
                     call_input = CallInput(answer=form.format(truth), ground_truth=truth, extra=extra)
                     low, high = call_input.shown(context.target), folded.shown(context.target)
                     example = f"{low} = {right!r}, but {high} = {score!r}"
-                    fix = "fold both sides: solution.casefold() == ground_truth.casefold()"
-                    yield RewardFinding("case-one-sided", "only one side of the comparison is folded", example, fix)
+                    fix = "compare solution.casefold() with ground_truth.casefold()"
+                    yield RewardFinding("case-one-sided", "only one side of the comparison ignores case", example, fix)
                     return
 
 
@@ -56,7 +56,7 @@ def _sensitive(context: ProbeContext, pair: AnswerPair) -> Iterator[RewardFindin
     for folded in (truth.lower(), truth.upper()):
         call = context.scored(pair.right.answering(right.replace(truth, folded)))
         if call.outcome.score is not None and folded != truth and call.outcome.score < pair.score - TOLERANCE:
-            fix = 'fold both sides with casefold(), or declare that it is intended: allow=["case-sensitive"]'
+            fix = 'compare casefold() of both sides, or declare that it is intended: allow=["case-sensitive"]'
             problem = "the right answer in another case scores less"
             yield RewardFinding("case-sensitive", problem, call.shown(context.target), fix, level="note")
             return

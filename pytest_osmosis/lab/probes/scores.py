@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_osmosis.lab.calls import ScoredCall
+from pytest_osmosis.lab.contract import not_a_number
 from pytest_osmosis.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.lab.probe_context import NO_INPUT, ProbeContext
 from pytest_osmosis.lab.target import Target
@@ -33,8 +34,7 @@ def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
     """Return the fault of a score, None if it is a number within its range."""
     outcome = call.outcome
     if outcome.kind == "not_a_score":
-        fix = "return a finite float on every path; look for a division by zero"
-        return RewardFinding("not-a-number", "it does not return a finite number", call.shown(target), fix)
+        return not_a_number(target, call)
     low, high = target.declaration.range
     if outcome.score is None:
         return None
