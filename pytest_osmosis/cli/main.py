@@ -21,10 +21,11 @@ from pytest_osmosis.text.outlet import Outlet
 
 if TYPE_CHECKING:
     from pytest_osmosis.cli.show import ShowRequest
+    from pytest_osmosis.report.run_page import Listing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error."""
+    """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error, 130 after Ctrl-C."""
     _print_any_text()
     try:
         try:
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` or a pager, is gone
         _print_nothing_more()
         return 1
+    except KeyboardInterrupt:
+        _print_nothing_more()
+        return 130
     except OSError as error:  # a full disk
         _print_nothing_more()
         print(f"cannot print: {error.strerror}", file=sys.stderr)
@@ -105,7 +109,7 @@ def _document(options: argparse.Namespace, folder: Path) -> Mapping[str, Any]:
 def _request(options: argparse.Namespace) -> ShowRequest:
     from pytest_osmosis.cli.show import show_request
 
-    listing = "all" if options.all else "failed" if options.failed else "first"
+    listing: Listing = "all" if options.all else "failed" if options.failed else "first"
     return show_request(
         options.run, options.row_run, options.row, listing=listing, full=options.full, columns=terminal_columns()
     )

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, runs_above, stored
+from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
 from pytest_osmosis.record.journal import in_use
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_history import RunHistory, read_histories
@@ -39,7 +39,9 @@ class ShowRequest:
     columns: int | None = None
 
 
-def show_request(run: str, row_run: str | None, row: str | None, **how: Any) -> ShowRequest:
+def show_request(
+    run: str, row_run: str | None, row: str | None, *, listing: Listing = "first", **how: Any
+) -> ShowRequest:
     """Return what the arguments mean. A single one may name the eval run, or a run of the latest one.
 
     Raises `OsmosisError` if a run or a row is named twice, or not as one.
@@ -56,7 +58,11 @@ def show_request(run: str, row_run: str | None, row: str | None, **how: Any) -> 
         if unit is not None:
             raise OsmosisError(f"--row {row}: {unit} is named too; give one of them")
         unit = _row(row)
-    return ShowRequest(run, unit, **how)
+    if unit is not None and listing != "first":
+        raise OsmosisError(
+            f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"
+        )
+    return ShowRequest(run, unit, listing, **how)
 
 
 def show_lines(folder: Path, request: ShowRequest) -> Iterator[str]:
@@ -66,8 +72,7 @@ def show_lines(folder: Path, request: ShowRequest) -> Iterator[str]:
     """
     directory = find_run(folder, request.run)
     if request.unit is None:
-        command = _command(folder, directory)
-        yield from page_lines(read_stored(stored(directory)), command, request.listing, request.columns)
+        yield from page_lines(read_stored(stored(directory)), request.listing, request.columns)
         return
     histories = _histories(directory, request.unit)
     context = _context(directory, request.unit, histories)
@@ -165,10 +170,3 @@ def _rerun(run: StoredEvalRun, unit: Unit) -> str:
         return shlex.join(["pytest", f"--osmosis-config={path}", "-k", f"row{unit.row}-"])
     test = unit if isinstance(unit, RowId) else plan.unit_of(unit)
     return shlex.join(["pytest", f"{path}::{plan.name}[{test}]"])
-
-
-def _command(folder: Path, directory: RunDirectory) -> str:
-    """Return the command that shows an eval run."""
-    home, _ = runs_above(folder)
-    known = directory.path.absolute().parent == home.absolute() and not directory.name.startswith("-")
-    return shlex.join(["pytest-osmosis", "show", directory.name if known else shown(directory.path)])

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
+from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
@@ -16,6 +17,7 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import count, moment, plural
+from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.text.safe import width as width_of
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, kind_of, reason_of
@@ -29,8 +31,9 @@ TEST_EVAL = "-tests"
 """The end of the name of an eval from which tests request rollouts."""
 
 
-def page_lines(stored: StoredResults, command: str, listing: Listing, columns: int | None) -> Iterator[str]:
-    """Yield the lines of the page. `command` shows this eval run; None `columns` means that no line is too wide."""
+def page_lines(stored: StoredResults, listing: Listing, columns: int | None) -> Iterator[str]:
+    """Yield the lines of the page. None `columns` means that no line is too wide."""
+    command = show_command(stored.run.directory.path)
     yield joined(bold(stored.run.directory.name), ": ", _state(stored))
     yield from (dim(f"  {line}") for line in _circumstances(stored))
     yield from (warning(f"  {line}") for line in _remarks(stored))
@@ -40,9 +43,9 @@ def page_lines(stored: StoredResults, command: str, listing: Listing, columns: i
         yield "the manifest, which an earlier version wrote, holds no thresholds: nothing is known about what passed"
         yield from _unjudged(stored, command, columns)
         return
-    yield from summary_lines(results, columns=columns)
-    yield ""
     yield from verdict_lines(results)
+    yield ""
+    yield from summary_lines(results, columns=columns)
     yield from _runs(stored, results, command, listing, columns)
 
 
@@ -57,9 +60,14 @@ def _state(stored: StoredResults) -> StyledText:
         if stored.state == "running":
             return joined(bold("running"), f", {ended}{begun.replace('had begun', 'in flight')}")
         return joined(warning("ended without results"), f", {ended}{begun}")
-    stopped = results.stopped if results is not None else None
-    whole = "" if results is None or not results.partial else ", a part of the plan"
-    return joined(warning(f"stopped: {stopped}") if stopped is not None else StyledText(("finished", None)), whole)
+    if results is None:
+        return StyledText((stored.state, None))
+    end = StyledText(("finished", None))
+    if results.stop_reason == "interrupt":
+        end = warning("interrupted")
+    elif results.stopped is not None:
+        end = StyledText(("finished early", None)) if results.decided else warning("stopped")
+    return joined(end, ", a part of the plan" if results.partial else "")
 
 
 def _circumstances(stored: StoredResults) -> Iterator[str]:
@@ -78,7 +86,7 @@ def _circumstances(stored: StoredResults) -> Iterator[str]:
 
 
 def _remarks(stored: StoredResults) -> Iterator[str]:
-    manifest, directory = stored.run.manifest, stored.run.directory
+    manifest, directory, results = stored.run.manifest, stored.run.directory, stored.results
     if stored.state == "killed":
         yield "it was killed, or its machine failed: these numbers are made from its journal, for the runs that ended"
     if stored.state == "running":
@@ -87,8 +95,13 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield "its rollouts are being scored again now; these are the results before that"
     if manifest.eval == PurePath(manifest.plan.path).stem + TEST_EVAL:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
+    before = None if results is None or results.rescored is None else results.rescored.comparison
+    if before is not None:
+        yield f"its rollouts were scored again; the results before that are in {before.name}"
     if directory.partial_results.exists():
         yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
+    if directory.host_log.exists():
+        yield f"user code also wrote to {shown(directory.host_log)}"
 
 
 # -- its runs ----------------------------------------------------------------------------------------------
@@ -104,10 +117,10 @@ def _runs(
         yield from _listed(stored, results, results.all_records, columns)
     elif lost:
         yield ""
-        shown = lost if listing == "failed" else lost[:MOST_LISTED]
-        first = f" (the first {MOST_LISTED})" if len(shown) < len(lost) else ""
+        listed_runs = lost if listing == "failed" else lost[:MOST_LISTED]
+        first = f" (the first {MOST_LISTED})" if len(listed_runs) < len(lost) else ""
         yield bold(f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{first}:")
-        yield from _listed(stored, results, shown, columns)
+        yield from _listed(stored, results, listed_runs, columns)
     elif listing == "failed":
         yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
     yield from _commands(results, lost, command, listing)

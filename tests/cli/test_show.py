@@ -99,6 +99,10 @@ def test_show_of_a_run_that_never_ran(typed: Cli, stored: Stored) -> None:
         (["--row", "9"], "row9: not in .osmosis/runs/x-1; it has row 3\n"),
         (["--row", "nine"], '--row "nine": must be the index of a row, like 7\n'),
         (["row3-run1", "--row", "3"], "--row 3: row3-run1 is named too; give one of them\n"),
+        (
+            ["row3-run1", "--all"],
+            "--all: selects the runs on the page of an eval run, but row3-run1 is named; leave one",
+        ),
         (["x-1", "third"], '"third": must be a run like row3-run1, a row like row3, or a node id that ends in one of'),
         (["x-2", "row3-run1"], "row3-run1: not in .osmosis/runs/x-2; no run of it has begun\n"),
         (["xx1"], 'run "xx1": not found in .osmosis/runs; did you mean "x-1"? the newest are x-1, x-2\n'),
