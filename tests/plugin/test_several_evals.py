@@ -21,7 +21,7 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
         workspace.eval("a", rows=2)
         workspace.eval("b", rows=1, model={"base_url": server.base_url})
         session = workspace.start(CONFIGS, "--osmosis-no-probe")
-        server.wait_for(lambda server: bool(server.requests))
+        wait_until(lambda: server.requests, "the request")
         in_b = datetime.now(UTC)
         session.wait_for("1 in flight")  # b takes as long as the first line of the log
         server.release()
@@ -40,7 +40,7 @@ def test_an_eval_that_never_began_took_no_time(plain_workspace: Workspace) -> No
         plain_workspace.eval("a", rows=1, model={"base_url": server.base_url})
         plain_workspace.eval("b", rows=1)
         session = plain_workspace.start(CONFIGS, "--osmosis-no-probe")
-        server.wait_for(lambda server: bool(server.requests))
+        wait_until(lambda: server.requests, "the request")
         session.interrupt()
 
         assert session.wait() == 2, session.output
@@ -101,7 +101,7 @@ def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace:
     end = next(number for number, line in enumerate(lines) if line.startswith("eval "))
     explained = [line for line in lines[start + 1 : end] if line and not line.startswith(" ")]
     named = [f"{name} (pytest-osmosis show {workspace.run_dirs(name)[-1].name})" for name in ("set1", "set2", "set10")]
-    assert explained == named
+    assert explained == [*named, "results: .osmosis/runs (pytest-osmosis runs lists them)"]
     block = lines[lines.index(named[1]) : lines.index("", lines.index(named[1]))]
     assert len(block) == 2
     assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
@@ -177,7 +177,7 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspac
         workspace.eval("b", rows=3, model={"base_url": server.base_url})
         workspace.eval("c", rows=2)
         session = workspace.start(CONFIGS, "--osmosis-no-probe")
-        server.wait_for(lambda server: len(server.requests) == 2)
+        wait_until(lambda: len(server.requests) == 2, "two requests")
         wait_until(lambda: workspace.events("score", "b"), "the first score")
         session.interrupt()
 
@@ -244,3 +244,39 @@ def test_quieter_prints_one_line_on_all_evals(plain_workspace: Workspace) -> Non
     assert len(ours) == 1
     assert ours[0].startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
     assert not any(line.startswith("eval ") for line in result.outlines)
+
+
+def test_evals_that_tests_need_have_a_line_each_and_the_table(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    workspace.ini("pythonpath = .", "addopts = --strict-markers")
+    for name, n_rows in (("a", 2), ("b", 3)):
+        workspace.eval(name, rows=n_rows, gate={"pass_rate": ">= 0.5"})
+    marks = (f'@pytest.mark.osmosis_eval("configs/eval/{name}.toml")\ndef test_{name}(rollout): ...' for name in "ab")
+    workspace.write("test_x.py", "\n".join(["import pytest", *marks]) + "\n")
+
+    result = workspace.run("test_x.py", "--osmosis-source=model")
+
+    result.stdout.fnmatch_lines(
+        [
+            "osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated",
+            "  a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight",
+            "  b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight",
+        ]
+    )
+    rows = table(result.outlines)[1:-1]
+    assert [row[:2] + row[3:6] for row in rows] == [
+        [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
+    ]
+
+
+def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(plain_workspace: Workspace) -> None:
+    four_evals(plain_workspace)
+    rewards = (plain_workspace.root / "rewards.py").read_text(encoding="utf-8")
+    plain_workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
+
+    lines = plain_workspace.run(CONFIGS, "--osmosis-output=out/{name}.json").outlines
+
+    assert [line for line in lines if line.startswith("results: ")] == [
+        "results: out/set1.json, out/set2.json, out/set9.json and 1 more"
+    ]
+    assert "user code also wrote to host.log of set1, set2, set9 and 1 more" in lines

@@ -40,27 +40,38 @@ def header(evals: EvalSession) -> list[str]:
 def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str]:
     """Return a line on all evals and one on each."""
     rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
-    names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
-    total = f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)"
-    secrets = dict.fromkeys(note for each in prepared for note in _secret_notes(each))
+    sizes = [
+        f"smoke: {_rows_and_runs(each.collected)}" if each.smoke is not None else _rows_and_runs(each.collected)
+        for each in prepared
+    ]
     return [
-        total,
-        *(f"  {name}: {_compact(each, evals)}" for name, each in zip(names, prepared, strict=True)),
-        *(f"  note: {note}" for note in secrets),
+        f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)",
+        *_compact_list(prepared, sizes, evals),
     ]
 
 
-def _compact(prepared: Prepared, evals: EvalSession) -> str:
-    config, plan = prepared.config, prepared.collected
-    parts = [
-        prepared.target.describe,
-        *([f"baseline {other.target.describe}"] if (other := prepared.baseline_model) is not None else []),
-        f"smoke: {_rows_and_runs(plan)}" if prepared.smoke is not None else _rows_and_runs(plan),
-        *([] if evals.inline is not None else [f"{count(config.evaluation.batch_size)} in flight"]),
-        *([f"gate {' and '.join(map(title_of, config.gates))}"] if config.gates else []),
-        *([plural(n_notes, "note")] if (n_notes := len(_notes(prepared))) else []),
-    ]
-    return ", ".join(parts)
+def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: EvalSession) -> Iterator[str]:
+    """Yield a line on each eval, and what concerns the secrets of all."""
+    names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
+    for name, each, size in zip(names, prepared, sizes, strict=True):
+        in_flight = [] if evals.inline is not None else [f"{count(each.config.evaluation.batch_size)} in flight"]
+        yield f"  {name}: {', '.join([*_models(each), size, *in_flight, *_brief_gates(each, evals)])}"
+    for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
+        yield f"  note: {note}"
+
+
+def _models(prepared: Prepared) -> list[str]:
+    other = prepared.baseline_model
+    baseline = [f"baseline {other.target.describe}"] if other is not None else []
+    return [prepared.target.describe, *baseline]
+
+
+def _brief_gates(prepared: Prepared, evals: EvalSession) -> list[str]:
+    """Return the gates, unless tests decide in their place, and the number of notes that `-v` shows."""
+    named = any(each.prepared is prepared for each in evals.named.values())
+    gates = " and ".join(map(title_of, prepared.config.gates)) if named else ""
+    n_notes = len(_notes(prepared))
+    return [*([f"gate {gates}"] if gates else []), *([plural(n_notes, "note")] if n_notes else [])]
 
 
 def source_lines(named: NamedEvals) -> list[str]:
@@ -73,12 +84,22 @@ def source_lines(named: NamedEvals) -> list[str]:
 
 def test_eval_lines(evals: EvalSession) -> list[str]:
     """Return the lines of evals that tests need, which is known after collection."""
+    needed = list(evals.test_evals.by_id.values())
+    sizes = [
+        f"{plural(len(each.runs), 'rollout')} of {plural(len({run.row for run in each.runs}), 'row')}"
+        for each in needed
+    ]
+    used = [f"used by {plural(each.n_tests, 'test')}" for each in needed]
+    if len(needed) > 1 and evals.config.get_verbosity() <= 0:
+        rollouts = plural(sum(len(each.runs) for each in needed), "rollout")
+        sizes = [f"{size}, {by}" for size, by in zip(sizes, used, strict=True)]
+        return [
+            f"osmosis: tests need {rollouts} of {plural(len(needed), 'eval')}; gates are not evaluated",
+            *_compact_list([each.prepared for each in needed], sizes, evals),
+        ]
     lines: list[str] = []
-    for test_eval in evals.test_evals.by_id.values():
-        runs = test_eval.runs
-        rows = plural(len({run.row for run in runs}), "row")
-        lines += _eval_lines(test_eval.prepared, evals, f"{plural(len(runs), 'rollout')} of {rows}")
-        lines.append(f"  used by {plural(test_eval.n_tests, 'test')}; gates are not evaluated")
+    for each, size, by in zip(needed, sizes, used, strict=True):
+        lines += [*_eval_lines(each.prepared, evals, size), f"  {by}; gates are not evaluated"]
     return lines
 
 

@@ -15,6 +15,7 @@ from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, write_line
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
+from pytest_osmosis.report.style import warning
 from pytest_osmosis.text.safe import width
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class ProgressLine:
                 self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
                 self.clear()
                 terminal.ensure_newline()
-                write_line(terminal, f"osmosis {run.prepared.config.name}: {text}")
+                write_line(terminal, warning(f"osmosis {run.prepared.config.name}: {text}"))
                 terminal.flush()
 
     def clear(self) -> None:

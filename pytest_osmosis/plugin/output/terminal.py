@@ -19,6 +19,7 @@ from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
 from pytest_osmosis.report.summary import notice_lines, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
+from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import escaped
@@ -128,10 +129,6 @@ class TerminalSummary:
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
     columns = terminal._tw.fullwidth if getattr(terminal, "isatty", False) else None
     finished = [each for each in evals.queue.finished.values() if each.is_written]
-    if verbosity < 0:
-        _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
-    else:
-        _print_sections(terminal, finished, columns, verbose=verbosity > 0)
     for eval_id, n_tests in evals.end.skipped_whole.items():
         kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
         write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
@@ -140,6 +137,10 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
         write_line(terminal, f"osmosis: {name}: {text}")
     for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
         write_line(terminal, str(error))
+    if verbosity < 0:
+        _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
+    else:
+        _print_sections(terminal, finished, columns, verbose=verbosity > 0)
 
 
 def _print_sections(
@@ -151,7 +152,7 @@ def _print_sections(
             _write_lines(terminal, _eval_lines(each, verbose=verbose, columns=columns))
     if len(finished) > 1:
         terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
-        _write_lines(terminal, [] if verbose else _remarks(finished))
+        _write_lines(terminal, [] if verbose else [*_remarks(finished), *_places(finished), ""])
         _write_lines(terminal, overview_lines([each.results for each in finished], columns))
 
 
@@ -181,6 +182,23 @@ def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
             yield joined(bold(name), dim(f" ({show_command(Path(each.results.provenance['run_dir']))})"))
             yield from (joined("  ", remark) for remark in remarks)
             yield ""
+
+
+def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
+    """Yield where the results of several evals lie, and which of them have output of user code that no run owns."""
+    paths = [path for each in finished for path in each.written[-1:]]
+    folders = dict.fromkeys(each.run.directory.path.parent for each in finished)
+    elsewhere = [path for path in paths if path.parent.parent not in folders]
+    if len(elsewhere) < len(paths):
+        yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
+    if elsewhere:
+        yield dim(f"results: {listed(map(shown, elsewhere), MOST_LISTED)}")
+    logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
+    if logs:
+        yield dim(f"user code also wrote to host.log of {listed(logs, MOST_LISTED)}")
+
+
+MOST_LISTED = 3
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
