@@ -6,7 +6,6 @@ requests of selected tests are rolled out. Such a test decides by itself whether
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,16 +16,15 @@ import pytest
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.selection import merged
 from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, prepare
+from pytest_osmosis.evals import EvalRun, Prepared
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import exit_status
 from pytest_osmosis.plugin.items.node_ids import eval_id
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.plan import Plan
@@ -132,15 +130,7 @@ class TestEvals:
         """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
         with self._lock:
             if request.key not in self._plans:
-                overrides = [*request.overrides(), *self._options.overrides]
-                prepared = prepare(
-                    request.path,
-                    overrides,
-                    environ=os.environ,
-                    listing=True,
-                    compared=False,
-                    outlet=outlet_of(self._config),
-                )
+                prepared = prepare_request(self._config, request, self._options.overrides)
                 self._plans[request.key] = prepared.plan
             return self._plans[request.key]
 

@@ -21,11 +21,10 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, host_setup, prepare
+from pytest_osmosis.evals import Prepared, host_setup
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.command import options, session_options
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
-from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -67,15 +66,7 @@ class ReferenceSource:
 
     def _solutions(self, request: EvalRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
-            overrides = [*request.overrides(), *self._overrides]
-            prepared = prepare(
-                request.path,
-                overrides,
-                environ=os.environ,
-                listing=True,
-                compared=False,
-                outlet=outlet_of(self._config),
-            )
+            prepared = prepare_request(self._config, request, self._overrides)
             pythonpath = session_options.pythonpath(self._config)
             self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath)
         return self._evals[request.key]

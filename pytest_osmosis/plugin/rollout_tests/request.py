@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.selection import SELECTING
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.evals import Prepared, prepare
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
@@ -59,6 +63,16 @@ class EvalRequest:
 class RolloutRequest(NamedTuple):
     eval: EvalRequest
     run: RunId
+
+
+def prepare_request(config: pytest.Config, request: EvalRequest, session: Iterable[Override]) -> Prepared:
+    """Prepare the rows that a marker requests: without secrets, keys and a baseline. Raises `ProblemsError`.
+
+    `session` are the overrides of the command and its surroundings.
+    """
+    overrides = [*request.overrides(), *session]
+    outlet = outlet_of(config)
+    return prepare(request.path, overrides, environ=os.environ, listing=True, compared=False, outlet=outlet)
 
 
 def request_of(args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path) -> EvalRequest:
