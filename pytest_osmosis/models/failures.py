@@ -76,7 +76,7 @@ class Failures:
 
     def of_exception(self, error: BaseException) -> ModelError:
         """Return the error for an exception of the client: an unreachable server, a broken connection, or another."""
-        causes = _causes(error)
+        causes = causes_of(error)
         for each in causes:
             if isinstance(each, ModelError):
                 return each
@@ -279,9 +279,14 @@ def _why_unreachable(cause: BaseException, text: str) -> str | None:
 _ADDRESS = re.compile(r"Connect call failed \('([0-9.]+)', (\d+)\)")
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and its causes, outermost first. The innermost says what happened."""
-    chain = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
+def causes_of(error: BaseException, *, implicit: bool = False) -> list[BaseException]:
+    """Return the error and its causes, each once, outermost first. The innermost says what happened.
+
+    With `implicit`, an error without a cause was caused by the one that was being handled.
+    """
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and all(link is not each for each in chain):
+        chain.append(link)
+        link = link.__cause__ or (link.__context__ if implicit else None)
     return chain

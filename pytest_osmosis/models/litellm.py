@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.completions import read_reply
 from pytest_osmosis.models.connections import SilentConnector, check_ascii
 from pytest_osmosis.models.error_bodies import error_in
-from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.failures import Failures, causes_of
 from pytest_osmosis.models.json_bodies import decoded, encoded, json_object, shown
 from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
@@ -99,7 +98,8 @@ class LiteLLMModel:
         text = PREFIX.sub("", str(error), count=1)
         if exchange.status is not None:
             return _error_in(exchange, text, self._target, failures)
-        of_connection = next((each for each in _chain(error) if isinstance(each, aiohttp.ClientError | OSError)), None)
+        causes = causes_of(error, implicit=True)
+        of_connection = next((each for each in causes if isinstance(each, aiohttp.ClientError | OSError)), None)
         if of_connection is not None:
             return failures.of_exception(of_connection)
         headers, status = getattr(error, "litellm_response_headers", None), getattr(error, "status_code", None)
@@ -121,16 +121,6 @@ def _error_in(exchange: Exchange, text: str, target: ModelTarget, failures: Fail
     except ModelError as error:
         return error
     return failures.no_answer(status, "an answer that LiteLLM cannot read", {"error": text})
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield `error` and what led to it, each once."""
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__
 
 
 def _origin(url: str) -> str:
