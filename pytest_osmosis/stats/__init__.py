@@ -8,13 +8,14 @@ from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n
 from pytest_osmosis.stats.distributions import normal_quantile
 from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
 from pytest_osmosis.stats.moments import mean, percentile, sample_variance, std
-from pytest_osmosis.stats.paired import Paired, compare, holm, mcnemar, sign_flip
+from pytest_osmosis.stats.paired import Paired, PairedTest, compare, holm, mcnemar, paired_test, sign_flip
 from pytest_osmosis.stats.passes import ks_for, pass_at_k, pass_hat_k
 from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
 from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
 
 __all__ = [
-    "ALPHA", "PERCENTILES", "POWER", "Clusters", "Interval", "Paired", "RunScore", "Summary", "chance_below",
-    "clusters", "compare", "effective_n", "gaffke", "holm", "ks_for", "mcnemar", "mean", "normal_quantile",
-    "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "score_range", "sign_flip", "std", "summarize",
+    "ALPHA", "PERCENTILES", "POWER", "Clusters", "Interval", "Paired", "PairedTest", "RunScore", "Summary",
+    "chance_below", "clusters", "compare", "effective_n", "gaffke", "holm", "ks_for", "mcnemar", "mean",
+    "normal_quantile", "paired_test", "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "score_range",
+    "sign_flip", "std", "summarize",
 ]  # fmt: skip

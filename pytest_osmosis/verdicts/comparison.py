@@ -19,7 +19,7 @@ from typing import Literal
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
-from pytest_osmosis.stats import ALPHA, Paired
+from pytest_osmosis.stats import ALPHA, Paired, PairedTest
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
 from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
 from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Runs, changed_rows
@@ -165,12 +165,12 @@ def meaning_text(compared: RowComparison) -> str:
     return "may be chance" if compared.paired is not None and compared.paired.difference else "no difference"
 
 
-def _completed(pairs: Sequence[Pair]) -> list[Paired]:
-    """Return the comparisons with unmeasured runs at their worst for the new side, and at their best."""
-    return [stats.compare(*_shares(pairs, fill, not fill)) for fill in (False, True)]
+def _completed(pairs: Sequence[Pair]) -> list[PairedTest]:
+    """Return the tests with unmeasured runs at their worst for the new side, and at their best."""
+    return [stats.paired_test(*_shares(pairs, fill, not fill)) for fill in (False, True)]
 
 
-def _is_regression(compared: RowComparison, case: Paired) -> bool:
+def _is_regression(compared: RowComparison, case: PairedTest) -> bool:
     return _is_beyond(case.difference, compared.allowed) and case.p * _times(compared) < ALPHA
 
 
