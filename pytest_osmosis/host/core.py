@@ -144,7 +144,8 @@ class HostCore:
         begun = time.perf_counter()
         try:
             messages = await self._conversation(context, running)
-            _refuse_refusal(messages[prompt_length(prompt, messages) :])
+            n_prompt = prompt_length(prompt, messages)
+            _refuse_refusal(messages[n_prompt:])
         except BaseException as error:
             if self.closing:
                 raise
@@ -152,7 +153,7 @@ class HostCore:
             describe = partial(rollout_failure, error, running, copy(chat.totals))
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
-        n_prompt = prompt_length(prompt, messages)
+            n_prompt = prompt_length(prompt, messages)
         return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
 
     async def _conversation(self, context: ChatContext, running: MonitoredCode) -> list[Message]:
