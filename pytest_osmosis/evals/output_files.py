@@ -24,6 +24,7 @@ from pytest_osmosis.text.paths import absolute, shown
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"
+CASES = (".cases.toml", ".cases.jsonl")
 
 
 class OutputFile(NamedTuple):
@@ -103,8 +104,9 @@ def _problem(
     identity = _identity(path)
     if identity in baselines:
         return output.problem(path, f"is {baselines[identity]}, which only --osmosis-update-baseline writes")
-    if identity in read or (path.suffix == CODE and something_at(path)):
-        name = read.get(identity, "code")
+    source = "code" if path.suffix == CODE else "a file of cases" if path.name.endswith(CASES) else None
+    if identity in read or (source is not None and something_at(path)):
+        name = read.get(identity, source)
         return output.problem(path, f"is {name}, which is never overwritten; name another file")
     if (run := _run_around(path)) is not None:
         return output.problem(path, f"lies in the run directory {shown(run)}, which keeps its files; name another file")

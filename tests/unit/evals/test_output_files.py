@@ -58,11 +58,11 @@ def test_partial_results_take_a_path_too(folder: Path) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_inputs_and_code_are_never_overwritten(folder: Path, overwrite: bool) -> None:
-    for name in ("data.jsonl", "rewards.py", "base.json"):
+    for name in ("data.jsonl", "rewards.py", "rewards.cases.jsonl", "base.json"):
         (folder / name).write_text(json.dumps(OURS))
     (folder / "link.json").symlink_to("data.jsonl")
     found = problems(
-        *map(results, ("data.jsonl", "link.json", "rewards.py", "base.json")),
+        *map(results, ("data.jsonl", "link.json", "rewards.py", "rewards.cases.jsonl", "base.json")),
         inputs=("data.jsonl",),
         baselines=("base.json",),
         overwrite=overwrite,
@@ -72,6 +72,7 @@ def test_inputs_and_code_are_never_overwritten(folder: Path, overwrite: bool) ->
         f"results file data.jsonl: is the input data.jsonl, {never}",
         f"results file link.json: is the input data.jsonl, {never}",
         f"results file rewards.py: is code, {never}",
+        f"results file rewards.cases.jsonl: is a file of cases, {never}",
         "results file base.json: is the baseline base.json, which only --osmosis-update-baseline writes",
     ]
 
