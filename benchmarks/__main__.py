@@ -15,20 +15,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import PeakMemory, descendants, resident_mb
 from benchmarks.scenarios import FLOOR_OF, SCENARIOS, SUBJECTS, WARM_UP, Bound, Scenario, Subject
 from benchmarks.server import Weather
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT = "case {}. " + "What is six times seven? Think it over, then end with the number alone. " * 10
-SAMPLE_S = 0.05
 
 REWARDS = """
 def exact(solution_str, ground_truth):
@@ -145,7 +142,7 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
         process = subprocess.Popen(
             command_of(subject, scenario, server.base_url), cwd=folder, env=_environ(), stdout=output, stderr=output
         )
-        with peak_memory(process.pid) as peak:
+        with PeakMemory(lambda: [process.pid, *descendants(process.pid)], resident_mb) as memory:
             _, _, usage = os.wait4(process.pid, 0)
         ended = time.monotonic()
     process.returncode = 0
@@ -156,7 +153,7 @@ def measure(subject: Subject, scenario: Scenario, server: LatencyServer, folder:
     return {
         "wall_s": ended - began,
         "cpu_s": usage.ru_utime + usage.ru_stime,
-        "peak_mb": peak[0] / 2**20,
+        "peak_mb": memory.peak_mb,
         "first_request_s": counts["first_at"] - began,
         "after_last_s": ended - counts["last_at"],
         "max_in_flight": counts["max_in_flight"],
@@ -178,42 +175,6 @@ def scored(subject: Subject, results: Any) -> int:
     if subject.startswith("floor"):
         return sum(each["score"] is not None for each in results)
     return sum(bool(run["scores"]) for row in results["rows"] for run in row["runs"])
-
-
-@contextmanager
-def peak_memory(pid: int) -> Iterator[list[float]]:
-    """Yield a list whose only item is the peak resident memory of a process and its descendants, in bytes."""
-    peak, over = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(SAMPLE_S):
-            peak[0] = max(peak[0], sum(map(_resident, _tree(pid))))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        over.set()
-        thread.join()
-
-
-def _tree(pid: int) -> list[int]:
-    pids = [pid]
-    for parent in pids:
-        try:
-            tasks = Path(f"/proc/{parent}/task").iterdir()
-            pids += [int(child) for task in tasks for child in (task / "children").read_text().split()]
-        except OSError:
-            continue
-    return pids
-
-
-def _resident(pid: int) -> float:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0.0
 
 
 Medians = dict[Subject, dict[str, float]]

@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.__main__ import ROOT, peak_memory
+from benchmarks.__main__ import ROOT
+from benchmarks.memory import PeakMemory, descendants, resident_mb
 
 CONFIG = """
 [experiment]
@@ -70,13 +71,13 @@ def measure(arguments: list[str], folder: Path) -> tuple[float, float, float]:
     with (folder / "output").open("wb") as output:
         began = time.monotonic()
         process = subprocess.Popen(command, cwd=folder, env=environ, stdout=output, stderr=output)
-        with peak_memory(process.pid) as peak:
+        with PeakMemory(lambda: [process.pid, *descendants(process.pid)], resident_mb) as memory:
             _, status, usage = os.wait4(process.pid, 0)
         took_s = time.monotonic() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit((folder / "output").read_text()[-2000:])
-    return usage.ru_utime + usage.ru_stime, took_s, peak[0] / 2**20
+    return usage.ru_utime + usage.ru_stime, took_s, memory.peak_mb
 
 
 def main() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.hostile.memory import PeakMemory
+from benchmarks.memory import PeakMemory, descendants, proportional_mb
 from tests.hostile.sweep import control_characters, control_sequences, secrets
 from tests.hostile.workspaces import Artefact, HostileWorkspace
 
@@ -58,7 +59,7 @@ def hostile(
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it."""
     workspace = HostileWorkspace(pytester, plugin_args, monkeypatch)
-    with PeakMemory() as memory:
+    with PeakMemory(lambda: descendants(os.getpid()), proportional_mb) as memory:
         yield workspace
     artefacts = workspace.artefacts()
     found = [

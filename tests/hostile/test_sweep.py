@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import subprocess
 import sys
 from urllib.parse import quote
 
 import pytest
 
-from tests.hostile.memory import PeakMemory
+from benchmarks.memory import PeakMemory, descendants, proportional_mb
 from tests.hostile.sweep import control_sequences, secrets
 from tests.hostile.workspaces import API_KEY, HostileWorkspace
 from tests.plugin.workspaces import wait_until
@@ -108,9 +109,10 @@ def test_another_secret_is_not_found(shape: str) -> None:
 
 def test_memory_of_descendants_is_counted() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(80_000_000); input()'])"
-    with PeakMemory() as memory, subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
-        wait_until(lambda: memory.peak_mb > 70, "the grandchild's 80 MB")
-        process.communicate()
+    with PeakMemory(lambda: descendants(os.getpid()), proportional_mb) as memory:
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+            wait_until(lambda: memory.peak_mb > 70, "the grandchild's 80 MB")
+            process.communicate()
 
 
 def test_an_eval_of_a_hostile_workspace_runs(hostile: HostileWorkspace) -> None:
