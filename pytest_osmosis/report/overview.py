@@ -137,23 +137,14 @@ def _estimates(
         return (warning("never ran") if any(record.status == "pending" for record in records) else "no run"), "-"
     if not overall.n_measured:
         return warning("not measured"), "-"
-    if why := _why_only_counts(results, records):
+    if results.partial or any(record.status == "pending" for record in records):
         passed = sum(map(results.pass_rule.passed, records))
-        return joined(f"{count(passed)} of {count(overall.n_runs)} passed, ", warning(why)), "-"
+        aside = "smoke" if results.smoke_of is not None else f"{count(results.n_planned)} planned"
+        return joined(f"{count(passed)} of {count(overall.n_runs)} passed ", warning(f"({aside})")), "-"
     deciding = results.pass_rule.deciding
     mean = score(by_function[deciding[0]].mean) if len(deciding) == 1 else "-"
     mark = warning(MARK) if _n_unmeasured(overall) else ""
     return joined(mark, score(overall.pass_rate), dim(f" ({interval_text(overall.pass_rate_interval)})")), mean
-
-
-def _why_only_counts(results: Results, records: Sequence[RunRecord]) -> str:
-    if results.smoke_of is not None:
-        return "smoke"
-    if results.partial:
-        return "partial"
-    if results.decided:
-        return "decided"
-    return "stopped" if any(record.status == "pending" for record in records) else ""
 
 
 def _gate(verdicts: Sequence[Verdict]) -> str:

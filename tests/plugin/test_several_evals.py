@@ -163,8 +163,8 @@ def test_a_selection_shows_counts_and_names_what_was_left_out(plain_workspace: W
 
     rows = table(result.outlines)[1:-1]
     assert [row[:1] + row[2:5] for row in rows] == [
-        ["set9", "1 of 1 passed, partial", "-", "-"],
-        ["set10", "0 of 1 passed, partial", "-", "not decided"],
+        ["set9", "1 of 1 passed (2 planned)", "-", "-"],
+        ["set10", "0 of 1 passed (2 planned)", "-", "not decided"],
     ]
     result.stdout.fnmatch_lines(["osmosis: set1: none of its 2 tests was selected, so nothing was measured"])
 
@@ -186,7 +186,7 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspac
     rows = table(session.output.splitlines())[1:-1]
     assert [row[:1] + row[2:4] for row in rows] == [
         ["a", rows[0][2], "1.000"],
-        ["b", "1 of 1 passed, stopped", "-"],
+        ["b", "1 of 1 passed (3 planned)", "-"],
         ["c", "never ran", "-"],
     ]
     assert re.fullmatch(RATE, rows[0][2])

@@ -51,13 +51,16 @@ def test_a_whole_eval_shows_its_rate_with_interval_mean_gate_cost_and_time() -> 
     }
 
 
+STOPPED = replace(results_of([*HALF, pending(9)]), n_planned=5)
+
+
 @pytest.mark.parametrize(
     ("results", "rate"),
     [
-        (replace(results_of(HALF), partial=True), "2 of 4 passed, partial"),
-        (replace(results_of(HALF), partial=True, smoke_of=40), "2 of 4 passed, smoke"),
-        (results_of([*HALF, pending(9)], stopped="max_cost_usd"), "2 of 4 passed, stopped"),
-        (replace(results_of([*HALF, pending(9)], stopped="decided"), stop_reason="decided"), "2 of 4 passed, decided"),
+        (replace(results_of(HALF), partial=True, n_planned=40), "2 of 4 passed (40 planned)"),
+        (replace(results_of(HALF), partial=True, smoke_of=40), "2 of 4 passed (smoke)"),
+        (replace(STOPPED, stopped="max_cost_usd"), "2 of 4 passed (5 planned)"),
+        (replace(STOPPED, stopped="decided: ...", stop_reason="decided"), "2 of 4 passed (5 planned)"),
         (results_of([failed("provider", row) for row in range(4)]), "not measured"),
         (results_of([failed("model", row) for row in range(2)]), "0.000 (0.000 to 0.776)"),
         (results_of([pending(row) for row in range(4)], stopped="interrupted"), "never ran"),
