@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from pytest_osmosis.record.run_record import RunRecord
@@ -89,6 +90,8 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
     manifest, directory, results = stored.run.manifest, stored.run.directory, stored.results
     if stored.state == "killed":
         yield "it was killed, or its machine failed: these numbers are made from its journal, for the runs that ended"
+        if stored.records:
+            yield f"pytest --osmosis-from={shlex.quote(directory.name)} makes results of them, and asks no model"
     if stored.state == "running":
         yield "the numbers are those of the runs that ended so far"
     if stored.rescoring:
@@ -100,8 +103,15 @@ def _remarks(stored: StoredResults) -> Iterator[str]:
         yield f"its rollouts were scored again; the results before that are in {before.name}"
     if directory.partial_results.exists():
         yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
-    if directory.host_log.exists():
+    if _is_filled(directory.host_log):
         yield f"user code also wrote to {shown(directory.host_log)}"
+
+
+def _is_filled(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 # -- its runs ----------------------------------------------------------------------------------------------
@@ -119,11 +129,21 @@ def _runs(
         yield ""
         listed_runs = lost if listing == "failed" else lost[:MOST_LISTED]
         first = f" (the first {MOST_LISTED})" if len(listed_runs) < len(lost) else ""
-        yield bold(f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{first}:")
+        yield bold(
+            f"{count(len(lost))} of {plural(len(judged), 'run')} did not pass{_unmeasured(results, lost)}{first}:"
+        )
         yield from _listed(stored, results, listed_runs, columns)
     elif listing == "failed":
         yield from ("", f"no run failed: {plural(len(judged), 'run')} passed" if judged else "no run ended")
     yield from _commands(results, lost, command, listing)
+
+
+def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
+    """Return how many of the runs that did not pass say nothing about the model."""
+    n = sum(not results.pass_rule.measured(record) for record in lost)
+    if not n:
+        return ""
+    return f", {'all' if n == len(lost) else count(n)} of them not measured"
 
 
 def _commands(results: Results, lost: Sequence[RunRecord], command: str, listing: Listing) -> Iterator[str]:

@@ -23,23 +23,30 @@ def table_lines(entries: Sequence[RunEntry]) -> list[str]:
 
 
 def _cells(entry: RunEntry) -> list[str]:
-    ended, selected = entry.ended, entry.selected
-    passed = "-"
-    if entry.passed is not None and entry.counted is not None:
-        passed = f"{count(entry.passed)} of {count(entry.counted)}"
-    elif ended is not None and selected is not None:
-        passed = f"{count(ended)} of {count(selected)} ended"
     state = f"{entry.state}, partial" if entry.partial else entry.state
     return [
         entry.name,
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
         state,
-        score(entry.pass_rate),
-        passed,
+        "-" if entry.partial else score(entry.pass_rate),
+        _passed(entry),
         gates_text(entry),
         "-" if entry.tokens is None else count(entry.tokens),
         _cost(entry),
     ]
+
+
+def _passed(entry: RunEntry) -> str:
+    """Return how many runs passed, or how many rollouts ended if that is all that is known."""
+    if entry.counted is None:
+        ended, selected = entry.ended, entry.selected
+        return "-" if ended is None or selected is None else f"{count(ended)} of {count(selected)} ended"
+    if entry.passed is None:
+        return f"none of {count(entry.counted)} measured" if entry.counted else "-"
+    unmeasured = entry.counted - (entry.measured or 0)
+    return f"{count(entry.passed)} of {count(entry.counted)}" + (
+        f", {count(unmeasured)} not measured" * bool(unmeasured)
+    )
 
 
 def gates_text(entry: RunEntry) -> str:

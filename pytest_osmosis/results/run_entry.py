@@ -22,7 +22,8 @@ _ROLLOUT = b'{"ev":"rollout"'
 class RunEntry:
     """One eval run: its name, its folder, and what is known about it; None is not known.
 
-    `passed` of the `counted` runs of the eval's own model passed. `ended` of the `selected` ones ended; for an eval run
+    `passed` of the `counted` runs of the eval's own model passed, and `measured` of them were measured; without any
+    there is no pass rate. `ended` of the `selected` ones ended; for an eval run
     without results these are rollouts of all models, and the planned ones. `gates` are the states of its gates.
     `problem` says why its files could not be read.
     """
@@ -36,6 +37,7 @@ class RunEntry:
     pass_rate: float | None = None
     passed: int | None = None
     counted: int | None = None
+    measured: int | None = None
     ended: int | None = None
     selected: int | None = None
     gates: tuple[str, ...] = ()
@@ -67,9 +69,10 @@ def _with_results(directory: RunDirectory) -> RunEntry:
         head.eval,
         head.started_at,
         head.partial,
-        head.pass_rate,
-        head.passed,
+        head.pass_rate if head.measured else None,
+        head.passed if head.measured else None,
         head.counted,
+        head.measured,
         head.selected - head.pending,
         head.selected,
         tuple(head.gates),

@@ -205,13 +205,15 @@ def _unfinished(run: StoredEvalRun, state: State, ledger: Ledger, positions: _Po
     begun = [
         id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
     ]
-    made = _results_so_far(run, ended, ledger)
+    why = "the eval run has not ended yet" if state == "running" else "the eval run did not end"
+    made = _results_so_far(run, ended, ledger, why)
     document = {} if made is None else {**published(made), "status": state}
     costs = {} if made is None else made.costs_usd
     return StoredResults(run, state, ended, made, document, costs, begun, _positions=positions)
 
 
-def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledger) -> Results | None:
+def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledger, why: str) -> Results | None:
+    """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
     pass_rule = pass_rule_of(run, None, ledger.scorers)
     if pass_rule is None:
@@ -228,7 +230,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledg
         duration_ms=_took_ms(run),
         by_function=by_function,
         overall=overall,
-        verdicts=[Verdict(title, "not decided", "the eval run has not ended") for title in manifest.gates],
+        verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
         price=_price(run, ModelTag.PRIMARY),
         row_digests={record.run.row: "" for record in ended},

@@ -21,11 +21,20 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     assert typed("runs").splitlines() == [
         "run           started (UTC)             state  pass rate        passed  gates  tokens      cost",
         "new     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345   unknown",
-        "part    2026-01-02 03:04:05  stopped, partial      0.500        1 of 2      -  12,345  >= $1.25",
+        "part    2026-01-02 03:04:05  stopped, partial          -        1 of 2      -  12,345  >= $1.25",
         "torn                      -        unreadable          -             -      -       -         -",
         "killed  2026-01-01 00:00:00            killed          -  0 of 4 ended      -       -         -",
         "old     2026-01-02 03:04:05          finished      0.500        1 of 2      -  12,345     $1.25",
     ]
+
+
+def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
+    stored("all", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 0, "pass_rate": 0.0}}, age_s=1)
+    stored("one", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 1}}, age_s=2)
+    every, one = (line.split("  ") for line in typed("runs").splitlines()[1:])
+    assert "none of 2 measured" in [cell.strip() for cell in every]
+    assert "0.000" not in " ".join(every)
+    assert "1 of 2, 1 not measured" in [cell.strip() for cell in one]
 
 
 def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:

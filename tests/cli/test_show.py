@@ -222,7 +222,7 @@ def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, store
     assert said.startswith("x-1: ended without results, 2 of 4 planned runs ended, 1 more had begun\n")
     assert "these numbers are made from its journal, for the runs that ended" in said
     assert "1 of 2 runs passed (4 planned)" in said
-    assert "gate pass_rate >= 0.7: not decided (the eval run has not ended)\n" in said
+    assert "gate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
     assert '  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
     assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
 

@@ -80,7 +80,7 @@ def test_causes_and_boundaries_are_on_the_page(plain_workspace: Workspace) -> No
 
     assert "1 run not measured: 503" in page
     assert "1 run counted as failed: 400" in page
-    assert "\n2 of 4 runs did not pass:\n  row1-run0  provider: " in page
+    assert "\n2 of 4 runs did not pass, 1 of them not measured:\n  row1-run0  provider: " in page
     assert "\n  row2-run0  model: " in page
 
 
@@ -182,11 +182,18 @@ def test_a_killed_session_is_shown_with_its_thresholds(plain_workspace: Workspac
 
     assert page.startswith(f"{run.name}: ended without results, 4 of 4 planned runs ended\n")
     assert "\n2 of 4 runs passed (4 planned)\n" in page
-    assert "gate pass_rate >= 0.9: not decided (the eval run has not ended)\n" in page
+    assert "gate pass_rate >= 0.9: not decided (the eval run did not end)\n" in page
     listed = "2 of 4 runs did not pass:\n"
     assert page[page.index(listed) :] == whole[whole.index(listed) :]
     assert "$0," in page  # the price is known too
     assert shown(plain_workspace, "row0-run0").startswith(f"{run.name} row0-run0: did not pass\n")
+
+    hint = f"  pytest --osmosis-from={run.name} makes results of them, and asks no model\n"
+    assert hint in page
+    plain_workspace.run(f"--osmosis-from={run.name}")
+    again = shown(plain_workspace)
+    assert again.startswith(f"{run.name}: finished\n")
+    assert again[again.index(listed) :] == whole[whole.index(listed) :]
 
 
 def test_a_run_names_its_row_and_the_command_that_repeats_it(plain_workspace: Workspace) -> None:
