@@ -235,4 +235,5 @@ class Feed:
             "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
+            "metrics": self._recorder.rollout_metrics(state.run),
         }

@@ -41,6 +41,7 @@ from pytest_osmosis.host.protocol import (
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction
 
 T = TypeVar("T")
@@ -208,8 +209,8 @@ class InlineHost:
             self._setup, self._environ = replace(setup, role="score"), environ
         return self._loaded_code()
 
-    def replay(self, request: ScoringFields, name: str) -> float | None:
-        """Return the score of a recorded conversation by the function `name`; raise what user code raises."""
+    def replay(self, request: ScoringFields, name: str) -> Reward:
+        """Return the reward for a recorded conversation by the function `name`; raise what user code raises."""
         with self.inside():
             return self._loop.run(self._core.replay(request, name))
 

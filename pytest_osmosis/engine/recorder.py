@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import JournalEvent, RemovalEvent, ScoreEvent
+from pytest_osmosis.record.events import ROLLOUT, JournalEvent, RemovalEvent, ScoreEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -88,6 +88,7 @@ class Recorder:
                 "errors": {},
                 "output": {},
                 "ground_truth": ground_truth,
+                **score.notes.to_json(),
             }
             removal: RemovalEvent = {**event, "removed": True, "name": name}
             record = self._enter_own(removal if score.value is None else event)
@@ -98,6 +99,10 @@ class Recorder:
         """Enter that all stored rollouts are rescored, which completes what `loaded` began."""
         self.is_rescored = True
         self._enter_own({"ev": "rescored"})
+
+    def rollout_metrics(self, run: RunId) -> Mapping[str, float]:
+        """Return the metrics that the agent reported about a run."""
+        return self.ledger.records[run].metrics.get(ROLLOUT, {})
 
     def unscored_blocking(self, run: RunId) -> list[str]:
         """Return the functions that block and have given the run neither a score nor an error yet."""

@@ -236,7 +236,7 @@ class Runs:
         truth = state.row.ground_truth
         event: ScoreEvent = {
             "ev": "score",
-            **key,
+            **key,  # type: ignore[typeddict-item]  # it lacks optional fields
             "ms": 0.0,
             "scores": {},
             "errors": errors,

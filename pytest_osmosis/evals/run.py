@@ -17,6 +17,7 @@ from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
+from pytest_osmosis.record.events import ROLLOUT
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -142,6 +143,7 @@ class EvalRun:
             "n_prompt": last["n_prompt"],
             "ground_truth": row.ground_truth,
             "record": row.record,
+            "metrics": last.get("metrics", {}).get(ROLLOUT, {}),
         }
 
     def stop_clock(self) -> None:

@@ -33,10 +33,11 @@ from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.refusal import refused
-from pytest_osmosis.record.events import RemovalEvent, RolloutEvent, ScoreEvent
+from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rewards.functions import score_of
+from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.output import RolloutOutput
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.user_frames import suspended_stack
 
@@ -108,6 +109,7 @@ class HostCore:
                     "n_prompt": rollout["n_prompt"],
                     "ground_truth": request["ground_truth"],
                     "record": request["record"],
+                    "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
                 }
             )
 
@@ -126,26 +128,29 @@ class HostCore:
         finally:
             self._limits.scorings.release()
 
-    async def replay(self, request: ScoringFields, name: str) -> float | None:
-        """Return the score by the function `name`, or None if a Grader removes the run.
+    async def replay(self, request: ScoringFields, name: str) -> Reward:
+        """Return the reward by the function `name`, without a score if a Grader removes the run.
 
         For debuggers: there are no events and no time limit, and errors of user code are raised.
         """
         key = Key.of(request)
         running = MonitoredCode(key, self._deadline(key, math.inf))
         with self._user_code(running):
-            return await self._value(name, request, running)
+            return await self._reward(name, request, running)
 
     async def _roll_out(self, request: RunRequest, chat: RolloutChat) -> RolloutEvent:
         running = MonitoredCode(chat.key, chat.deadline)
         context = self._context(request, chat)
         failure: Failure | None = None
+        notes: NoteFields = {}
         prompt = request["prompt"]
         begun = time.perf_counter()
         try:
-            messages = await self._conversation(context, running)
+            output = await self._output(context, running)
+            messages = list(output.messages)
             n_prompt = prompt_length(prompt, messages)
             _refuse_refusal(messages[n_prompt:])
+            notes = _notes_of(output)
         except BaseException as error:
             if self.closing:
                 raise
@@ -154,16 +159,17 @@ class HostCore:
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
             n_prompt = prompt_length(prompt, messages)
-        return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
+        return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
 
-    async def _conversation(self, context: ChatContext, running: MonitoredCode) -> list[Message]:
+    async def _output(self, context: ChatContext, running: MonitoredCode) -> RolloutOutput:
+        """Return the output of the agent, as plain JSON."""
         agent = self._code.agent
         if agent is None:
             raise RuntimeError("this host only scores")
         async with running.deadline:
             with self._user_code(running):
                 returned = await in_frame_of(running.key, lambda: agent.roll(context))
-                return plain_messages(returned)
+                return returned._replace(messages=plain_messages(returned.messages))
 
     async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
         """Return the last conversation of a rollout that failed, None if there is none that can be kept."""
@@ -225,7 +231,7 @@ class HostCore:
         try:
             async with running.deadline:
                 with self._user_code(running):
-                    value = await in_frame_of(key, lambda: self._value(name, request, running))
+                    reward = await in_frame_of(key, lambda: self._reward(name, request, running))
         except BaseException as error:
             if self.closing:
                 raise
@@ -233,36 +239,36 @@ class HostCore:
             failure = await self._described(key, "reward", error, partial(reward_failure, error, running))
             error_of = {name: {"message": failure.message, "details": failure.details}}
             return _score_event(request, begun, {}, error_of)
-        if value is None:
-            return {**_score_event(request, begun, {}, {}), "removed": True, "name": name}
-        return _score_event(request, begun, {name: value}, {})
+        scores = {} if reward.score is None else {name: reward.score}
+        event = _with_notes(_score_event(request, begun, scores, {}), name, reward)
+        return event if scores else {**event, "removed": True, "name": name}
 
-    async def _value(self, name: str, request: ScoringFields, running: MonitoredCode) -> float | None:
-        """Return the score by the function `name`, or None if a Grader removes the run."""
+    async def _reward(self, name: str, request: ScoringFields, running: MonitoredCode) -> Reward:
+        """Return the reward by the function `name`, without a score if a Grader removes the run."""
         messages, ground_truth, record = request["messages"], request["ground_truth"], request["record"]
         function = self._code.eval_function(name)
         if function is None:
             return await self._grade(request, self._artifacts(running.key))
         arguments = function.arguments(messages, request["n_prompt"], ground_truth, record)
         if function.is_async:
-            return score_of(await function.function(**arguments))
+            return reward_of(await function.function(**arguments))
         with self._monitor.blocking(running):
             value = function.function(**arguments)
         if inspect.isawaitable(value):  # a decorator hid that the function is async
             value = await value
-        return score_of(value)
+        return reward_of(value)
 
-    async def _grade(self, request: ScoringFields, artifacts: str) -> float | None:
+    async def _grade(self, request: ScoringFields, artifacts: str) -> Reward:
         if self._code.grader is None:
             raise RuntimeError("this host has no Grader")
-        sample = await self._code.grader.grade(
+        return await self._code.grader.grade(
             request["messages"],
             request["ground_truth"],
             request["record"],
+            metrics=request["metrics"],
             project=Path(self._setup.workspace),
             artifacts=Path(artifacts),
         )
-        return None if sample.remove_sample else sample.reward
 
     @contextmanager
     def _user_code(self, running: MonitoredCode) -> Iterator[None]:
@@ -309,6 +315,7 @@ def _rollout_event(
     n_prompt: int,
     totals: RequestTotals,
     failure: Failure | None,
+    notes: NoteFields,
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",
@@ -322,10 +329,20 @@ def _rollout_event(
         "model": totals.model,
         "retries": totals.retries,
     }
+    event |= notes  # type: ignore[typeddict-item]  # it lacks required fields, which the event has
     if failure is not None:
         event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}
         event |= {"systemic": failure.systemic} if failure.systemic != "no" else {}
     return event
+
+
+def _notes_of(output: RolloutOutput) -> NoteFields:
+    notes: NoteFields = {}
+    if output.metrics:
+        notes["metrics"] = {ROLLOUT: output.metrics}
+    if output.info:
+        notes["fields"] = {ROLLOUT: output.info}
+    return notes
 
 
 def _score_event(
@@ -333,13 +350,23 @@ def _score_event(
 ) -> ScoreEvent:
     return {
         "ev": "score",
-        **Key.of(request).to_json(),
+        **Key.of(request).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
         "ms": _ms_since(begun),
         "scores": scores,
         "errors": errors,
         "output": {},
         "ground_truth": request["ground_truth"],
     }
+
+
+def _with_notes(event: ScoreEvent, name: str, reward: Reward) -> ScoreEvent:
+    if reward.metrics:
+        event["metrics"] = {name: reward.metrics}
+    if reward.reason:
+        event["reasons"] = {name: reward.reason}
+    if reward.fields:
+        event["fields"] = {name: reward.fields}
+    return event
 
 
 def _ms_since(begun: float) -> float:

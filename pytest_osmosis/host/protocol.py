@@ -129,12 +129,16 @@ class RunRequest(AttemptFields):
 
 
 class ScoringFields(AttemptFields):
-    """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's."""
+    """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's.
+
+    `metrics` are those of the rollout.
+    """
 
     messages: list[dict[str, Any]]
     n_prompt: int
     ground_truth: Any
     record: dict[str, Any]
+    metrics: Mapping[str, float]
 
 
 class ScoreRequest(ScoringFields):

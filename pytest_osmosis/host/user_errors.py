@@ -13,8 +13,8 @@ from pytest_osmosis.host.deadline import DeadlineExpired
 from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rewards.functions import NotAScore
-from pytest_osmosis.rollouts.function import NotAConversation
+from pytest_osmosis.rewards.reward import NotAScore
+from pytest_osmosis.rollouts.output import NotAConversation
 from pytest_osmosis.text.user_frames import passed_user_code, user_traceback
 from pytest_osmosis.text.user_objects import error_in_words, type_name
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 from pytest_osmosis.lab.findings import quoted
 from pytest_osmosis.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rewards.functions import NotAScore, score_of
+from pytest_osmosis.rewards.reward import NotAScore, reward_of
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_frames import is_users_own
 
@@ -91,9 +91,9 @@ class CallOutcome:
     `died`: its process ended. `not_called`: no time was left, or its process had ended too often. `ended` is True if
     its process is gone.
 
-    `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value. `mutated`
-    names the argument that the call changed. `caught` are the exceptions that user code swallowed, if the call was
-    watched.
+    `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
+    `is_float` is False if that is no float. `mutated` names the argument that the call changed. `caught` are the
+    exceptions that user code swallowed, if the call was watched.
     """
 
     kind: OutcomeKind
@@ -101,6 +101,7 @@ class CallOutcome:
     text: str = ""
     where: str = ""
     returned: str = ""
+    is_float: bool = True
     mutated: str = ""
     seconds: float = 0.0
     caught: tuple[SwallowedException, ...] = ()
@@ -158,7 +159,8 @@ def invoke(target: Target, call_input: CallInput) -> Any:
 def outcome_of_value(value: object) -> CallOutcome:
     returned = quoted_text(_type_name(value))
     try:
-        return CallOutcome("score", score_of(value), returned=returned)
+        is_float = issubclass(type(value), float)
+        return CallOutcome("score", reward_of(value).score, returned=returned, is_float=is_float)
     except NotAScore as error:
         return CallOutcome("not_a_score", text=quoted_text(str(error)), returned=returned)
     except Exception as error:  # its methods are user code

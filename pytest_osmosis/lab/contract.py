@@ -31,7 +31,7 @@ def check(target: Target, case_inputs: Sequence[CallInput] = ()) -> LabResult:
     if first.outcome.kind != "score":
         return _never_scores(target, first, has_cases=bool(case_inputs))
     returned = first.outcome.returned
-    if target.declaration.only_float and returned in ("int", "bool"):
+    if target.declaration.only_float and not first.outcome.is_float:
         fix = "return float(...): Osmosis' own decorator refuses it"
         findings.append(RewardFinding("only-float", f"it returns {returned}", first.shown(target), fix, level="note"))
     for variant in _variants(target, first.input):

@@ -32,6 +32,7 @@ MODEL_TAG = {"model_tag": one_of(*map(str, ModelTag))}
 ATTEMPT = {**RUN, "attempt": whole()}
 MS = {"ms": number(0, LARGEST)}
 OUTPUT = {"output": table(text)}
+NOTES = {"metrics": table(table(number())), "reasons": table(text), "fields": table(table(anything))}
 
 
 def _row_index(key: str) -> None:
@@ -48,6 +49,7 @@ SHAPES: Mapping[str, Check] = {
         {
             **MODEL_TAG,
             **OUTPUT,
+            **NOTES,
             "messages": listing(anything),
             "n_prompt": whole(),
             "at": moment,
@@ -66,6 +68,7 @@ SHAPES: Mapping[str, Check] = {
         {
             **MODEL_TAG,
             **OUTPUT,
+            **NOTES,
             "scores": table(number()),
             "errors": table(members({"message": text}, {"details": text})),
             "ground_truth": anything,

@@ -43,7 +43,22 @@ class StartEvent(AttemptFields):
     at: str
 
 
-class RolloutEvent(AttemptFields):
+class NoteFields(TypedDict):
+    """The reports of user code about a run besides its scores, by their source: a reward function, or `ROLLOUT`.
+
+    `metrics` are numbers by name, `fields` plain JSON by name: an agent's `info`, a Grader's `extra_fields`.
+    """
+
+    metrics: NotRequired[Mapping[str, Mapping[str, float]]]
+    reasons: NotRequired[Mapping[str, str]]
+    fields: NotRequired[Mapping[str, Mapping[str, Any]]]
+
+
+ROLLOUT = "rollout"
+"""The source of the reports of an agent."""
+
+
+class RolloutEvent(AttemptFields, NoteFields):
     """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
 
     `boundary`, `error` and `details` are there if it failed; the engine writes no more than these about a rollout that
@@ -69,7 +84,7 @@ class RolloutEvent(AttemptFields):
     output: NotRequired[Mapping[str, str]]
 
 
-class ScoreEvent(AttemptFields):
+class ScoreEvent(AttemptFields, NoteFields):
     """The score of one reward function, or the error of functions that will never return one.
 
     `ground_truth` is the row's, as the function got it. An error is `{"message": a line, "details": the user's

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
 
 T = TypeVar("T")
@@ -86,6 +87,18 @@ class RunRecord(NamedTuple):
     """The name of the model that the server echoed."""
     skip_reason: str | None = None
     """The reason why the run never started, None if nobody gave one."""
+    notes: RunNotes = NO_NOTES
+    """The metrics, reasons and further fields that user code reported."""
+
+    @property
+    def metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """The numbers that user code reported besides scores, by source and name: a function, or "rollout"."""
+        return self.notes.metrics
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """The reasons that functions gave for their scores, by the name of the function."""
+        return self.notes.reasons
 
     @property
     def status(self) -> Status:
@@ -167,7 +180,9 @@ def settled(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def unscored(record: RunRecord) -> RunRecord:
-    return record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
+    """Return a record as it was before scoring."""
+    cleared = record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
+    return cleared._replace(notes=record.notes.of_rollout)
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:
@@ -192,6 +207,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         answer=_answer(own),
         answer_fault=answer_fault(own),
         model=_interned(event.get("model")),
+        notes=NO_NOTES.add(event),
     )
 
 
@@ -215,6 +231,7 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
         scorer_errors={**broken, **errors} if broken or errors else NOTHING,
         removed=record.removed or event.get("removed", False),
         scoring_ms=record.scoring_ms + event.get("ms", 0.0),
+        notes=record.notes.without({*scores, *errors}).add(event),
     )
 
 

@@ -14,14 +14,16 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
 
 
 class StoredScore(NamedTuple):
-    """A score that a function gave; `value` is None if the Grader removed the run."""
+    """A score that a function gave, with its notes; `value` is None if the Grader removed the run."""
 
     value: float | None
     ms: float
+    notes: RunNotes = NO_NOTES
 
 
 class _ScoreKey(NamedTuple):
@@ -127,4 +129,5 @@ class StoredRollouts:
         _, row = rows[str(run.row)]
         for name, value in values.items():
             if name in codes:
-                self._scores.setdefault(run, {})[_ScoreKey(name, codes[name], row)] = StoredScore(value, event["ms"])
+                score = StoredScore(value, event["ms"], NO_NOTES.add(event))
+                self._scores.setdefault(run, {})[_ScoreKey(name, codes[name], row)] = score

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.safe import escaped, one_line, shortened
+from pytest_osmosis.text.safe import escaped, one_line
 
 IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -42,16 +42,16 @@ class ScoredAnswer:
         parts = [f"answered {_quoted(self.text)}"] if self.text else []
         return ", ".join(parts + ([f"expected {_quoted(self.ground_truth)}"] if self._is_expected else []))
 
-    def lines(self, most_chars: int, *, after_line: bool = False) -> list[str]:
+    def lines(self, shorten: Callable[[str], str], *, after_line: bool = False) -> list[str]:
         """Return the ground truth, and the answer unless the conversation ends with it, in lines of their own.
 
-        `after_line` leaves out what `line` shows in full.
+        `shorten` shortens long texts. `after_line` leaves out what `line` shows in full.
         """
         lines = []
         if self.text and not self.is_last and not (after_line and _fits(self.text)):
-            lines += _titled("answered", self.text, most_chars)
+            lines += titled("answered", self.text, shorten)
         if self._is_expected and not (after_line and _fits(self.ground_truth)):
-            lines += _titled("expected", _text(self.ground_truth), most_chars)
+            lines += titled("expected", _text(self.ground_truth), shorten)
         return lines
 
     @property
@@ -59,9 +59,9 @@ class ScoredAnswer:
         return self.ground_truth is not None and bool(_text(self.ground_truth).strip())
 
 
-def _titled(title: str, text: str, most_chars: int) -> list[str]:
-    """Return a text of one or more lines under its title, without its middle if it is long."""
-    return f"{title}: {escaped(shortened(text.strip(), most_chars))}".replace("\n", "\n    ").split("\n")
+def titled(title: str, text: str, shorten: Callable[[str], str]) -> list[str]:
+    """Return a text of one or more lines under its title."""
+    return f"{title}: {escaped(shorten(text.strip()))}".replace("\n", "\n    ").split("\n")
 
 
 def _text(value: object) -> str:

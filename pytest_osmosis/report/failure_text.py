@@ -10,6 +10,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.conversation import parts_of
+from pytest_osmosis.report.notes import note_lines, reason_in_a_line
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
 
@@ -38,14 +39,16 @@ def outcome_of(
     kind = kind_of(record, pass_rule)
     reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
     answer = ScoredAnswer.of(messages, n_prompt, ground_truth)
-    if kind == "failed" and answer.line:
-        reason = f"{reason}: {answer.line}"
+    said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
+    if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
+        reason = f"{reason}: {line}"
     text = ""
     if kind in ("failed", "error"):
         several = len(pass_rule.scorers) > 1 and record.status == "finished"
         scores = [f"  {line}" for _, line in score_lines(record, pass_rule.scorers, pass_rule)] if several else []
-        answers = answer.lines(MESSAGE_CHARS, after_line=kind == "failed") if record.boundary is None else []
-        parts = [reason, *scores, *_details(details), *answers, *conversation_lines(messages)]
+        answers = answer.lines(_shortened, after_line=kind == "failed") if record.boundary is None else []
+        notes = note_lines(record.notes, pass_rule.scorers, _shortened, said=said)
+        parts = [reason, *scores, *_details(details), *notes, *answers, *conversation_lines(messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
         kind,
@@ -54,6 +57,15 @@ def outcome_of(
         tuple((title, escaped(printed)) for title, printed in output),
         (record.duration_ms + record.scoring_ms) / 1000,
     )
+
+
+def answer_line(record: RunRecord, pass_rule: PassRule, answer: ScoredAnswer) -> str:
+    """Return in one line the reason for the score of a scored run, and its answer next to the ground truth."""
+    return "; ".join(part for part in (reason_in_a_line(record, pass_rule), answer.line) if part)
+
+
+def _shortened(text: str) -> str:
+    return shortened(text, MESSAGE_CHARS)
 
 
 def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule | None) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
+from pytest_osmosis.report.metrics import metric_rows
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import statistics_rows
 from pytest_osmosis.report.summary import account_lines
@@ -65,6 +66,8 @@ def markdown(results: Results) -> str:
         gates = [[verdict.title, str(state_text(verdict)).lower(), verdict.text] for verdict in results.verdicts]
         blocks.append(_table([["gate", "", ""], *gates]))
     blocks.append(_table(statistics_rows(results)))
+    if metrics := metric_rows(results):
+        blocks.append(_table(metrics[: MOST_LISTED + 1]))
     blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results))))
     blocks += _not_passed(results)
     blocks += [block for compared in results.comparisons for block in _changed(compared)]

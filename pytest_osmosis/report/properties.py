@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
 Property = tuple[str, str | float]
@@ -17,7 +18,8 @@ def properties_of(record: RunRecord, pass_rule: PassRule, cost_usd: float | None
     `osmosis.outcome` is the outcome of the run, even if gates decide about its test: passed, failed, skipped, pending,
     or the boundary that kept it from being scored. `osmosis.score` is the score of the function that decides, if only
     one does; with several functions, `osmosis.score.<function>` is the score of each. `osmosis.model_tag` is "baseline"
-    for runs of the baseline's model.
+    for runs of the baseline's model. `osmosis.reason.<function>` is the reason that a function gave for its score,
+    `osmosis.metric.<source>.<name>` a metric of a function or of the agent, whose source is "rollout".
     """
     properties: list[Property] = [
         *_tag(record),
@@ -34,6 +36,9 @@ def properties_of(record: RunRecord, pass_rule: PassRule, cost_usd: float | None
         properties.append(("osmosis.tokens", record.tokens))
     if cost_usd is not None:
         properties.append(("osmosis.cost_usd", cost_usd))
+    properties += [(f"osmosis.reason.{name}", escaped(reason)) for name, reason in record.reasons.items()]
+    for source, metrics in record.metrics.items():
+        properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
     return properties
 
 

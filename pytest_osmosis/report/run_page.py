@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.code_version import code_version
+from pytest_osmosis.report.failure_text import answer_line
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines
@@ -171,7 +172,9 @@ def _listed(
     width = max((len(str(record.run)) for record in records), default=0)
     for record in records:
         style, outcome = _outcome(results, record)
-        answer = "" if record.status != "finished" else ScoredAnswer.of(*_answered(stored, record)).line
+        answer = ""
+        if record.status == "finished":
+            answer = answer_line(record, results.pass_rule, ScoredAnswer.of(*_answered(stored, record)))
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         if columns is None or len(begin) + width_of(line) <= columns:

@@ -11,11 +11,10 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.failure_text import score_lines
 from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
+from pytest_osmosis.report.notes import note_lines
 from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.text.numbers import count, money, plural, seconds
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule
-
-FULL_CHARS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
     truths = [history.ground_truth for history in histories if history.record.status == "finished"]
     is_shared = bool(truths) and all(truth == truths[0] for truth in truths)
     if is_shared:
-        yield from (f"  {line}" for line in ScoredAnswer("", True, truths[0]).lines(cut.most or FULL_CHARS))
+        yield from (f"  {line}" for line in ScoredAnswer("", True, truths[0]).lines(cut))
     prompts = [list(history.messages[: history.n_prompt]) for history in histories if history.messages]
     shared = len(prompts[0]) if prompts and all(prompt == prompts[0] for prompt in prompts) else 0
     if shared:
@@ -133,13 +132,14 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
         yield from text_lines(history.details, cut)
     if record.status == "finished" and record.answer_fault is not None:
         yield f"  {ANSWER_FAULTS[record.answer_fault]}"
+    yield from (f"  {line}" for line in note_lines(record.notes, history.scorers, cut))
 
 
 def _answer_lines(history: RunHistory, ground_truth: object, cut: Shortener) -> Iterator[str]:
     """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
     if history.record.status == "finished":
         answer = ScoredAnswer.of(history.messages, history.n_prompt, ground_truth)
-        yield from (f"  {line}" for line in answer.lines(cut.most or FULL_CHARS))
+        yield from (f"  {line}" for line in answer.lines(cut))
 
 
 def _circumstances(record: RunRecord, cost: float | None) -> str:

@@ -94,6 +94,7 @@ def _run_of(history: RunHistory, rule: PassRule | None, costs: Mapping[RunId, fl
         "scoring_ms": record.scoring_ms,
         "retries": record.retries,
         "attempt": record.attempt,
+        **record.notes.to_json(),
     }
 
 

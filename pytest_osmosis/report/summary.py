@@ -9,6 +9,7 @@ from types import MappingProxyType
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.causes import cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
+from pytest_osmosis.report.metrics import metric_lines
 from pytest_osmosis.report.statistics import statistics_lines
 from pytest_osmosis.report.style import dim
 from pytest_osmosis.results.causes import causes_of
@@ -21,7 +22,12 @@ from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, noth
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
     """Return the statistics and the account of the runs, for a terminal with this many `columns`."""
-    return [*statistics_lines(results, verbose=verbose, columns=columns), "", *account_lines(results)]
+    return [
+        *statistics_lines(results, verbose=verbose, columns=columns),
+        *metric_lines(results, verbose=verbose, columns=columns),
+        "",
+        *account_lines(results),
+    ]
 
 
 def remark_lines(results: Results) -> list[str]:

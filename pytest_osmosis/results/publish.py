@@ -13,6 +13,7 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.metrics import MetricSummaries
 from pytest_osmosis.results.results import (
     EvalDescription,
     ModelResults,
@@ -182,6 +183,17 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_usd": results.cost_usd,
         "cost_unknown": results.n_cost_unknown,
         "throttling": _throttling(results.throttling),
+        "metrics": _metrics(results.metrics),
+    }
+
+
+def _metrics(metrics: MetricSummaries) -> dict[str, Any]:
+    return {
+        source: {
+            name: {"mean": found.mean, "min": found.min, "max": found.max, "runs": found.n_runs}
+            for name, found in named.items()
+        }
+        for source, named in metrics.items()
     }
 
 
@@ -214,6 +226,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(ended),
         "price": None if model.price is None else model.price.to_json(),
+        "metrics": _metrics(model.metrics(results.pass_rule)),
     }
 
 
@@ -302,6 +315,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         "retries": record.retries,
         "finish_reason": record.finish_reason,
         "attempt": record.attempt,
+        **record.notes.to_json(),
     }
 
 

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.shapes import LARGEST, quoted
+from pytest_osmosis.files.shapes import LARGEST, ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.event_shapes import NOTES
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
 from pytest_osmosis.text.paths import shown
@@ -46,12 +48,16 @@ ROWS = '  "rows": '
 
 @dataclass(frozen=True, slots=True)
 class PublishedRun:
-    """One published run. `passed` is None if the run was not measured; `skipped` if its grader took it out."""
+    """One published run. `passed` is None if the run was not measured; `skipped` if its grader took it out.
+
+    `notes` holds what user code reported besides scores.
+    """
 
     id: RunId
     skipped: bool
     passed: bool | None
     cost_usd: float | None
+    notes: RunNotes = NO_NOTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +269,16 @@ def _parts(rows: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
         yield from ((f"rows[{number}].runs[{index}]", "run", run) for index, run in enumerate(runs))
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: Any, key: str = "") -> Any:
     """Return everything about a value that the schemas of rows and runs can tell apart.
 
-    They ask for types, keys, words of an enumeration, digests, and bounds of 0 and 1.
+    They ask for types, keys, words of an enumeration, digests, and bounds of 0 and 1. Of texts and fields that user
+    code made, which are different in each run, they ask only for the types of the members.
     """
+    if isinstance(value, dict) and key in ("reasons", "fields"):
+        return dict, frozenset(map(type, value.values()))
     if isinstance(value, dict):
-        return dict, *((key, _shape(member)) for key, member in value.items())
+        return dict, *((name, _shape(member, name)) for name, member in value.items())
     if isinstance(value, list):
         return list, *map(_shape, value)
     if isinstance(value, str):
@@ -444,7 +453,17 @@ def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
         skipped,
         _typed(run["passed"], bool) if measured else None,
         _typed(run["cost_usd"], float, int, NoneType),
+        _notes(run),
     )
+
+
+def _notes(run: Mapping[str, Any]) -> RunNotes:
+    for name, check in NOTES.items():
+        try:
+            check(run.get(name, {}))
+        except ShapeFault as fault:
+            raise TypeError(str(fault.within(name))) from None
+    return NO_NOTES.add(run)
 
 
 def _changed_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[ChangedRow]]:

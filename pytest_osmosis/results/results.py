@@ -18,6 +18,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.causes import Cause, causes_of
+from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
 from pytest_osmosis.verdicts.matching import RowRuns
@@ -71,6 +72,10 @@ class ModelResults:
     by_function: Mapping[str, stats.Summary]
     overall: stats.Summary
     price: Price | None = None
+
+    def metrics(self, pass_rule: PassRule) -> MetricSummaries:
+        """Return the means of the metrics of its runs, by source and name."""
+        return metric_summaries(self.records, pass_rule.scorers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,11 @@ class Results:
     def decided(self) -> bool:
         """True if the eval stopped because its gates were decided."""
         return self.stop_reason == "decided"
+
+    @functools.cached_property
+    def metrics(self) -> MetricSummaries:
+        """The means of the metrics of the eval's own runs, by source and name."""
+        return metric_summaries(self.records, self.pass_rule.scorers)
 
     @functools.cached_property
     def causes(self) -> Sequence[Cause]:

@@ -4,14 +4,13 @@
 - full mode, `messages`: receives the whole conversation, `ground_truth` and `metadata`
 
 Arguments are passed by keyword, and only those that the function takes. `extra_info` and `metadata` hold the whole row.
+The result is a number, or what else `reward.reward_of` takes.
 Source: "Eval functions" of Osmosis' eval mode.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,7 +19,6 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.foreign_code import library_of, reward_advice
-from pytest_osmosis.text.user_objects import described, type_name
 
 Mode = Literal["simple", "full"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
@@ -31,10 +29,6 @@ OFFERED: Mapping[Mode, tuple[str, str, str]] = {
 }
 """The parameters that functions of each mode may have."""
 BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
-class NotAScore(TypeError, ValueError):
-    """A function returned something other than a finite number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +117,3 @@ def _refuse_impossible_calls(name: str, mode: Mode, outermost: Sequence[inspect.
             )
     if taken is not None and first not in taken:
         raise CodeError(f'{name}: its decorator does not take "{first}" by name; give it **kwargs')
-
-
-def score_of(value: object) -> float:
-    """Return a function's result as a score: int, bool, float and numpy scalars are numbers.
-
-    Raises `NotAScore` for anything else, NaN and infinities.
-    """
-    if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()
-    not_a_number = f"must return a number, got {type_name(value)}: "
-    if not isinstance(value, numbers.Real):
-        raise NotAScore(not_a_number + described(value))
-    try:
-        score = float(value)
-    except TypeError:  # it claims to be a number
-        raise NotAScore(not_a_number + described(value)) from None
-    except OverflowError:
-        raise NotAScore("must return a finite number, got one beyond the largest float") from None
-    if not math.isfinite(score):
-        raise NotAScore(f"must return a finite number, got {score}")
-    return score

@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rewards.functions import NotAScore, score_of
+from pytest_osmosis.rewards.reward import NotAScore, Reward, reward_of, score_of
+from pytest_osmosis.text.user_objects import described, type_name
+from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_of
 
 REWARD = "reward"
 """The name under which a Grader's score is published."""
@@ -32,7 +34,10 @@ class RolloutSample:
     remove_sample: bool = False
     """True removes the run from every statistic: its test is skipped."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """Finite numbers by name, at first those of the rollout. Those that a Grader adds or changes are kept with the run,
+    and the summary shows their means."""
     extra_fields: dict[str, Any] = field(default_factory=dict)
+    """Further facts by name, which are kept and shown with the run. Long values are shortened."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,8 @@ class GraderContext:
     project_path: Path | None = None
     """The workspace's folder."""
     artifacts: Path | None = None
+    reason: str = ""
+    """The reason for the score, if `set_reward` got one."""
 
     @property
     def artifacts_dir(self) -> Path | None:
@@ -56,9 +63,15 @@ class GraderContext:
             self.artifacts.mkdir(parents=True, exist_ok=True)
         return self.artifacts
 
-    def set_reward(self, reward: float) -> None:
-        """Give the rollout its score, any finite number. Raises `ValueError` for anything else."""
-        self.sample.reward = score_of(reward)
+    def set_reward(self, reward: Any) -> None:
+        """Give the rollout its score, any finite number, alone or with a reason and metrics, as functions return them.
+
+        Raises `ValueError` for anything else.
+        """
+        found = reward_of(reward)
+        self.sample.reward, self.reason = found.score, found.reason
+        if found.metrics:
+            self.sample.metrics = {**self.sample.metrics, **found.metrics}
 
 
 class GraderConfig:
@@ -100,16 +113,47 @@ class GraderCode:
         ground_truth: object,
         row: Mapping[str, Any],
         *,
+        metrics: Mapping[str, float],
         project: Path,
         artifacts: Path,
-    ) -> RolloutSample:
-        """Return the sample, graded by a new instance. Raises `NotAScore` if it is neither scored nor removed."""
+    ) -> Reward:
+        """Return the reward by a new instance, without a score if it removed the sample.
+
+        `metrics` are those of the rollout. Raises `NotAScore` if the sample is neither scored nor removed.
+        """
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
-        sample = RolloutSample(messages=list(messages), label=ground_truth)
-        await instance.grade(GraderContext(sample, ground_truth, dict(row), project, artifacts))
-        if not sample.remove_sample:
-            if sample.reward is None:
-                raise NotAScore(f"{self.grader.__name__}.grade() set no reward: call ctx.set_reward(...)")
-            sample.reward = score_of(sample.reward)
-        return sample
+        sample = RolloutSample(messages=list(messages), label=ground_truth, metrics=dict(metrics))
+        ctx = GraderContext(sample, ground_truth, dict(row), project, artifacts)
+        await instance.grade(ctx)
+        if not sample.remove_sample and sample.reward is None:
+            raise NotAScore(f"{self.grader.__name__}.grade() set no reward: call ctx.set_reward(...)")
+        score = None if sample.remove_sample else score_of(sample.reward)
+        return _with_fields(Reward(score, ctx.reason), sample, metrics)
+
+
+def _with_fields(reward: Reward, sample: RolloutSample, before: Mapping[str, float]) -> Reward:
+    """Return a reward with the metrics that its Grader added or changed, and with its extra fields.
+
+    Osmosis takes any value as a metric, and keeps the reward whatever it is. So what is no finite number becomes a
+    field.
+    """
+    try:
+        fields = fields_of(sample.extra_fields, "sample.extra_fields")
+        metrics: dict[str, float] = {}
+        for name, value in _mapping(sample.metrics).items():
+            try:
+                metrics |= metrics_of({name: value})
+            except UserValueFault:
+                fields |= fields_of({name: value}, "sample.metrics")
+        metrics_of(metrics, "sample.metrics")
+    except UserValueFault as fault:
+        raise NotAScore(str(fault)) from None
+    changed = {name: value for name, value in metrics.items() if name not in before or before[name] != value}
+    return replace(reward, metrics=changed, fields=fields)
+
+
+def _mapping(value: object) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise NotAScore(f"sample.metrics: must be numbers by name, got {type_name(value)}: {described(value)}")
+    return value

@@ -6,15 +6,17 @@ An `Agent` is created once per host and used for all of its runs. Everything tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.output import RolloutOutput
 
 
 class Agent(Protocol):
     """Turns a prompt into a conversation."""
 
-    async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """Return the conversation of one rollout, including the prompt. Errors of the user's code are raised."""
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the conversation of one rollout, including the prompt, with the agent's own numbers and fields.
+
+        Errors of the user's code are raised.
+        """

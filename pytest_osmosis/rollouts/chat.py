@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.output import RolloutOutput
 
 
 class SingleTurn:
     """Sends the prompt and keeps the answer."""
 
-    async def roll(self, ctx: ChatContext) -> Sequence[Message]:
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
         reply = await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, reply.message]
+        return RolloutOutput([*ctx.prompt, reply.message], {}, {})

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
-from pytest_osmosis.rollouts.function import conversation
+from pytest_osmosis.rollouts.output import RolloutOutput, output_of
 
 
 @dataclass(slots=True)
@@ -24,7 +23,10 @@ class AgentWorkflowOutput:
     messages: list[Message] | None = None
     """The conversation, prompt included; None for that of the last `ctx.chat`."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """Finite numbers by name, such as the number of turns. A Grader finds them in `ctx.sample.metrics`, and the summary
+    shows their means."""
     info: dict[str, Any] = field(default_factory=dict)
+    """Further facts by name, which are kept and shown with the run. Long values are shortened."""
 
 
 class AgentWorkflowConfig:
@@ -64,11 +66,9 @@ class WorkflowAgent:
     workflow: type[Any]
     config: Any = None
 
-    async def roll(self, ctx: ChatContext) -> Sequence[Message]:
-        """Return the conversation that `run` of a new instance returned."""
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the checked output of `run` of a new instance."""
         config = copy.deepcopy(self.config)
         ctx.config = config
         instance = self.workflow(config) if config is not None else self.workflow()
-        returned = await instance.run(ctx)
-        messages = returned.messages if hasattr(returned, "messages") else returned
-        return conversation(messages, ctx, f"{self.workflow.__name__}.run()")
+        return output_of(await instance.run(ctx), ctx, f"{self.workflow.__name__}.run()")

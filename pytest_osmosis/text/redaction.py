@@ -18,6 +18,8 @@ from pytest_osmosis.text.normal_form import NormalForm, normal_form, without_bla
 MIN_CHARS = 8  # shorter values are not redacted, because they appear in ordinary texts; the header says so
 OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic"})
 """Fields of an event that never contain text of user code or of a model."""
+BY_FUNCTION = frozenset({"errors", "metrics", "reasons", "fields"})
+"""Fields of an event whose keys are names of functions, and whose values may contain any text."""
 PIECE_CHARS = 12
 """A piece of this length of a value gives it away, if a text was cut there."""
 WINDOW, OVERLAP = 200_000, 20_000
@@ -89,8 +91,8 @@ class Redaction:
     def _field(self, name: str, value: Any) -> Any:
         if name in OWN_FIELDS:
             return value
-        if name == "errors":
-            return {function: self.value(error) for function, error in value.items()}
+        if name in BY_FUNCTION:
+            return {function: self.value(said) for function, said in value.items()}
         return self.value(value)
 
     def _is_in(self, text: str) -> bool:

@@ -43,17 +43,22 @@ required = []
 """
 
 CODE = """
+from pytest_osmosis import AgentWorkflowOutput
+
+
 async def rollout(ctx):
     word = ctx.prompt[-1]["content"].split()[0]
     if word == "raise":
         raise RuntimeError("the agent broke")
-    return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+    messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+    return AgentWorkflowOutput(messages, metrics={"turns": 1}, info={"plan": ["multiply"]})
 
 
 def exact(solution_str, ground_truth):
     if ground_truth == "broken":
         raise ValueError("the scorer broke")
-    return float(ground_truth in solution_str)
+    score = float(ground_truth in solution_str)
+    return {"score": score, "reason": "it looked", "metrics": {"length": len(solution_str)}}
 """
 
 ROWS = [("2 * 3?", "6"), ("2 * 4?", "7"), ("raise", "1"), ("2 * 5?", "broken"), ("2 * 6?", "12"), ("2 * 7?", "14")]
@@ -204,8 +209,10 @@ def test_every_key_is_described() -> None:
     assert undescribed == []
 
 
-OPEN = {"sampling", "thresholds", "scores", "eval_fns", "usage", "boundaries"}
-"""Objects whose keys are names of functions, sampling parameters, counts or boundaries."""
+OPEN = {"sampling", "thresholds", "scores", "eval_fns", "usage", "boundaries", "metrics", "reasons", "fields"}
+"""Objects whose keys are names of functions, sampling parameters, counts, boundaries or sources of metrics."""
+BY_SOURCE = {"metrics", "fields"}
+"""Objects whose members are open too."""
 
 
 def test_an_unknown_key_is_invalid_in_every_object(evaluate: Evaluate) -> None:
@@ -224,7 +231,7 @@ def test_an_unknown_key_is_invalid_in_every_object(evaluate: Evaluate) -> None:
 def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield the places of all objects with fixed keys."""
     if isinstance(value, dict):
-        if not place or place[-1] not in OPEN:
+        if not place or (place[-1] not in OPEN and not BY_SOURCE & set(place[-2:-1])):
             yield place
         for name, member in value.items():
             yield from objects_in(member, (*place, name))

@@ -37,6 +37,11 @@ MESSAGES = [
     {"role": "user", "content": "1 + 1?"},
     {"role": "assistant", "content": [{"type": "text", "text": "2"}], "tool_calls": [CALL]},
 ]
+NOTES = {
+    "metrics": {"rewards:f": {"f1": 0.5}},
+    "reasons": {"rewards:f": "why"},
+    "fields": {"rollout": {"plan": ["a", {"b": 1}]}},
+}
 ROLLED = {"messages": MESSAGES, "n_prompt": 1, "usage": {"input_tokens": 3}, "model": "m", "retries": 0, "at": AT}
 EVENTS: tuple[Mapping[str, Any], ...] = (
     {"ev": "rows", "rows": {"0": ["a", "b"], "1": ["c", "d"]}},
@@ -44,6 +49,7 @@ EVENTS: tuple[Mapping[str, Any], ...] = (
     {"ev": "start", **ATTEMPT, "at": AT},
     {"ev": "rollout", **ATTEMPT, "ms": 1.5, **ROLLED, "finish_reason": "stop"},
     {"ev": "score", **ATTEMPT, "ms": 1, "scores": {"rewards:f": 1.0}, "errors": {}, "output": {"stdout": "x"}},
+    {"ev": "score", **ATTEMPT, "ms": 1, "scores": {"rewards:f": 1.0}, "errors": {}, "ground_truth": ["x"], **NOTES},
     {"ev": "rollout", **ATTEMPT, "run": 1, "ms": 1, "messages": [], "n_prompt": 0, "boundary": "model", "error": "x"},
     {"ev": "score", **ATTEMPT, "ms": 1, "scores": {}, "errors": {"rewards:f": {"message": "x", "details": "y"}}},
     {"ev": "score", **ATTEMPT, "ms": 1, "scores": {}, "errors": {}, "removed": True, "name": "rewards:f"},

@@ -131,5 +131,5 @@ def test_a_markdown_summary_is_written_and_added_to_the_job_page(
     assert section.startswith("### x: a gate fails\n")
     assert section != written
     assert "| pass\\_rate &gt;= 0.7 | fails |" in written
-    assert "| row1-run0 | score 0.25 &lt; 1 |" in written
+    assert '| row1-run0 | score 0.25 &lt; 1: answered "1 \\* 2 = 2 &#35;&#35;&#35;&#35; 2", expected "2" |' in written
     assert page.read_text(encoding="utf-8") == "what another step wrote\n" + section

@@ -109,7 +109,7 @@ class DebuggerHooks:
         returned = ReturnTracer(code.function(name))
         try:
             with tracing(returned):
-                score = host.replay(scoring, name)
+                score = host.replay(scoring, name).score
         except (pytest.exit.Exception, bdb.BdbQuit):
             raise
         except BaseException as error:

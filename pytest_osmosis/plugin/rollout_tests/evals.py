@@ -27,6 +27,7 @@ from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_comma
 from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval
+from pytest_osmosis.record.events import ROLLOUT
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
@@ -97,11 +98,15 @@ class TestEval(SessionEval):
             messages=messages,
             ground_truth=row.ground_truth,
             row=row.record,
-            scores=RecordedScores(eval_run.pass_rule.scorers, record.scores, record.scorer_errors),
+            scores=RecordedScores(
+                eval_run.pass_rule.scorers, record.scores, record.scorer_errors, record.reasons, record.metrics
+            ),
             usage=None if record.usage is None else dict(record.usage),
             duration_s=record.duration_ms / 1000,
             finish_reason=record.finish_reason,
             n_prompt=prompt_length(row.messages, messages),
+            metrics=dict(record.metrics.get(ROLLOUT, {})),
+            info=record.notes.to_json().get("fields", {}).get(ROLLOUT, {}),
         )
         return RolloutResult(
             rollout,

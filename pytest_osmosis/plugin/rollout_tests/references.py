@@ -28,6 +28,7 @@ from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequ
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.user_frames import is_ours, is_python
 
 T = TypeVar("T")
@@ -120,8 +121,8 @@ class ReferenceSolutions:
         setup = host_setup(self.prepared, self._artifacts, self._pythonpath)
         return self._host.borrow(setup, self._environ).scorers
 
-    def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> float:
-        """Return the score that a function gives to a conversation, or raise what the function raises."""
+    def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> Reward:
+        """Return the reward that a function gives to a conversation, or raise what the function raises."""
         __tracebackhide__ = True
         self._scorer_names()
         recorded: ScoringFields = {
@@ -130,14 +131,15 @@ class ReferenceSolutions:
             "n_prompt": len(row.messages),
             "ground_truth": row.ground_truth,
             "record": row.record,
+            "metrics": {},
         }
         try:
-            score = _outside_any_loop(lambda: self._host.replay(recorded, name))
+            reward = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:
             raise error.with_traceback(_from_users_frame(error.__traceback__))  # noqa: B904 (it is the same error)
-        if score is None:
+        if reward.score is None:
             raise ScoreError(f"{name} removed the reference solution (remove_sample)")
-        return score
+        return reward
 
     def close(self) -> None:
         self._until_closed.close()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NOTHING, RewardError
+from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.safe import shortened
+
+T = TypeVar("T", covariant=True)
 
 Origin = Literal["reference", "model"]
 
@@ -18,22 +21,29 @@ Origin = Literal["reference", "model"]
 class Scores(Mapping[str, float]):
     """The scores of a rollout by the eval's own functions: "rewards:compute_reward", or "reward" for a Grader's.
 
-    `score` is called once for each name, when the score is first looked up. It raises `ScoreError` if the function
+    `reward` is called once for each name, when the score is first looked up. It raises `ScoreError` if the function
     returned none.
     """
 
-    def __init__(self, names: Callable[[], Sequence[str]], score: Callable[[str], float]) -> None:
+    def __init__(self, names: Callable[[], Sequence[str]], reward: Callable[[str], Reward]) -> None:
         self._names = names
-        self._score = score
-        self._scored: dict[str, float] = {}
+        self._reward = reward
+        self._rewards: dict[str, Reward] = {}
 
     def __getitem__(self, name: str) -> float:
         __tracebackhide__ = True
-        if name not in self._scored:
+        score = self.reward(name).score
+        assert score is not None, "a Grader that removes the run is a ScoreError"
+        return score
+
+    def reward(self, name: str) -> Reward:
+        """Return the score of a function with its reason and metrics."""
+        __tracebackhide__ = True
+        if name not in self._rewards:
             if name not in self:
                 raise KeyError(f"no function named {name!r} scores this eval (valid: {', '.join(self._names())})")
-            self._scored[name] = self._score(name)
-        return self._scored[name]
+            self._rewards[name] = self._reward(name)
+        return self._rewards[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._names()
@@ -45,34 +55,63 @@ class Scores(Mapping[str, float]):
         return len(self._names())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._scored})"
+        scores = {name: reward.score for name, reward in self._rewards.items()}
+        return f"{type(self).__name__}({scores})"
 
 
 class RecordedScores(Scores):
-    """The scores that an engine recorded: `scores` and `errors` by name, `names` in order."""
+    """The scores that an engine recorded: `scores`, `errors`, `reasons` and `metrics` by name, `names` in order."""
 
     def __init__(
-        self, names: Sequence[str], scores: Mapping[str, float], errors: Mapping[str, RewardError] = NOTHING
+        self,
+        names: Sequence[str],
+        scores: Mapping[str, float],
+        errors: Mapping[str, RewardError] = NOTHING,
+        reasons: Mapping[str, str] = NOTHING,
+        metrics: Mapping[str, Mapping[str, float]] = NOTHING,
     ) -> None:
-        super().__init__(lambda: names, self._score_of)
+        super().__init__(lambda: names, self._reward_of)
         self._recorded = scores
         self._errors = errors
+        self._reasons = reasons
+        self._metrics = metrics
 
-    def _score_of(self, name: str) -> float:
+    def _reward_of(self, name: str) -> Reward:
         __tracebackhide__ = True
         if name in self._recorded:
-            return self._recorded[name]
+            return Reward(self._recorded[name], self._reasons.get(name, ""), self._metrics.get(name, {}))
         error = self._errors.get(name, RewardError("it never ran"))
         raise ScoreError(f"{name} gave no score: {error.message}\n{error.details}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
         errors = {name: [error.message, error.details] for name, error in self._errors.items()}
-        return {"names": list(self), "scores": dict(self._recorded), "errors": errors}
+        metrics = {name: dict(found) for name, found in self._metrics.items()}
+        parts = {"scores": dict(self._recorded), "reasons": dict(self._reasons), "metrics": metrics}
+        return {"names": list(self), "errors": errors, **parts}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RecordedScores:
         errors = {name: RewardError(*error) for name, error in data["errors"].items()}
-        return cls(data["names"], data["scores"], errors)
+        return cls(data["names"], data["scores"], errors, data["reasons"], data["metrics"])
+
+
+class RewardParts(Mapping[str, T]):
+    """A part of each reward: the reasons, or the metrics. A function is called when its part is first looked up."""
+
+    def __init__(self, scores: Mapping[str, float], part: Callable[[Reward], T]) -> None:
+        self._scores = scores
+        self._part = part
+
+    def __getitem__(self, name: str) -> T:
+        __tracebackhide__ = True
+        scores = self._scores
+        return self._part(scores.reward(name) if isinstance(scores, Scores) else Reward(scores[name]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._scores)
+
+    def __len__(self) -> int:
+        return len(self._scores)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -103,6 +142,10 @@ class Rollout:
     """The reason why the last answer ends, None for a reference."""
     n_prompt: int = 0
     """The number of messages, from the first, that are the prompt's."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The numbers that the agent reported (`AgentWorkflowOutput.metrics`); none for a reference."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """The further facts that the agent reported (`AgentWorkflowOutput.info`); none for a reference."""
 
     def to_json(self) -> dict[str, Any]:
         assert isinstance(self.scores, RecordedScores), "workers get rollouts of models alone"
@@ -112,6 +155,16 @@ class Rollout:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rollout:
         return cls(**{**data, "scores": RecordedScores.from_json(data["scores"])})
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """The reasons that functions gave for their scores, by name as in `scores`; "" if a function gave none."""
+        return RewardParts(self.scores, lambda reward: reward.reason)
+
+    @property
+    def score_metrics(self) -> Mapping[str, Mapping[str, float]]:
+        """The further numbers that functions returned with their scores, by name as in `scores`."""
+        return RewardParts(self.scores, lambda reward: reward.metrics)
 
     @property
     def solution_str(self) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import Event, RewardError, RunRecord, fold
 
 LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest": "0"}
@@ -233,3 +234,47 @@ def test_a_run_is_identified_by_its_name_and_by_its_events(run: RunId) -> None:
 @pytest.mark.parametrize("name", ["", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"])
 def test_other_texts_name_no_run(name: str) -> None:
     assert RunId.named(name) is None
+
+
+# -- notes ------------------------------------------------------------------------------------------------
+
+OF_ROLLOUT: dict[str, Any] = {"metrics": {"rollout": {"turns": 3.0}}, "fields": {"rollout": {"plan": ["a"]}}}
+
+
+def of_a(reason: str) -> dict[str, Any]:
+    return {"metrics": {"rewards:a": {"f1": 0.5}}, "reasons": {"rewards:a": reason}}
+
+
+def test_notes_of_rollout_and_functions_add_up() -> None:
+    scores = [score(scores={"rewards:a": 1.0}, **of_a("close")), score(scores={"rewards:b": 0.5})]
+    record = record_of(start(), rollout(**OF_ROLLOUT), *scores)
+
+    assert record.metrics == {"rollout": {"turns": 3.0}, "rewards:a": {"f1": 0.5}}
+    assert record.reasons == {"rewards:a": "close"}
+    assert record.notes.to_json() == {**OF_ROLLOUT, **of_a("close"), "metrics": record.metrics}
+
+
+def test_a_later_score_replaces_the_notes_of_its_function() -> None:
+    first = score(scores={"rewards:a": 0.0}, **of_a("wrong"))
+    record = record_of(start(), rollout(**OF_ROLLOUT), first, score(scores={"rewards:a": 1.0}))
+
+    assert record.notes.to_json() == OF_ROLLOUT
+
+
+def test_rescoring_keeps_the_notes_of_the_rollout_alone() -> None:
+    scored = score(scores={"rewards:a": 0.0}, **of_a("wrong"))
+    record = record_of(start(), rollout(**OF_ROLLOUT), scored, LOADED, {"ev": "rescored"})
+
+    assert record.notes.to_json() == OF_ROLLOUT
+
+
+def test_a_second_attempt_has_none_of_the_notes_of_the_first() -> None:
+    assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
+
+
+def test_runs_share_equal_notes_and_the_lack_of_any() -> None:
+    one, other = (record_of(start(), rollout(), score(**of_a("same"))) for _ in range(2))
+
+    assert one.metrics["rewards:a"] is other.metrics["rewards:a"]
+    assert one.reasons["rewards:a"] is other.reasons["rewards:a"]
+    assert record_of(start(), rollout(), score(scores={"rewards:a": 1.0})).notes is NO_NOTES

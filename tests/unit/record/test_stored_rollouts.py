@@ -12,6 +12,7 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_notes import RunNotes
 from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.record.stored_rollouts import StoredRollouts, StoredScore
 
@@ -73,6 +74,14 @@ def test_an_attempt_that_did_not_end_is_not_a_rollout(tmp_path: Path) -> None:
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
     assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
+
+
+def test_a_score_is_found_with_its_reason(tmp_path: Path) -> None:
+    told = {**score(F, 0.5), "reasons": {F: "close"}, "metrics": {F: {"f1": 0.5}}}
+    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), told)
+
+    notes = RunNotes({F: {"f1": 0.5}}, {F: "close"})
+    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0, notes)}
 
 
 def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:

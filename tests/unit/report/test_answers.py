@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.report.answers import IN_A_LINE, ScoredAnswer
+from pytest_osmosis.text.safe import shortened
 
 PROMPT = {"role": "user", "content": "7 + 8?"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add"}}]}
+
+
+def brief(text: str) -> str:
+    return shortened(text, 600)
 
 
 def said(content: object) -> dict[str, object]:
@@ -63,21 +68,21 @@ def test_the_answer_is_that_of_the_rollout_and_not_of_its_prompt() -> None:
 def test_lines_add_what_the_line_left_out() -> None:
     long = "because " * 20 + "14"
 
-    assert answer(said(long), CALL, truth="1\n2").lines(600, after_line=True) == [
+    assert answer(said(long), CALL, truth="1\n2").lines(brief, after_line=True) == [
         f"answered: {long}",
         "expected: 1",
         "    2",
     ]
-    assert answer(said("14"), CALL).lines(600, after_line=True) == []
+    assert answer(said("14"), CALL).lines(brief, after_line=True) == []
 
 
 def test_lines_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
-    assert answer(said("14")).lines(600) == ["expected: 15"]
-    assert answer(said("14"), CALL).lines(600) == ["answered: 14", "expected: 15"]
+    assert answer(said("14")).lines(brief) == ["expected: 15"]
+    assert answer(said("14"), CALL).lines(brief) == ["answered: 14", "expected: 15"]
 
 
 def test_a_long_text_lacks_its_middle_and_says_so() -> None:
-    [line] = answer(said("14"), truth="begin " + "x" * 10_000 + " end").lines(600)
+    [line] = answer(said("14"), truth="begin " + "x" * 10_000 + " end").lines(brief)
 
     assert line.startswith("expected: begin xxx")
     assert "characters left out" in line

@@ -53,12 +53,20 @@ def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> N
         "errors": {"rewards:exact": {"message": f"said {value}", "details": ""}},
         "boundary": "provider",
         "output": {"stdout": value},
+        "metrics": {"rewards:exact": {f"of {value}": 1.0}},
+        "reasons": {"rewards:exact": f"saw {value}"},
+        "fields": {"rollout": {"plan": [value]}},
+        "ground_truth": value,
     }
     redacted = json.loads(Redaction({"KEY": value}).event(event))
     assert redacted == {
         **event,
         "errors": {"rewards:exact": {"message": "said [KEY]", "details": ""}},
         "output": {"stdout": "[KEY]"},
+        "metrics": {"rewards:exact": {"of [KEY]": 1.0}},
+        "reasons": {"rewards:exact": "saw [KEY]"},
+        "fields": {"rollout": {"plan": ["[KEY]"]}},
+        "ground_truth": "[KEY]",
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.rewards.functions import NotAScore, score_of
+from pytest_osmosis.rewards.reward import NotAScore, score_of
 from pytest_osmosis.text.user_frames import MAX_CHARS, user_traceback
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, described, error_in_words, type_name
 from tests.hostile.hostile_objects import ERRORS, VALUES

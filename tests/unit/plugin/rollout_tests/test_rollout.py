@@ -9,6 +9,7 @@ import pytest
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, Scores
 from pytest_osmosis.record.run_record import RewardError
+from pytest_osmosis.rewards.reward import Reward
 
 MESSAGES = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\ud800 4"}]
 
@@ -45,14 +46,16 @@ def test_an_unknown_function_is_a_key_error_that_lists_the_valid_ones() -> None:
 def test_a_score_is_computed_once_and_only_when_it_is_looked_up() -> None:
     computed: list[str] = []
 
-    def score(name: str) -> float:
+    def reward(name: str) -> Reward:
         computed.append(name)
-        return 1.0
+        return Reward(1.0, "exact", {"overlap": 0.5})
 
-    scores = Scores(lambda: ["a", "b"], score)
+    scores = Scores(lambda: ["a", "b"], reward)
 
     assert (repr(scores), computed) == ("Scores({})", [])
     assert (scores["a"], scores["a"], computed) == (1.0, 1.0, ["a"])
+    found = Rollout(0, 0, "reference", MESSAGES, None, {}, scores)
+    assert (found.reasons["a"], found.score_metrics["a"], computed) == ("exact", {"overlap": 0.5}, ["a"])
 
 
 def test_the_repr_of_a_rollout_shortens_a_long_answer() -> None:

@@ -1,0 +1,231 @@
+"""Reasons, metrics and further fields that user code reports: in failures, the summary, results, JUnit and `show`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+
+NAMED = "--osmosis-config=configs/eval/x.toml"
+REWARDS = """
+from types import SimpleNamespace
+
+def score(solution_str, ground_truth, extra_info, **kwargs):
+    return eval(extra_info["returns"])
+
+def other(solution_str, **kwargs):
+    return {"score": 0.25, "reason": "half of it is missing", "metrics": {"overlap": 0.5}}
+"""
+AGENT = """
+from pytest_osmosis import AgentWorkflowOutput
+
+async def rollout(ctx):
+    messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
+    return AgentWorkflowOutput(messages, metrics={"turns": ctx.row_index + 1}, info={"plan": ["multiply"]})
+"""
+GRADER = """
+from pytest_osmosis import Grader
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        ctx.sample.metrics["half"] = ctx.sample.metrics["turns"] / 2
+        ctx.sample.extra_fields["judge"] = "strict"
+        ctx.sample.remove_sample = ctx.metadata.get("removed", False)
+        ctx.set_reward(0.5)
+"""
+OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
+EXACT = 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})'
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def show(workspace: Workspace, run: str) -> list[str]:
+    command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
+    return workspace.pytester.run(*command, timeout=60).outlines
+
+
+def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -> None:
+    """Write an eval with a row for each result of the reward function, and an agent that reports turns and a plan."""
+    workspace.write("rewards.py", REWARDS)
+    workspace.write("agent.py", AGENT)
+    rows = [{"returns": returns} for returns in returned]
+    workspace.eval("x", rows, ".", **{"agent": {"agent": "agent:rollout"}, **tables})
+
+
+@PLAIN_AND_XDIST
+def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
+    prepare(workspace, OFF, EXACT, "1.0")
+
+    result = workspace.run(NAMED, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
+
+    result.assert_outcomes(passed=2, failed=1)
+    why = 'score 0 < 1: off by one; answered "0 * 2 = 0 #### 0", expected "0"'
+    told = ["metrics: distance 1", "metrics of the rollout: turns 1", 'info of the rollout: {"plan":["multiply"]}']
+    result.stdout.fnmatch_lines(
+        [
+            why,
+            *(line.replace("[", "?").replace("]", "?") for line in told),
+            "conversation:",
+            f"FAILED *x?row0-run0? - {why}",
+            "metric     mean    min    max  runs",
+            "turns     2.000  1.000  3.000     3",
+            "distance  0.500  0.000  1.000     2",
+        ]
+    )
+    page = (workspace.root / "page.md").read_text(encoding="utf-8")
+    assert "| distance | 0.500 | 0.000 | 1.000 | 2 |" in page
+    assert "off by one; answered" in page
+    runs = [row["runs"][0] for row in workspace.results()["rows"]]
+    assert runs[0]["reasons"] == {"rewards:score": "off by one"}
+    assert runs[0]["metrics"] == {"rollout": {"turns": 1}, "rewards:score": {"distance": 1}}
+    assert runs[0]["fields"] == {"rollout": {"plan": ["multiply"]}}
+    assert runs[1]["reasons"] == {"rewards:score": "exact"}
+    assert "reasons" not in runs[2]
+    assert workspace.results()["summary"]["metrics"] == {
+        "rollout": {"turns": {"mean": 2.0, "min": 1.0, "max": 3.0, "runs": 3}},
+        "rewards:score": {"distance": {"mean": 0.5, "min": 0.0, "max": 1.0, "runs": 2}},
+    }
+    properties = junit_cases(workspace.root / "junit.xml")["x[row1-run0]"].iter("property")
+    assert {each.attrib["name"]: each.attrib["value"] for each in properties}.items() >= {
+        ("osmosis.reason.rewards:score", "exact"),
+        ("osmosis.metric.rewards:score.distance", "0.0"),
+        ("osmosis.metric.rollout.turns", "2.0"),
+    }
+    assert [line.strip() for line in show(workspace, "row0-run0")[3:7]] == ["reason: off by one", *told]
+    assert "  reason: exact" in show(workspace, "row1-run0"), "passed runs have reasons too"
+
+
+def test_each_of_several_functions_has_its_reason(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, OFF, scoring={"eval_fns": ["rewards:score", "rewards:other"]})
+
+    result = workspace.run(NAMED)
+
+    result.stdout.fnmatch_lines(
+        [
+            'rewards:score 0 < 1, rewards:other 0.25 < 1: off by one; answered "*", expected "0"',
+            "reason of rewards:other: half of it is missing",
+            "metrics of rewards:score: distance 1",
+            "metrics of rewards:other: overlap 0.5",
+            "overlap (rewards:other)   0.500*",
+        ]
+    )
+
+
+@PLAIN_AND_XDIST
+def test_a_wrong_mapping_is_an_error_of_its_run_alone(workspace: Workspace) -> None:
+    prepare(workspace, '{"score": 1.0, "raeson": ""}', '{"score": 1.0, "metrics": {"f1": 1e999}}', "1.0")
+
+    result = workspace.run(NAMED)
+
+    result.stdout.fnmatch_lines_random(
+        [
+            "reward error: rewards:score: returned a mapping with the unknown key 'raeson', did you mean \"reason\"? *",
+            "reward error: rewards:score: metrics: 'f1' must be a finite number, got inf; leave it out where *",
+        ]
+    )
+    assert workspace.results()["rows"][2]["runs"][0]["passed"]
+
+
+def test_a_grader_reports_through_its_sample(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, "0", "0", scoring={"grader": "judge:Judge", "eval_fns": []})
+    workspace.write("judge.py", GRADER)
+    data = (workspace.root / "data/x.jsonl").read_text(encoding="utf-8").splitlines()
+    workspace.write("data/x.jsonl", "\n".join([data[0], data[1][:-1] + ', "removed": true}']) + "\n")
+
+    result = workspace.run(NAMED)
+
+    result.assert_outcomes(failed=1, skipped=1)
+    result.stdout.fnmatch_lines(
+        ["metrics: half 0.5", "metrics of the rollout: turns 1", 'extra fields: {"judge":"strict"}', "half *     1"]
+    )
+    removed = workspace.results()["rows"][1]["runs"][0]
+    assert (removed["status"], removed["fields"]["reward"]) == ("skipped", {"judge": "strict"})
+
+
+def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, "1.0")
+    workspace.write("agent.py", AGENT.replace("ctx.row_index + 1", "float('nan')"))
+
+    workspace.run(NAMED).stdout.fnmatch_lines(
+        ["agent: agent:rollout(): metrics: 'turns' must be a finite number, got nan; leave it out where *"]
+    )
+
+
+def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, OFF, EXACT)
+    workspace.run(NAMED)
+    workspace.run("--osmosis-from=latest")
+    reused = [row["runs"][0] for row in workspace.results()["rows"]]
+    assert [run["reasons"]["rewards:score"] for run in reused] == ["off by one", "exact"]
+    assert reused[0]["metrics"] == {"rollout": {"turns": 1}, "rewards:score": {"distance": 1}}
+
+    workspace.write(
+        "rewards.py", REWARDS.replace("return eval", 'return {"score": 0.5, "metrics": {"new": 2}} or eval')
+    )
+    result = workspace.run("--osmosis-from=latest")
+
+    result.stdout.fnmatch_lines(["turns *     2", "new *     2"])
+    for run in (row["runs"][0] for row in workspace.results()["rows"]):
+        assert (run["metrics"]["rewards:score"], "turns" in run["metrics"]["rollout"]) == ({"new": 2}, True)
+        assert "reasons" not in run
+        assert run["fields"] == {"rollout": {"plan": ["multiply"]}}
+
+
+def test_a_baselines_model_has_metrics_of_its_own(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, EXACT, baseline={"model_path": "demo/arithmetic"})
+
+    workspace.run(NAMED).stdout.fnmatch_lines(
+        ["metric * model *", "turns * demo/arithmetic *", "turns * demo/arithmetic (baseline) *"]
+    )
+    models = workspace.results()["model_summaries"]
+    assert [model["metrics"]["rollout"]["turns"]["runs"] for model in models] == [1, 1]
+
+
+def test_secrets_and_controls_in_reports_are_made_safe(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    secret = "sk-very-secret-0123456789"
+    monkeypatch.setenv("SERVICE_KEY", secret)
+    returned = '{"score": 0.0, "reason": KEY + "\\x1b[2J", "metrics": {"of " + KEY + "\\x1b[2J": 1}}'
+    prepare(workspace, returned, secrets={"required": ["SERVICE_KEY"]})
+    workspace.write("rewards.py", "import os\nKEY = os.environ['SERVICE_KEY']\n" + REWARDS)
+    workspace.write("agent.py", AGENT.replace('"multiply"', "__import__('os').environ['SERVICE_KEY']"))
+
+    result = workspace.run(NAMED, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
+    result.stdout.fnmatch_lines(["*[[]SERVICE_KEY]\\x1b[[]2J*"])
+    files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
+    said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
+    printed = [*result.outlines, *show(workspace, "row0-run0")]
+    assert not [text for text in [*said, *printed] if "0123456789" in text]
+    assert not [text for text in printed if "\x1b" in text]
+
+
+def test_tests_over_rollouts_read_them(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    prepare(workspace, OFF)
+    workspace.write(
+        "test_it.py",
+        "import pytest\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_it(rollout):\n"
+        "    assert rollout.metrics == {'turns': 1} and rollout.info == {'plan': ['multiply']}\n"
+        "    assert rollout.reasons['rewards:score'] == 'off by one'\n"
+        "    assert rollout.score_metrics['rewards:score'] == {'distance': 1}\n",
+    )
+
+    workspace.run("test_it.py", "--osmosis-source=model").assert_outcomes(passed=1)
+    workspace.run("test_it.py", "--osmosis-source=model", "-n1").assert_outcomes(passed=1)
