@@ -109,9 +109,9 @@ def test_a_markdown_summary_that_cannot_be_written_at_the_end_is_an_error(
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(
         [
+            "ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written*",
             "summary.md could not be written: Is a directory",
             "page could not be written: Is a directory",
-            "ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written*",
         ]
     )
 
