@@ -19,10 +19,24 @@ def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "", most: int
     `n_runs` is the number of runs that ended. `of` says whose they are, like " of the baseline".
     """
     lines = [line for cause in causes[:most] for line in _lines(cause, n_runs, of)]
-    if others := causes[most:]:
-        n_others = sum(len(cause.runs) for cause in others)
-        lines.append(f"and {plural(len(others), 'more cause')} ({plural(n_others, 'run')}{of})")
-    return lines
+    return lines + _others(causes[most:], of)
+
+
+def aside_lines(causes: Sequence[Cause]) -> list[str]:
+    """Return a line on each of the most frequent causes for which functions that do not decide gave no score."""
+    lines = [
+        f"{plural(len(cause.runs), 'run')} counted as 0 by a function that does not decide: {cause.text} "
+        f"(first: {cause.first})"
+        for cause in causes[:MOST_LISTED]
+    ]
+    return lines + _others(causes[MOST_LISTED:], "")
+
+
+def _others(causes: Sequence[Cause], of: str) -> list[str]:
+    if not causes:
+        return []
+    n_runs = sum(len(cause.runs) for cause in causes)
+    return [f"and {plural(len(causes), 'more cause')} ({plural(n_runs, 'run')}{of})"]
 
 
 def _lines(cause: Cause, n_runs: int, of: str) -> list[str]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.causes import cause_lines
+from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
 from pytest_osmosis.report.metrics import metric_lines
 from pytest_osmosis.report.statistics import statistics_lines
 from pytest_osmosis.report.style import dim
-from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.results.causes import causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import Paired
@@ -144,10 +144,7 @@ def _not_scored(results: Results) -> list[str]:
     if results.baseline is not None:
         records = results.baseline.records
         lines += cause_lines(causes_of(records, results.pass_rule), _n_ended(records), of=" of the baseline")
-    lines += [
-        f"{name} gave {plural(n, 'run')} no score (counted as 0, but it does not decide)"
-        for name, n in _unscored_aside(results).items()
-    ]
+    lines += aside_lines(causes_aside(results.records, results.pass_rule))
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
     if again := sum(record.attempt > 1 for record in results.records):
@@ -187,14 +184,6 @@ FEWEST = 3
 """With fewer rows that did not pass, equal answers mean little."""
 MOST = 0.9
 """The share of rows with equal answers that is worth a line, of all rows and of those that did not pass."""
-
-
-def _unscored_aside(results: Results) -> dict[str, int]:
-    """Return the number of finished runs without a score by each function that does not decide."""
-    finished = [record for record in results.records if record.status == "finished"]
-    aside = [name for name in results.pass_rule.scorers if name not in results.pass_rule.deciding]
-    counts = {name: sum(name not in record.scores for record in finished) for name in aside}
-    return {name: n for name, n in counts.items() if n}
 
 
 def last_run_line(last: PublishedHead) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -69,30 +69,57 @@ class Cause:
 
 def causes_of(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
     """Return the causes of all runs that were not scored, the most frequent first."""
-    found: dict[tuple[str, ...], list[RunId]] = {}
-    texts: dict[tuple[str, ...], str] = {}
-    for record in sorted(records, key=lambda record: record.run):
-        boundary = pass_rule.boundary(record)
-        if boundary is not None:
-            function, message = _error(record, pass_rule)
-            key = boundary, function, pattern_of(message[:SEARCHED_CHARS])
-            found.setdefault(key, []).append(record.run)
-            texts.setdefault(key, _text(function, message))
-    causes = [Cause(texts[key], key[0], runs) for key, runs in found.items()]
+    return _grouped(
+        _Error(record.run, boundary, *_error(record, pass_rule))
+        for record in records
+        if (boundary := pass_rule.boundary(record)) is not None
+    )
+
+
+def causes_aside(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
+    """Return the causes for which functions that do not decide gave no score, the most frequent first."""
+    aside = [name for name in pass_rule.scorers if name not in pass_rule.deciding]
+    return _grouped(
+        _Error(record.run, "reward", name, _reward_error(record, name))
+        for record in records
+        for name in aside
+        if record.status == "finished" and name not in record.scores
+    )
+
+
+class _Error(NamedTuple):
+    """The error of a run. `function` is the one that gave no score, "" if the rollout broke."""
+
+    run: RunId
+    boundary: str
+    function: str
+    message: str
+
+
+def _grouped(errors: Iterable[_Error]) -> list[Cause]:
+    groups: dict[tuple[str, ...], list[_Error]] = {}
+    for error in sorted(errors):
+        key = error.boundary, error.function, pattern_of(error.message[:SEARCHED_CHARS])
+        groups.setdefault(key, []).append(error)
+    causes = [Cause(_text(group[0]), group[0].boundary, [error.run for error in group]) for group in groups.values()]
     return sorted(causes, key=lambda cause: -len(cause.runs))
 
 
 def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
-    """Return the function that gave no score, "" if the rollout broke, and the message without the number of tries."""
+    """Return the function that gave no score, and the message, without the number of tries."""
     if broken := pass_rule.broken(record):
-        error = record.scorer_errors.get(broken[0])
-        return broken[0], error.message if error else "gave no score"
+        return broken[0], _reward_error(record, broken[0])
     return "", _TRIES.sub("", (record.error or "").strip(), count=1)
 
 
-def _text(function: str, message: str) -> str:
-    text = one_line(message.removeprefix(_ANSWERED), TEXT_CHARS) or "no message"
-    return f"{function}: {text}" if function else text
+def _reward_error(record: RunRecord, function: str) -> str:
+    error = record.scorer_errors.get(function)
+    return error.message if error else "gave no score"
+
+
+def _text(error: _Error) -> str:
+    text = one_line(error.message.removeprefix(_ANSWERED), TEXT_CHARS) or "no message"
+    return f"{error.function}: {text}" if error.function else text
 
 
 def too_many(causes: Sequence[Cause], n_runs: int, limit: str) -> str:

@@ -39,6 +39,8 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert results["summary"]["total_runs"] == 1
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
     assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
+    assert "\n  interrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
+    assert "\n  interrupted: 2 of 2 runs never started\n" in session.output
     assert "KeyboardInterrupt" in session.output
     assert "INTERNALERROR" not in session.output
     assert not hosts_under(workspace.root)
@@ -56,6 +58,7 @@ def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
         assert session.wait() == 2, session.output
     assert workspace.results("x")["summary"]["total_runs"] == 1
     assert len(workspace.results("x")["pending"]) == 5
+    assert "\ninterrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
     assert "INTERNALERROR" not in session.output
     assert not hosts_under(workspace.root)
 

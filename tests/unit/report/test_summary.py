@@ -185,7 +185,7 @@ def test_several_functions_and_the_deciding_one() -> None:
         rewards:a           >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983
         rewards:b         >= 0.2  0.125  0.004 to 0.806      0.500  0.017 to 0.983
 
-        rewards:b gave 1 run no score (counted as 0, but it does not decide)
+        1 run counted as 0 by a function that does not decide: rewards:b: ValueError: no (first: row1-run0)
         36 tokens (22 in, 14 out), cost unknown, 3.2 s
 
         pass rate 0.500: 1 of 2 runs passed (decided by rewards:a); 95% interval 0.017 to 0.983 (Gaffke, mid-p)
@@ -500,6 +500,17 @@ def test_table_and_costs_include_the_baselines_model() -> None:
     assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
     assert "1 run of the baseline never ran: 401" in lines
     assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
+
+
+def test_errors_of_the_baselines_model_are_grouped_apart() -> None:
+    baseline = [of_baseline(failed("provider", row)) for row in range(2)]
+
+    lines = summary_lines(results_of([finished({A: 1.0}, 0), failed("agent", 1)], baseline=baseline))
+
+    assert [line for line in lines if "what happened" in line] == [
+        "1 run counted as failed: what happened (boundary agent), first: row1-run0",
+        "2 runs of the baseline not measured: what happened (first: row0-run0-baseline)",
+    ]
 
 
 def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> None:
