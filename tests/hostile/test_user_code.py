@@ -167,6 +167,78 @@ def test_no_object_in_the_messages_of_an_agent_harms_another_run(hostile: Hostil
     assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes, "error")
 
 
+PARTS = {
+    "score": ("{'score': value}", NUMBERS),
+    "reason": ("{'score': 1.0, 'reason': value}", {"none", "str", "bigstr", "ctrlstr"}),
+    "metrics": ("{'score': 1.0, 'metrics': value}", {"none", "dict"}),
+    "metric": ("{'score': 1.0, 'metrics': {'m': value}}", NUMBERS),
+    "attribute": ("types.SimpleNamespace(score=1.0, reason=value)", {"none", "str", "bigstr", "ctrlstr"}),
+}  # fmt: skip
+"""Rewards with an object as a part, and the objects that are valid there."""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_object_in_a_reward_harms_another_run(hostile: HostileWorkspace, part: str) -> None:
+    names = list(hostile_objects.VALUES)
+    returned, valid = PARTS[part]
+    code = (
+        f"{OBJECTS}\ndef act_for(row):\n    if row['name'] not in VALUES: return 1.0\n"
+        f"    value = VALUES[row['name']]\n    return {returned}\n"
+    )
+    outcomes = evaluated(hostile, names, rewards=code + SCORES["sync"])
+    assert named(outcomes, "passed") == valid
+    assert named(outcomes, "error") == set(names) - valid
+
+
+MISLEADING = """
+class Score:
+    def __init__(self, **parts): self.parts = parts
+    def __getattribute__(self, name):
+        parts = object.__getattribute__(self, "parts")
+        return parts[name]() if name in parts else object.__getattribute__(self, name)
+def hang():
+    while True: pass
+def leave(): raise SystemExit(3)
+def interrupt(): raise KeyboardInterrupt
+class Keys(dict):
+    def __iter__(self): raise RuntimeError("iter")
+class Endless(dict):
+    def __iter__(self):
+        while True: yield "score"
+class Item(dict):
+    def __getitem__(self, name): leave()
+MADE = {
+    "hang": lambda: Score(score=hang), "leave": lambda: Score(score=leave), "interrupt": lambda: Score(score=interrupt),
+    "reason": lambda: Score(score=float, reason=hang), "metrics": lambda: Score(score=float, metrics=leave),
+    "keys": lambda: Keys(score=1.0), "item": lambda: Item(score=1.0), "many": lambda: dict.fromkeys(range(10**6)),
+    "deep metrics": lambda: {"score": 1.0, "metrics": Endless(score=1.0)},
+}
+def act_for(row):
+    return MADE[row["name"]]() if row["name"] in MADE else 1.0
+"""
+
+
+@pytest.mark.parametrize("kind", SCORES)
+def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace, kind: str) -> None:
+    names = ["hang", "leave", "interrupt", "reason", "metrics", "keys", "item", "many"]
+    outcomes = evaluated(hostile, names, rewards=MISLEADING + SCORES[kind])
+    assert named(outcomes, "error") == set(names)
+
+
+def test_no_object_in_the_info_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> None:
+    names = list(hostile_objects.VALUES)
+    chosen = (
+        "value = VALUES.get(ctx.metadata['name'], 1)\n"
+        "    reply = await ctx.chat(ctx.prompt)\n"
+        "    messages = [*ctx.prompt, reply.message]\n"
+        "    return types.SimpleNamespace(messages=messages, metrics={'m': 1}, info={'i': value, 'j': [value]})"
+    )
+    outcomes = evaluated(hostile, names, agent=OBJECTS + ROLLOUT.format(chosen))
+    assert named(outcomes, "failure") == set()
+    assert {"cycle", "deep", "hostilestr", "hangingrepr", "exitrepr"} <= named(outcomes, "error")
+    assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes, "passed")
+
+
 @pytest.mark.parametrize("kind", ["agent", "sync", "async"])
 def test_code_that_replaces_what_it_finds_is_harmless(hostile: HostileWorkspace, kind: str) -> None:
     code = doing(HARMLESS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,6 +120,9 @@ def test_requiring_a_key_of_extra_info_is_a_failure() -> None:
         (None, "must return a number, got NoneType"),
         ("1.0", "must return a number, got str"),
         (10**400, "beyond the largest float"),
+        ({"reason": "why"}, "returned a mapping without a score"),
+        ({"score": 1.0, "raeson": "why"}, "the unknown key 'raeson', did you mean"),
+        ({"score": 1.0, "metrics": {"f1": float("nan")}}, "metrics: 'f1' must be a finite number, got nan"),
     ],
 )
 def test_a_result_that_is_not_a_finite_number_is_a_failure(value: Any, text: str) -> None:
@@ -137,6 +141,15 @@ def test_an_int_is_a_score_and_a_note_only_with_only_float() -> None:
         return 1
 
     assert codes(whole) == [("only-float", "note")]
+
+
+@pytest.mark.parametrize("returned", [{"score": 1.0, "reason": "why"}, SimpleNamespace(score=1.0, metrics={"a": 1})])
+def test_a_score_with_a_reason_is_a_score_and_a_note_only_with_only_float(returned: Any) -> None:
+    def explains(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> Any:
+        return returned
+
+    assert codes(explains) == []
+    assert codes(osmosis_reward(only_float=True)(explains)) == [("only-float", "note")]
 
 
 def test_arguments_that_no_caller_passes_are_found() -> None:
