@@ -41,19 +41,6 @@ class PeakMemory:
             self.peak_mb = max(self.peak_mb, sum(map(self._size_mb, self._processes())))
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the processes that a process started, and those that they started."""
-    found = []
-    for children in PROC.glob(f"{pid}/task/*/children"):
-        try:
-            started = [int(child) for child in children.read_text().split()]
-        except OSError:
-            continue  # the thread ended
-        for child in started:
-            found += [child, *descendants(child)]
-    return found
-
-
 def resident_mb(pid: int) -> float:
     """Return the resident memory of a process. What processes share counts for each of them."""
     try:

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from benchmarks.__main__ import ROOT
-from benchmarks.memory import PeakMemory, descendants, resident_mb
+from benchmarks.memory import PeakMemory, resident_mb
+from pytest_osmosis.lab.process_tree import descendants
 
 CONFIG = """
 [experiment]
