@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import collections.abc
+import dataclasses
 import inspect
 import itertools
 import re
@@ -205,14 +206,14 @@ def syntax_of(cls: type[Any]) -> ast.ClassDef:
 def constructor(cls: type[Any]) -> str:
     """Return the call that creates an instance, up to the first attribute that is not documented."""
     shown = {"message", "values", *(each.name for each in documented_attributes(cls))}
+    made = {each.name: each.default_factory() for each in _fields(cls) if callable(each.default_factory)}
     parameters = itertools.takewhile(lambda each: each.name in shown, inspect.signature(cls).parameters.values())
-    short = [each.replace(annotation=each.empty, default=readable(each.default)) for each in parameters]
+    short = [each.replace(annotation=each.empty, default=made.get(each.name, each.default)) for each in parameters]
     return f"`{cls.__name__}({', '.join(written_parameters(short))})`"
 
 
-def readable(default: Any) -> Any:
-    """Return a parameter's default as it is shown; a factory is shown as `...`."""
-    return ... if type(default).__name__ == "_HAS_DEFAULT_FACTORY_CLASS" else default
+def _fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
 
 
 def signature(name: str, function: Callable[..., Any]) -> str:
