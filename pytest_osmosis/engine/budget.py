@@ -65,7 +65,7 @@ class Spending:
     def full(self, model: ModelTag) -> Stop:
         """Return that a run of `model` does not fit any more."""
         mean = self._means()[model]
-        return self._stop(f"has no room for another run ({self.used(self.total)}, {self.each(mean)})")
+        return self._stop(f"has no room for another run: {self.used(self.total)}, {self.each(mean)}")
 
     def is_overcommitted(self, in_flight: InFlight) -> bool:
         """True if runs that were handed out will probably exceed the bound by more than one run."""

@@ -125,7 +125,7 @@ def engine_job(
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         score_inputs=ScoreInputs(rows=prepared.contents, environment=json.dumps(sorted(config.env.items()))),
-        rescore=prepared.source.rescore_job(whole=not selected.partial),
+        rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 
 

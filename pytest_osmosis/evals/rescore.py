@@ -39,6 +39,7 @@ from pytest_osmosis.record.journal import IN_USE, in_use
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.lists import listed
@@ -146,7 +147,12 @@ def prepare_rescore(
         target=target,
         secrets=secrets,
         hidden=hidden,
-        notes=(*_change_notes(rollouts.contents, rows.contents), *_secret_notes(missing_secrets), *rows.notes),
+        notes=(
+            *_part_notes(run, results_then),
+            *_change_notes(rollouts.contents, rows.contents),
+            *_secret_notes(missing_secrets),
+            *rows.notes,
+        ),
         row_digests=rows.digests,
         contents=rows.contents,
         baseline_model=baseline_model,
@@ -274,6 +280,15 @@ def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> li
         they = "they are" if len(others) > 1 else "it is"
         notes.append(f"{_rows(others)}: changed after the rollout, except in the prompt, so {they} scored as now")
     return notes
+
+
+def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[str]:
+    """Say that the run was a part of its plan, and which is the last whole run of that plan."""
+    if results is None or not results.partial:
+        return []
+    whole = previous_run(run.directory.path.parent, results.plan_digest).head
+    other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"
+    return [f"that run was a part of the plan (-k, --lf or node ids), so it decides no gate{other}"]
 
 
 def _secret_notes(missing: Sequence[str]) -> list[str]:

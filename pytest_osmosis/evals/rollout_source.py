@@ -6,7 +6,7 @@ All that differs between the two is a method here, so that the rest of the eval 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +39,7 @@ class NewRollouts:
     """The rollouts that an eval run makes itself, in a run directory of its own."""
 
     asks_models: ClassVar[bool] = True
+    outside_of_stored_part: ClassVar[Collection[RunId]] = frozenset()
 
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         """Return the run directory and its journal, open for writing. Raises `JournalError` if that fails."""
@@ -112,6 +113,12 @@ class RescoreSource:
     results_then: PublishedResults | None
     without_rollout: Mapping[RunId, str]
     rescore_all: bool = False
+
+    @property
+    def outside_of_stored_part(self) -> Collection[RunId]:
+        """The runs without a rollout if the earlier eval run was a part of its plan, else none."""
+        is_part = self.results_then is not None and self.results_then.partial
+        return self.without_rollout.keys() if is_part else frozenset()
 
     @property
     def rolled_out_at(self) -> str:

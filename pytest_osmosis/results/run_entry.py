@@ -23,8 +23,9 @@ class RunEntry:
     """One eval run: its name, its folder, and what is known about it; None is not known.
 
     `passed` of the `counted` runs of the eval's own model passed, and `measured` of them were measured; without any
-    there is no pass rate. `ended` of the `selected` ones ended; for an eval run
-    without results these are rollouts of all models, and the planned ones. `gates` are the states of its gates.
+    there is no pass rate. `ended` of the `selected` ones ended; for an eval run without results these are rollouts of
+    all models, and the planned ones. `gates` are the states of its gates, `git_commit` and `git_dirty` the version of
+    its code.
     `problem` says why its files could not be read.
     """
 
@@ -45,6 +46,8 @@ class RunEntry:
     cost_usd: float | None = None
     n_cost_unknown: int = 0
     duration_s: float | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
     problem: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +83,8 @@ def _with_results(directory: RunDirectory) -> RunEntry:
         head.cost_usd,
         head.n_cost_unknown,
         head.duration_s,
+        head.git_commit,
+        head.git_dirty,
     )
 
 

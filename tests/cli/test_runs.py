@@ -67,12 +67,14 @@ def test_runs_of_one_eval(typed: Cli, stored: Stored) -> None:
 
 
 def test_runs_as_json(typed: Cli, stored: Stored) -> None:
-    stored("x-1", results={**RESULTS, "gates": [GATE]})
+    code = {"git_commit": "1f3a" * 10, "git_dirty": True}
+    stored("x-1", results={**RESULTS, "gates": [GATE], "provenance": {**RESULTS["provenance"], **code}})
     stored("torn", results="{")
     page = json.loads(typed("runs", "--json"))
     torn, run = sorted(page["runs"], key=lambda run: run["name"])
     assert (run["state"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
-    assert (torn["state"], torn["passed"]) == ("unreadable", None)
+    assert (run["git_commit"], run["git_dirty"]) == (code["git_commit"], True)
+    assert (torn["state"], torn["passed"], torn["git_commit"]) == ("unreadable", None, None)
     assert "results.json: is not JSON" in torn["problem"]
 
 

@@ -48,7 +48,7 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
     assert stopped is not None
     assert stopped.reason == "max_cost_usd"
     assert stopped.text == (
-        "[limits] max_cost_usd = 0.0505 has no room for another run ($0.050 spent, about $0.0010 a run)"
+        "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
     )
 
 

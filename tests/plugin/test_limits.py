@@ -23,7 +23,7 @@ def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
     assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
     result.stdout.fnmatch_lines(
-        ["SKIPPED * configs/eval/x.toml:1: *max_tokens = 30 has no room for another run (24 tokens used*"]
+        ["SKIPPED * configs/eval/x.toml:1: *max_tokens = 30 has no room for another run: 24 tokens used*"]
     )
     results = workspace.results()
     assert results["status"] == "stopped"

@@ -15,6 +15,8 @@ from tests.plugin.workspaces import PLAIN_AND_XDIST, Shell, Workspace, read_json
 from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
 
 PACKAGE = (sys.executable, "-m", "pytest_osmosis")
+LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
+PENDING = f"no rollout is stored ({LIMIT})"
 NAMED = "--osmosis-config=configs/eval/x.toml"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
@@ -192,13 +194,26 @@ def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatS
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
 
     assert len(server.requests) == asked
-    assert result.ret == 9
-    result.assert_outcomes(passed=1, xfailed=2, skipped=1, errors=1)
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, skipped=2, errors=2)
     result.stdout.fnmatch_lines(["  from run * of *: 3 stored rollouts (1 run without one), no model is asked"])
     results = workspace.results()
     assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
     assert results["pending"] == [{"row_index": 3, "run_index": 0, "reason": "no rollout is stored"}]
-    assert results["gates"][0]["state"] == "not measured"
+    assert results["gates"][0]["state"] == "partial"
+
+
+def test_a_gate_is_not_measured_without_the_rollouts_that_never_began(plain_workspace: Workspace) -> None:
+    """The whole plan was selected, and a limit stopped it."""
+    workspace = plain_workspace
+    workspace.eval(rows=3, limits={"max_tokens": 30})
+    workspace.run(NAMED)
+
+    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
+
+    assert result.ret == 9
+    assert workspace.results()["pending"] == [{"row_index": 2, "run_index": 0, "reason": PENDING}]
+    assert workspace.results()["gates"][0]["state"] == "not measured"
 
 
 JUDGE = """
@@ -396,6 +411,34 @@ def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -
     )
 
 
+def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace: Workspace) -> None:
+    """Neither its gate nor the exit status is about the rows that were never rolled out."""
+    workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"}, evaluation={"batch_size": 4})
+    workspace.run(NAMED)
+    (whole,) = workspace.run_dirs()
+    workspace.run(NAMED, "--lf")
+    workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
+
+    result = workspace.run(FROM)
+    again = workspace.run(FROM)
+    of_whole = workspace.run(f"--osmosis-from={whole.name}")
+
+    assert (result.ret, again.ret, of_whole.ret) == (0, 0, 0)
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines(
+        [
+            "  note: that run was a part of the plan (-k, --lf or node ids), so it decides no gate; "
+            f"--osmosis-from={whole.name} scores the last whole run",
+            "gate pass_rate >= 0.9: not decided (only 1 of 3 runs selected)",
+        ]
+    )
+    (part,) = set(workspace.run_dirs()) - {whole}
+    results = read_json(part / "results.json")
+    assert (results["partial"], results["summary"]["pass_rate"]) == (True, 1.0)
+    assert (part / "results.2.json").exists()
+    of_whole.assert_outcomes(passed=4)
+
+
 def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -411,13 +454,13 @@ def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
 
 def test_the_session_does_not_wait_for_a_run_without_a_rollout(plain_workspace: Workspace) -> None:
     workspace = plain_workspace
-    workspace.eval(rows=3, evaluation={"batch_size": 8})
-    workspace.run(NAMED, "-k", "row0- or row1-")
+    workspace.eval(rows=3, limits={"max_tokens": 30})
+    workspace.run(NAMED)
 
     result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided")
 
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["1 run pending: never ran"])
+    result.stdout.fnmatch_lines([f"1 run never ran: {PENDING}"])
     assert workspace.results()["status"] == "finished"
 
 

@@ -131,7 +131,7 @@ def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
     assert misfit is not None
     stop = misfit.full(PRIMARY)
     assert stop.reason == "max_cost_usd"
-    assert stop.text == "[limits] max_cost_usd = 0.5 has no room for another run ($0.30 spent, about $0.30 a run)"
+    assert stop.text == "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
 
 
 def test_tokens_have_the_same_rule() -> None:
@@ -143,7 +143,7 @@ def test_tokens_have_the_same_rule() -> None:
     budget.rolled_out(rolled(1))
     misfit = budget.misfit(PRIMARY, {})
     assert misfit is not None
-    text = "[limits] max_tokens = 40 has no room for another run (36 tokens used, about 18 tokens a run)"
+    text = "[limits] max_tokens = 40 has no room for another run: 36 tokens used, about 18 tokens a run"
     assert misfit.full(PRIMARY).text == text
 
 
