@@ -139,7 +139,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pytest-osmosis {pytest_osmosis.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once")
+    init = commands.add_parser("init", help="begin a workspace: an eval that runs offline at once", description=_INIT)
     init.add_argument("name", type=filled, metavar="NAME", help="the eval's name: letters, digits, - and _")
 
     show = commands.add_parser(
@@ -170,13 +170,27 @@ def argument_parser() -> argparse.ArgumentParser:
     runs.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
     _add_output_options(runs)
 
-    schema = commands.add_parser("schema", help="print the JSON Schema of results.json or of an eval config")
-    schema.add_argument("of", nargs="?", choices=["results", "config"], default="results")
+    schema = commands.add_parser(
+        "schema", help="print the JSON Schema of results.json or of an eval config", description=_SCHEMA
+    )
+    schema.add_argument(
+        "of",
+        nargs="?",
+        choices=["results", "config"],
+        default="results",
+        help="results (default) for results.json, config for the TOML of an eval",
+    )
 
     commands.add_parser("demo", help="serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)")
     return parser
 
 
+_INIT = (
+    "Write a small workspace into the current folder: an eval, its dataset, agent and reward functions, and a workflow "
+    "for GitHub Actions. The eval runs at once, on an embedded model, offline and without a key. "
+    "No file that exists is changed."
+)
+_SCHEMA = "Print a JSON Schema, with which editors complete and check a file, and programs validate it."
 _DESCRIPTION = "Begin a workspace for pytest-osmosis, look at its eval runs, print its schemas."
 _RUN_HELP = (
     "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, the name of "

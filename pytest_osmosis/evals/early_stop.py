@@ -46,7 +46,7 @@ class GateTracker:
         if any(state is None for _, state in states):
             return None
         verdicts = " and ".join(f"gate {title} {state}" for title, state in states)
-        return f"decided: {verdicts} whatever the other runs give"
+        return f"{verdicts} whatever the other runs give"
 
 
 class _Gate:

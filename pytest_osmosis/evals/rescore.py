@@ -250,7 +250,7 @@ def _config(run: StoredEvalRun, path: Path | None, overrides: Sequence[Override]
 
 def _typed_override(typed: Mapping[str, Any]) -> Override:
     table, key, value, below = (typed[name] for name in ("table", "key", "value", "below"))
-    return Override(table, key, value, "typed then", tuple(below), as_toml=typed["as_toml"])
+    return Override(table, key, value, "as in the run", tuple(below), as_toml=typed["as_toml"])
 
 
 def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:

@@ -39,7 +39,7 @@ def ends_early(workspace: Workspace, minimum: float, state: str, status: int) ->
     n_left = 40 - n_asked
     assert len(results["pending"]) == n_left
     assert results["status"] == "stopped"
-    reason = f"decided: gate pass_rate >= {minimum} {state} whatever the other runs give"
+    reason = f"gate pass_rate >= {minimum} {state} whatever the other runs give"
     result.stdout.fnmatch_lines(
         [
             "  stops as soon as the gates are decided (not with -k, --lf or node ids)",
@@ -92,4 +92,4 @@ def test_an_inline_eval_ends_early_too(plain_workspace: Workspace) -> None:
 
     assert result.ret == 0
     assert plain_workspace.results()["summary"]["total_runs"] == 5
-    result.stdout.fnmatch_lines(["5 of 10 runs not needed: decided: gate pass_rate >= 0.5 holds whatever*"])
+    result.stdout.fnmatch_lines(["5 of 10 runs not needed: gate pass_rate >= 0.5 holds whatever*"])

@@ -107,7 +107,7 @@ def test_the_reason_names_every_gate_with_its_verdict() -> None:
 
     assert reasons[:4] == [None] * 4
     assert reasons[4] == (
-        "decided: gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
+        "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
     )
 
 

@@ -169,10 +169,10 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
 
 def test_runs_that_were_not_needed_are_no_gap_and_their_estimates_are_labelled() -> None:
     records = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
-    results = replace(results_of(records, stopped="decided: gate pass_rate >= 0.5 holds"), stop_reason="decided")
+    results = replace(results_of(records, stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
 
     assert verdict_lines(results)[:2] == [
-        "2 of 4 runs not needed: decided: gate pass_rate >= 0.5 holds",
+        "2 of 4 runs not needed: gate pass_rate >= 0.5 holds",
         "stopped early: estimates cover only what ran",
     ]
 
