@@ -188,7 +188,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         make(workspace, server, gated=gated)
         names = ["systemic", "limit", "x"]
         configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in names]
-        result = workspace.run(*configs, "--osmosis-no-probe", "--junitxml=junit.xml")
+        result = workspace.run(*configs, "--osmosis-no-probe", "--osmosis-show-failures=all", "--junitxml=junit.xml")
         reports = reported(workspace)
         if gated:
             names.append("decided")
