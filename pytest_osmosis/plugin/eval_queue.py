@@ -94,9 +94,11 @@ class EvalQueue:
                 run.engine.resume()
 
     def stop(self, reason: StopReason, text: str) -> None:
+        """Stop every eval that is not done, and start no further one."""
         self._stopped = True
-        for run in self.runs.values():
-            run.engine.stop(reason, text)
+        for eval_id, run in self.runs.items():
+            if self._n_left[eval_id]:
+                run.engine.stop(reason, text)
 
     def end_early(self) -> None:
         """Begin no further run, and give those in flight a moment to finish. Another Ctrl-C ends them at once."""

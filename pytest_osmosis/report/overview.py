@@ -87,6 +87,8 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
     runs = [f"; {count(passed)} of {plural(n_runs, 'run')} passed"]
     if unmeasured:
         runs += [", ", warning(f"{count(unmeasured)} not measured")]
+    if missing := sum(results.count("pending") for results in evals if not results.decided):
+        runs += [", ", warning(f"{count(missing)} did not run")]
     head = plural(len(evals), "eval") + (f" of {model}" if model is not None else "")
     return joined(head, *_by_state(evals), *runs, dim(f"; {', '.join(spent)}"))
 
@@ -184,7 +186,7 @@ def _known(results: Results, records: Sequence[RunRecord]) -> tuple[float | None
 def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> str:
     if not any(record.rolled for record in records):
         return "$0"
-    if usd is None:
+    if usd is None or (usd == 0 and n_unknown):
         return "unknown"
     return f">= {money(usd)}" if n_unknown else money(usd)
 

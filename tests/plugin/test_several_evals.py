@@ -191,6 +191,26 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspac
     ]
     assert re.fullmatch(RATE, rows[0][2])
     assert rows[2][-1] == "-", "it took no time"
+    assert table(session.output.splitlines())[-1][0].startswith("3 evals; 3 of 3 runs passed, 4 did not run; ")
+
+
+@PLAIN_AND_XDIST
+@pytest.mark.parametrize("ends", ["interrupt", "maxfail"])
+def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, ends: str) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval("a", rows=[{"score": 0.0}], gate={"pass_rate": ">= 0.0"})
+        workspace.eval("b", rows=[{"score": 0.0}, *[{}] * 4], model={"base_url": server.base_url})
+        session = workspace.start(CONFIGS, "--osmosis-no-probe", *(["-x"] if ends == "maxfail" else []))
+        wait_until(lambda: len(server.requests) == 2, "two requests")
+        if ends == "interrupt":
+            wait_until(lambda: workspace.events("score", "b"), "the first score")
+            session.interrupt()
+
+        assert session.wait() in (1, 2), session.output
+
+    assert (workspace.results("a")["status"], workspace.results("b")["status"]) == ("finished", "stopped")
+    assert "a (pytest-osmosis show" not in session.output
 
 
 def test_markdown_and_the_page_of_the_job_begin_with_the_table(

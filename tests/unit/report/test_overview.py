@@ -107,6 +107,7 @@ def test_costs_are_known_unknown_or_a_lower_bound() -> None:
 
     assert cost(*HALF, price=None) == "unknown"
     assert cost(finished({A: 1.0}), failed("agent", 1)) == ">= $0.000018"
+    assert cost(failed("agent")) == "unknown"
     assert cost(pending(0)) == "$0"
 
 
