@@ -30,10 +30,14 @@ class RunNotes(NamedTuple):
         """Return these notes with those of an event."""
         if not (event.get("metrics") or event.get("reasons") or event.get("fields")):
             return self
-        metrics = {source: _shared(tuple(found.items())) for source, found in event.get("metrics", NONE).items()}
+        metrics = {**self.metrics, **event.get("metrics", NONE)}
         reasons = {source: sys.intern(reason) for source, reason in event.get("reasons", NONE).items()}
         fields = {source: dumps(found) for source, found in event.get("fields", NONE).items()}
-        return RunNotes({**self.metrics, **metrics}, {**self.reasons, **reasons}, {**self.fields, **fields})
+        return RunNotes(
+            _shared(tuple((source, tuple(found.items())) for source, found in metrics.items())),
+            {**self.reasons, **reasons} if reasons else self.reasons,
+            {**self.fields, **fields} if fields else self.fields,
+        )
 
     def without(self, sources: Collection[str]) -> RunNotes:
         """Return these notes without those of some sources."""
@@ -46,6 +50,8 @@ class RunNotes(NamedTuple):
 
     def _filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
         if self is NO_NOTES:
+            return self
+        if all(map(keeps, {*self.metrics, *self.reasons, *self.fields})):
             return self
         kept = RunNotes(
             {source: metrics for source, metrics in self.metrics.items() if keeps(source)},
@@ -70,5 +76,5 @@ NO_NOTES = RunNotes()
 
 
 @functools.lru_cache(maxsize=1024)
-def _shared(items: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
-    return dict(items)
+def _shared(items: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]) -> Mapping[str, Mapping[str, float]]:
+    return {source: dict(metrics) for source, metrics in items}

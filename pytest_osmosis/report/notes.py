@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -24,8 +25,8 @@ def reason_in_a_line(record: RunRecord, pass_rule: PassRule) -> str:
     name = next(unmet, None)
     if name is None:
         return ""
-    flat = " ".join(record.reasons[name][: 2 * IN_A_LINE].split())
-    return one_line(flat if _fits(record.reasons[name]) else f"{flat[: IN_A_LINE - 3].rstrip()}...")
+    flat = " ".join(record.reasons[name].split())
+    return one_line(flat if len(flat) <= IN_A_LINE else f"{flat[: IN_A_LINE - 3].rstrip()}...")
 
 
 def note_lines(notes: RunNotes, scorers: Sequence[str], shorten: Callable[[str], str], *, said: str = "") -> list[str]:
@@ -40,7 +41,8 @@ def note_lines(notes: RunNotes, scorers: Sequence[str], shorten: Callable[[str],
     for source, metrics in _rollout_last(notes.metrics):
         listed = ", ".join(f"{name} {value:g}" for name, value in metrics.items())
         lines += titled(f"metrics{_of(source, scorers)}", " ".join(listed.split()), shorten)
-    for source, fields in _rollout_last(notes.fields):
+    for source, text in _rollout_last(notes.fields):
+        fields = json.dumps(json.loads(text), ensure_ascii=False)
         lines += titled(f"{'info' if source == ROLLOUT else 'extra fields'}{_of(source, scorers)}", fields, shorten)
     return lines
 

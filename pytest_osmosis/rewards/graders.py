@@ -38,6 +38,8 @@ class RolloutSample:
     and the summary shows their means."""
     extra_fields: dict[str, Any] = field(default_factory=dict)
     """Further facts by name, which are kept and shown with the run. Long values are shortened."""
+    trajectory_messages: list[Message] | None = None
+    """A copy of the conversation, which Osmosis archives. Nothing reads it here."""
 
 
 @dataclass(slots=True)
@@ -123,7 +125,7 @@ class GraderCode:
         """
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
-        sample = RolloutSample(messages=list(messages), label=ground_truth, metrics=dict(metrics))
+        sample = RolloutSample(list(messages), ground_truth, metrics=dict(metrics), trajectory_messages=list(messages))
         ctx = GraderContext(sample, ground_truth, dict(row), project, artifacts)
         await instance.grade(ctx)
         if not sample.remove_sample and sample.reward is None:

@@ -67,7 +67,7 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
 
     result.assert_outcomes(passed=2, failed=1)
     why = 'score 0 < 1: off by one; answered "0 * 2 = 0 #### 0", expected "0"'
-    told = ["metrics: distance 1", "metrics of the rollout: turns 1", 'info of the rollout: {"plan":["multiply"]}']
+    told = ["metrics: distance 1", "metrics of the rollout: turns 1", 'info of the rollout: {"plan": ["multiply"]}']
     result.stdout.fnmatch_lines(
         [
             why,
@@ -145,7 +145,7 @@ def test_a_grader_reports_through_its_sample(plain_workspace: Workspace) -> None
 
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.fnmatch_lines(
-        ["metrics: half 0.5", "metrics of the rollout: turns 1", 'extra fields: {"judge":"strict"}', "half *     1"]
+        ["metrics: half 0.5", "metrics of the rollout: turns 1", 'extra fields: {"judge": "strict"}', "half *     1"]
     )
     removed = workspace.results()["rows"][1]["runs"][0]
     assert (removed["status"], removed["fields"]["reward"]) == ("skipped", {"judge": "strict"})
