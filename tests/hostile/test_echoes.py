@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -88,7 +87,7 @@ def test_what_a_server_echoes_is_redacted(hostile: HostileWorkspace, client: str
         )  # fmt: skip
     assert result.ret in (1, 9)
     assert "[MY_KEY]" in result.stdout.str()
-    assert hostile.command(sys.executable, "-mpytest_osmosis", "show", "row4-run0").ret == 0
+    hostile.show_everything("row4-run0", "row4")
     for code in (401, 500):
         with ChatServer(status(code, {"error": {"message": ALL}})) as server:
             model = {"base_url": server.base_url, "api_key_env": "MY_KEY", "max_retries": 0, "client": client}

@@ -54,6 +54,7 @@ def test_damaged_results_and_manifests_are_said_once_and_ignored(hostile: Hostil
     assert command(hostile, "runs").stdout.str().count("unreadable") == len(DAMAGES)
     for number in range(len(DAMAGES)):
         assert command(hostile, "show", f"damaged-{number}", "row0-run0").ret == 1
+        assert command(hostile, "show", f"damaged-{number}", "--json").ret == 1
 
 
 def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWorkspace) -> None:

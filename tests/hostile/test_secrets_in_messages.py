@@ -6,7 +6,6 @@ The search after each test looks for the values in everything that was printed o
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -127,9 +126,7 @@ def test_header_summary_and_reports_do_not_quote_secrets(secrets: HostileWorkspa
     )
     assert result.ret == 9
     assert "[GROQ_API_KEY]" in result.stdout.str()
-    assert secrets.command(sys.executable, "-mpytest_osmosis", "show", "row0-run0").ret == 0
-    assert secrets.command(sys.executable, "-mpytest_osmosis", "show", "row1-run0").ret == 0
-    assert secrets.command(sys.executable, "-mpytest_osmosis", "runs").ret == 0
+    secrets.show_everything("row0-run0", "row1-run0")
     assert secrets.run("--osmosis-from=latest", f"--osmosis-pass-threshold={API_KEY}").ret == 4
 
 

@@ -10,7 +10,6 @@ import functools
 import gzip
 import json
 import re
-import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -269,8 +268,7 @@ def test_text_that_nobody_can_write_stops_no_writer(hostile: HostileWorkspace, c
     assert said == list(TEXTS), "the journal keeps what the model said"
     ElementTree.parse(hostile.root / "junit.xml")
     (hostile.root / "page.md").read_text(encoding="utf-8")
-    for run in ("row0-run0", "row3-run0", "row8-run0"):
-        assert hostile.command(sys.executable, "-mpytest_osmosis", "show", run).ret == 0
+    hostile.show_everything("row0-run0", "row3-run0", "row8")
     hostile.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n    return 1.0\n")
     assert hostile.run(CONFIG, f"--osmosis-from={hostile.run_dirs()[-1].name}").ret in (0, 1, 9)
 

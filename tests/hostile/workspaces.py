@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +72,12 @@ class HostileWorkspace(Workspace):
             content = (self.root / stream).read_bytes()
             self._printed.append(Artefact(f"{stream} of command {len(self._printed) // 2 + 1}", content, printed=True))
         return result
+
+    def show_everything(self, *runs: str) -> None:
+        """Print these runs of the last eval run, its page, and the list of eval runs, as text and as JSON."""
+        pages = [["show", run, *full] for run in runs for full in ([], ["--full"], ["--json"])]
+        for words in [*pages, ["show", "--all"], ["show", "--failed", "--json"], ["runs"], ["runs", "--json"]]:
+            assert self.command(sys.executable, "-mpytest_osmosis", *words).ret == 0, words
 
     def artefacts(self) -> list[Artefact]:
         """Return what commands printed, and every file in the workspace that is not an unchanged input."""
