@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.results.read import (
     PublishedResults,
     _open,
@@ -26,9 +27,10 @@ from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import ChangedRow, Matched, Pair, Passes, RowRuns
 from tests.unit.made import BROKE, A, failed, finished, of_baseline, published, removed
 
+NOTES = RunNotes({"rollout": {"turns": 3.0}, A: {"f1": 0.5}}, {A: "close"}, {"rollout": '{"plan":["a",{"b":1}]}'})
 RECORDS = [
     *(finished({A: 1.0}, 0, run) for run in (0, 1)),
-    *(finished({A: float(run)}, 1, run) for run in (0, 1)),
+    *(finished({A: float(run)}, 1, run, notes=NOTES) for run in (0, 1)),
     failed("provider", 2, 0),
     finished({}, 2, 1, errors={A: BROKE}),
     finished({A: 1.0}, 3, 0),
@@ -116,6 +118,14 @@ def test_the_cost_of_a_run_is_read(stored: Stored) -> None:
     found = read_results(stored(changed(("rows", 1, "runs", 0, "cost_usd"), 0.25)))
 
     assert [found.cost_of(RunId(1, run)) for run in (0, 1, 2)] == [0.25, None, None]
+
+
+@pytest.mark.parametrize("read", [read_results, read_earlier_results])
+def test_what_user_code_reported_is_read(stored: Stored, read: Callable[[Path], PublishedResults]) -> None:
+    rows = read(stored(RESULTS)).rows
+
+    assert [run.notes for run in rows[1].runs] == [NOTES, NOTES]
+    assert rows[0].runs[0].notes is NO_NOTES
 
 
 def test_rows_that_changed_are_read(stored: Stored) -> None:
@@ -256,6 +266,12 @@ def test_runs_that_look_alike_are_validated_as_the_schema_says(stored: Stored, p
 
 def test_twenty_thousand_runs_are_validated_in_seconds(stored: Stored) -> None:
     rows = [{**RESULTS["rows"][1], "row_index": row, "row_digest": f"{row:016x}"} for row in range(10_000)]
+    for row in rows:
+        told = {
+            "reasons": {A: f"no {row['row_index']}"},
+            "fields": {"rollout": {f"n{row['row_index']}": row["row_index"]}},
+        }
+        row["runs"] = [{**run, **told} for run in row["runs"]]
     path = stored({**RESULTS, "rows": rows})
 
     began = time.process_time()
@@ -273,6 +289,8 @@ def test_twenty_thousand_runs_are_validated_in_seconds(stored: Stored) -> None:
         (changed(("rows", 1, "runs", 1, "passed"), "no"), "'no' is not valid"),
         (changed(("rows", 1, "runs", 1, "passed"), 1), "1 is not valid"),
         (changed(("rows", 1, "row_digest"), ...), "lacks 'row_digest'"),
+        (changed(("rows", 1, "runs", 0, "reasons", A), 5), "reasons.rewards:a: must be text, got 5"),
+        (changed(("rows", 1, "runs", 0, "metrics", A, "f1"), "x"), "metrics.rewards:a.f1: must be a number, got 'x'"),
         (changed(("rows",), None), "'NoneType' object is not iterable"),
         (changed(("summary", "measured"), True), "True is not valid"),
     ],
