@@ -23,15 +23,15 @@ def statistics_lines(results: Results, *, verbose: bool = False, columns: int | 
     rows = statistics_rows(results)
     names = _n_names(results)
     together = [names, 3, 2, len(rows[0]) - names - 5]  # each interval stays next to its estimate
-    lines = fitted_tables(rows, [names, 3] if results.partial else together, columns)
-    if not verbose or results.partial:
+    lines = fitted_tables(rows, [names, 3] if results.is_fragment else together, columns)
+    if not verbose or results.is_fragment:
         return lines
     return lines + _verbose_lines(results, list(results.by_function.values()), columns)
 
 
 def statistics_rows(results: Results) -> list[list[str]]:
     """Return the cells of the first table, head first. A part of the plan has counts in place of rates."""
-    if results.partial:
+    if results.is_fragment:
         counts: list[Column] = [("mean", lambda summary: score(summary.mean)), ("passed", _passed)]
         return _rows(results, counts, thresholds=True)
     n = max((k for summary in results.by_function.values() for k in summary.pass_at), default=1)

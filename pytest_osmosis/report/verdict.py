@@ -95,7 +95,7 @@ def _pass_rate(results: Results) -> str:
     if len(pass_rule.scorers) > 1:
         decide = pass_rule.decide
         rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
-    if not results.partial and (interval := overall.pass_rate_interval) is not None:
+    if not results.is_fragment and (interval := overall.pass_rate_interval) is not None:
         rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
     return rate
 
@@ -104,8 +104,8 @@ def _rate(results: Results, overall: Summary, passed: int) -> str:
     """Return the pass rate of a model; for a part of the plan counts, as its rate says nothing about the whole."""
     unmeasured = overall.n_runs - overall.n_measured
     if not overall.n_measured:
-        return "no run was measured" if results.partial else "pass rate -: no run was measured"
-    if results.partial:
+        return "no run was measured" if results.is_fragment else "pass rate -: no run was measured"
+    if results.is_fragment:
         left_out = f", {count(unmeasured)} not measured" if unmeasured else ""
         planned = "" if results.smoke_of is not None else f" ({count(results.n_planned)} planned)"
         return f"{count(passed)} of {plural(overall.n_runs, 'run')} passed{left_out}{planned}"

@@ -153,6 +153,11 @@ class Results:
         return metric_summaries(self.records, self.pass_rule.scorers)
 
     @functools.cached_property
+    def is_fragment(self) -> bool:
+        """True if runs of the plan are missing that could change the verdict: rates of the others would mislead."""
+        return self.partial or (not self.decided and self.count("pending") > 0)
+
+    @functools.cached_property
     def causes(self) -> Sequence[Cause]:
         """The causes that kept the eval's own runs from being scored, the most frequent first."""
         return causes_of(self.records, self.pass_rule)
