@@ -34,6 +34,7 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
         "minimum": 0.7,
         "rule": "point",
         "compared": 0.75,
+        "power_rows": 81,
     }
 
 

@@ -94,7 +94,7 @@ def test_waits_for_provider_limits_are_reported(plain_workspace: Workspace) -> N
         [
             "  limit: 150 requests a minute: at least 0.97 s at one request a rollout",
             "  limit: 1,000,000 tokens a minute",
-            "requests_per_minute held requests for *",
+            "?execution? requests_per_minute delayed requests by *",
         ]
     )
     assert plain_workspace.results()["summary"]["throttling"]["held_s"]["requests_per_minute"] > 0
