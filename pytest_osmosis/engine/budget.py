@@ -1,9 +1,9 @@
 """The budget of an eval run: what its rollouts used so far, and which runs may begin without exceeding its bounds.
 
-A run begins only if it probably fits: what is used, the runs in flight and the run itself, each at the mean of its
-model's rollouts so far, stay within the bound. Before the first rollout of a model, that mean is unknown. Then a run of
-it begins only while fewer runs are in flight than there are hosts. So a bound is exceeded by about one run per host at
-most, unless runs in flight use more than those before them.
+A run begins only if it probably fits: what is used, the runs in flight and the run itself stay within the bound. The
+run itself counts at the mean of its model's rollouts so far, those in flight at their mean weighted by what they used:
+rollouts that use much take longer, so more of those in flight are such. Before the first rollout of a model, its mean
+is unknown, and a run of it begins only while fewer runs are in flight than there are hosts.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Spending:
     each: Callable[[float], str]
     total: float = 0.0
     _totals: dict[ModelTag, float] = field(default_factory=dict)
+    _squares: dict[ModelTag, float] = field(default_factory=dict)
     _n: dict[ModelTag, int] = field(default_factory=dict)
 
     def add(self, record: RunRecord) -> Stop | None:
@@ -52,6 +53,7 @@ class Spending:
             return None if record.boundary is not None else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
         self.total += amount
         self._totals[model] = self._totals.get(model, 0.0) + amount
+        self._squares[model] = self._squares.get(model, 0.0) + amount * amount
         self._n[model] = self._n.get(model, 0) + 1
         return self._stop("is reached") if self.total >= self.bound else None
 
@@ -75,9 +77,9 @@ class Spending:
 
     def _expected(self, in_flight: InFlight) -> float:
         """Return the total once the runs in flight are over; a model without a mean counts like the others."""
-        means = self._means()
-        other = max(means.values(), default=0.0)
-        return self.total + sum(means.get(model, other) * n for model, n in in_flight.items())
+        weighted = {model: self._squares[model] / total if total else 0.0 for model, total in self._totals.items()}
+        other = max(weighted.values(), default=0.0)
+        return self.total + sum(weighted.get(model, other) * n for model, n in in_flight.items())
 
     def _means(self) -> dict[ModelTag, float]:
         return {model: total / self._n[model] for model, total in self._totals.items()}

@@ -101,13 +101,23 @@ def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
 
 def test_a_run_begins_only_if_it_fits_beside_those_in_flight() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
-    for usd in (0.05, 0.15, 0.1):
-        assert budget.rolled_out(costing(usd)) is None
+    for _ in range(3):
+        assert budget.rolled_out(costing(0.1)) is None
 
     assert fits(budget, {PRIMARY: 6})  # 0.30 + 6 * 0.10 + 0.10
     assert not fits(budget, {PRIMARY: 7})
     assert not budget.is_overcommitted({PRIMARY: 8})
     assert budget.is_overcommitted({PRIMARY: 9})
+
+
+def test_runs_in_flight_count_at_the_mean_weighted_by_cost() -> None:
+    """Of runs at 0.05 and 0.15, three times as much money goes to the second kind."""
+    budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
+    for usd in (0.05, 0.15):
+        budget.rolled_out(costing(usd))
+
+    assert fits(budget, {PRIMARY: 5})  # 0.20 + 5 * 0.125 + 0.10
+    assert not fits(budget, {PRIMARY: 6})
 
 
 def test_each_model_counts_at_its_own_mean() -> None:
