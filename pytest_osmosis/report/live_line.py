@@ -75,12 +75,12 @@ class SessionCounts(NamedTuple):
 
 
 def session_counts(evals: Sequence[tuple[RunCounts, int]]) -> SessionCounts:
-    """Return the counts of a session from those of each eval, and the number of its selected runs."""
+    """Return the counts of a session from those of each eval, and the number of runs that it had or will have."""
     return SessionCounts(
         evals=len(evals),
-        done=sum(counts.done >= selected for counts, selected in evals),
+        done=sum(counts.done >= n_runs for counts, n_runs in evals),
         runs=RunCounts(
-            submitted=sum(selected for _, selected in evals),
+            submitted=sum(n_runs for _, n_runs in evals),
             done=sum(counts.done for counts, _ in evals),
             tokens=sum(counts.tokens for counts, _ in evals),
         ),
@@ -115,7 +115,7 @@ def live_line(
         _Part(f"{count(counts.in_flight)} in flight" if _has_begun(counts) else "starting", 7),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
         *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
-        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s else []),
+        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if round(per_s or 0) else []),
         *([_Part(f"{_about(left_s)} left", 3)] if left_s is not None else []),
     ]
     ranks = sorted({part.rank for part in (*head, *tail)}, reverse=True)

@@ -190,6 +190,19 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         assert session.wait() == 0, session.output
 
 
+def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(plain_workspace: Workspace) -> None:
+    with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
+        plain_workspace.hurry()
+        plain_workspace.eval("down", rows=5, model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
+        plain_workspace.eval("up", rows=4, model={"base_url": server.base_url})
+        session = plain_workspace.start("--osmosis-config=configs/eval")
+
+        session.wait_for("osmosis: 1/2 evals, 1/4 runs, up 1/4, ")
+        server.release()
+
+        assert session.wait() == 9, session.output
+
+
 def test_several_evals_on_a_terminal_have_one_line_at_a_time(plain_workspace: Workspace) -> None:
     for number in (1, 2):
         plain_workspace.eval(f"{number}x", rows=[{"reward": "raises"}, *[{}] * 5], limits={"max_errors": 3})

@@ -14,6 +14,7 @@ from _pytest.terminal import TerminalReporter
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items.node_ids import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, write_line
+from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
 from pytest_osmosis.text.safe import width
@@ -116,7 +117,7 @@ class ProgressLine:
 
     def _line(self, run: EvalRun, now: float, columns: int | None) -> str:
         runs = self._evals.runs.values()
-        session = session_counts([(each.engine.progress, len(each.selected.runs)) for each in runs])
+        session = session_counts([_counts(each) for each in runs])
         if self._pace is None:
             self._pace = Pace(max(each.prepared.config.evaluation.batch_size for each in runs))
         self._pace.saw(now, session.runs)
@@ -170,6 +171,12 @@ class ProgressLine:
         if self._in_place:
             return REWRITE_S
         return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
+
+
+def _counts(run: EvalRun) -> tuple[RunCounts, int]:
+    """Return the counts of an eval, and the number of runs that it had or will have; a stopped one gets no more."""
+    counts = run.engine.progress
+    return counts, counts.done if run.ended_at is not None else len(run.selected.runs)
 
 
 def _forget_line(terminal: pytest.TerminalReporter) -> None:
