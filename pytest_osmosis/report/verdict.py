@@ -94,7 +94,8 @@ def _pass_rate(results: Results) -> str:
         return rate
     if len(pass_rule.scorers) > 1:
         decide = pass_rule.decide
-        rate += f" (decided by {decide})" if decide not in ("all", "any") else f" ({decide} of the functions)"
+        decided = f"{decide} of the functions" if decide in ("all", "any") else f"decided by {decide}"
+        rate = f"{rate[:-1]}; {decided})" if rate.endswith(")") else f"{rate} ({decided})"
     if not results.is_fragment and (interval := overall.pass_rate_interval) is not None:
         rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
     return rate

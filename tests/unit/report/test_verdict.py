@@ -73,6 +73,8 @@ def test_a_part_of_the_plan_has_counts_and_no_rates() -> None:
     made = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
 
     assert lines(made) == ["1 of 3 runs passed, 1 not measured (40 planned)"]
+    several = replace(made, pass_rule=replace(made.pass_rule, scorers=(A, B), decide=A))
+    assert lines(several) == [f"1 of 3 runs passed, 1 not measured (40 planned; decided by {A})"]
     assert statistics_lines(made, verbose=True) == [
         "eval function  threshold   mean  passed",
         "rewards:a           >= 1  0.333  1 of 3",
