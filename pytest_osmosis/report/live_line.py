@@ -115,7 +115,7 @@ def live_line(
         _Part(f"{count(counts.in_flight)} in flight" if _has_begun(counts) else "starting", 7),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
         *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
-        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if round(per_s or 0) else []),
+        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s and round(per_s) else []),
         *([_Part(f"{_about(left_s)} left", 3)] if left_s is not None else []),
     ]
     ranks = sorted({part.rank for part in (*head, *tail)}, reverse=True)
