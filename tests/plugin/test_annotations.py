@@ -42,7 +42,7 @@ def test_a_gate_is_annotated_at_its_line_and_xfailed_runs_are_not(on_github: Wor
 
     assert len(annotations) == 1
     assert annotations[0].startswith(
-        f"::error file=configs/eval/x.toml,line={line},title=x[gate pass_rate >= 0.9]::gate"
+        f"::error file=configs/eval/x.toml,line={line},title=x[gate pass_rate >= 0.9]::0.500 (1 of 2 runs passed)"
     )
 
 
