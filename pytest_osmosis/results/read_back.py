@@ -13,6 +13,7 @@ from typing import Any
 from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_notes import NO_NOTES
 from pytest_osmosis.record.run_record import RewardError, RunRecord
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
@@ -62,6 +63,7 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
         usage=run["usage"],
         retries=run["retries"],
         finish_reason=run["finish_reason"],
+        notes=NO_NOTES.add(run),
     )
 
 

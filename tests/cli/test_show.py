@@ -221,7 +221,7 @@ def test_an_eval_run_that_was_killed_is_shown_from_its_journal(typed: Cli, store
     said = typed("show")
     assert said.startswith("x-1: ended without results, 2 of 4 planned runs ended, 1 more had begun\n")
     assert "these numbers are made from its journal, for the runs that ended" in said
-    assert "1 of 2 runs passed (4 planned)" in said
+    assert "1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
     assert "gate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
     assert '  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
     assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
@@ -286,8 +286,14 @@ def test_json_is_redacted_and_holds_no_command_for_a_runner_of_ci(
 
 
 def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    assert "  row3-run0  score 0.25 < 0.5\n" in typed("show")
+    (row,) = RESULTS["rows"]
+    noted = {**row["runs"][0], "metrics": {"rewards:exact": {"words": 3.0}}, "reasons": {"rewards:exact": "too short"}}
+    stored("x-1", ROLLOUT, SCORE, results={**RESULTS, "rows": [{**row, "runs": [noted, row["runs"][1]]}]})
+    page = typed("show")
+    assert "  row3-run0  score 0.25 < 0.5: too short\n" in page
+    assert "words" in page
+    run = json.loads(typed("show", "--json"))["runs"][0]
+    assert (run["metrics"], run["reasons"], run["answer"]) == (noted["metrics"], noted["reasons"], None)
 
 
 def test_events_of_a_later_version_are_passed_over(typed: Cli, stored: Stored) -> None:
