@@ -1,4 +1,4 @@
-"""Messages of a conversation as text, whatever an agent returned as a message."""
+"""Messages of a conversation as short texts, whatever an agent returned as one; `message_layout` shows them whole."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import json
 from collections.abc import Mapping
 
 
-def parts_of(message: Mapping[str, object], *, call_ids: bool = False) -> list[str]:
+def parts_of(message: Mapping[str, object]) -> list[str]:
     """Return the parts of a message: its text, its refusal, and each tool call as code, `-> multiply({"a": 2})`.
-
-    `call_ids` adds to each call the id that the tool's answer names.
 
     >>> parts_of({"content": [{"type": "text", "text": "What is this?"}, {"type": "image_url"}]})
     ['What is this?\\n[image_url]']
@@ -19,7 +17,7 @@ def parts_of(message: Mapping[str, object], *, call_ids: bool = False) -> list[s
     if message.get("refusal"):
         parts.append(f"(refused: {message['refusal']})")
     calls = message.get("tool_calls")
-    return parts + [_call(call, call_ids) for call in (calls if isinstance(calls, list) else [])]
+    return parts + [_call(call) for call in (calls if isinstance(calls, list) else [])]
 
 
 def _text_of(content: object) -> str:
@@ -34,10 +32,10 @@ def _part(part: object) -> str:
     return part["text"] if isinstance(part.get("text"), str) else f"\n[{part.get('type', 'part')}]\n"
 
 
-def _call(call: object, with_id: bool) -> str:
+def _call(call: object) -> str:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         return f"-> {json.dumps(call)}"
     arguments = function.get("arguments")
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"-> {function.get('name')}({written})" + (f" ({call.get('id')})" if with_id else "")
+    return f"-> {function.get('name')}({written})"
