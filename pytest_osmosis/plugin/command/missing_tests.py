@@ -27,9 +27,10 @@ _WITHOUT_ITEM = ("gate ", "limit ", "probe", "baseline", "results", "hook ")
 def missing_tests(config: pytest.Config, path: Path | None, prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each argument that names a test which the eval in `path` does not have."""
     for arg in config.args:
-        if "::" in arg and belongs_to(config, arg, path):
-            file, rest = split_argument(config.invocation_params.dir, arg)
-            text = _fault(_Named.of(file, ungrouped(rest.removeprefix("::"))), prepared)
+        file, rest = split_argument(config.invocation_params.dir, arg)
+        if rest and belongs_to(config, arg, path):
+            named = _Named.of(file, ungrouped(rest.removeprefix("::")), prepared.collected.name)
+            text = _fault(named, prepared)
             if text is not None:
                 yield Problem(arg, text)
 
@@ -42,9 +43,12 @@ class _Named(NamedTuple):
     title: str | None
 
     @classmethod
-    def of(cls, file: str, rest: str) -> _Named:
-        name, bracket, title = rest.partition("[")
-        return cls(file, name, title.removesuffix("]") if bracket else None)
+    def of(cls, file: str, rest: str, eval_name: str) -> _Named:
+        """Return the parts of `rest`. The eval's name may hold brackets itself."""
+        is_own = rest == eval_name or rest.startswith(f"{eval_name}[")
+        name = eval_name if is_own else rest.partition("[")[0]
+        title = rest.removeprefix(name)
+        return cls(file, name, title.removeprefix("[").removesuffix("]") if title else None)
 
 
 def _fault(named: _Named, prepared: Prepared) -> str | None:
