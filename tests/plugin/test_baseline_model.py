@@ -81,13 +81,13 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
             "eval function  model *",
             "rewards:score    new *0.143 *",
             "rewards:score    old *1.000 *",
-            "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
             "  -0.857, *; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
             "  worse: row0, row1, row2, row3, row4, row5",
             "  row0 now: pytest-osmosis show x-* row0-run0",
             "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
+            "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
         ]
     )
@@ -162,11 +162,12 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
     result.assert_outcomes(passed=8, skipped=7, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "baseline old: pass rate -: no run was measured",
             "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
+            "no further request is sent to the baseline's model: the test request (probe) failed: *401*",
+            "baseline old: pass rate -: no run was measured",
+            "7 runs of the baseline never ran: the test request (probe) failed: *401*",
             "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)",
             "gate pass_rate >= 0.5: HOLDS: *",
-            "no further request is sent to the baseline's model: the test request (probe) failed: *401*",
         ]
     )
     pending = workspace.results()["pending"]
