@@ -56,8 +56,8 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     written.stdout.fnmatch_lines(
         [
             "  baseline: baselines/x.json, which this run will write",
-            "gate max_regression <= 0.02: not decided (this command writes a new baseline)",
             "baseline updated: baselines/x.json (pass rate 1.000)",
+            "gate max_regression <= 0.02: not decided (this command writes a new baseline)",
         ]
     )
     assert read_json(workspace.root / FILE) == workspace.results()

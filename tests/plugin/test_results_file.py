@@ -157,9 +157,9 @@ def test_results_that_cannot_be_written_at_the_end_are_an_error(workspace: Works
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(
         [
+            "ERROR configs/eval/x.toml::x?results? - out.json could not be written*",
             "out.json could not be written: Is a directory",
             "results: .osmosis/runs/*",
-            "ERROR configs/eval/x.toml::x?results? - out.json could not be written*",
         ]
     )
     assert len(workspace.results()["rows"]) == 3

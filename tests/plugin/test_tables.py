@@ -417,7 +417,7 @@ CASES: Mapping[str, Case] = {
     "1 and 6: a gate does not hold, with too many warnings": Case(
         {"x": {"rows": [FAIL], "gate": {"pass_rate": ">= 0.5"}}}, 1, NO_WARNINGS, {"test_warns.py": WARNS}
     ),
-    "1 and 9: --maxfail ended it before anything was measured": Case({"x": MEASURED_NOTHING}, 1, ("-x",), n2=2),
+    "1 and 9: -x came after the last run, and nothing was measured": Case({"x": MEASURED_NOTHING}, 9, ("-x",), n2=2),
 }
 """5 and 6 never compete: pytest counts warnings only if everything passed. 0 yields to all others."""
 
