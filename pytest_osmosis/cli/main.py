@@ -126,7 +126,7 @@ def _schema(of: str) -> str:
 def _demo(arguments: list[str]) -> int:
     from pytest_osmosis.demo.server import main as serve
 
-    return serve(arguments)
+    return serve(arguments, f"{_program()} demo")
 
 
 def _program() -> str:

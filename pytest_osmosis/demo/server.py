@@ -45,6 +45,7 @@ from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
 
 MESSAGES = "/v1/messages"
+PROGRAM = "python -m pytest_osmosis.demo"
 SERVED = (NAME, "arithmetic")
 ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
 UNDISTURBED = Disturbances()
@@ -297,9 +298,9 @@ def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
 # -- command line -----------------------------------------------------------------------------------------
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, program: str = PROGRAM) -> int:
     """Serve until Ctrl-C or SIGTERM. Return 0, or 1 if the address or the log is not available."""
-    options = argument_parser().parse_args(arguments)
+    options = argument_parser(program).parse_args(arguments)
     disturbances = Disturbances(
         options.latency, options.error_rate, options.error_status, options.rate_limit, options.seed
     )
@@ -331,9 +332,9 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def argument_parser() -> argparse.ArgumentParser:
+def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser = CommandParser(
-        prog="python -m pytest_osmosis.demo",
+        prog=program,
         description=f"Serve {NAME}, a deterministic model of arithmetic, in the shapes of OpenAI and Anthropic. "
         "With --latency, --error-rate and --rate-limit it rehearses an outage, the same one for the same --seed.",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply
-from pytest_osmosis.text.chat_messages import refusal_of
+from pytest_osmosis.text.chat_messages import FILTERED, REFUSED, refusal_of
 from pytest_osmosis.text.safe import one_line
 
 MAX_MESSAGE = 300
@@ -19,12 +19,10 @@ def refusal_error(reply: ChatReply) -> ModelError | None:
     if text is not None:
         return refused(text)
     if reply.finish_reason == "content_filter":
-        return ModelError(
-            "a content filter stopped the answer (finish_reason content_filter)", boundary="model", systemic="never"
-        )
+        return ModelError(f"{FILTERED} (finish_reason content_filter)", boundary="model", systemic="never")
     return None
 
 
 def refused(text: str) -> ModelError:
     """Return the error for a refusal with this text."""
-    return ModelError(f"the model refused: {one_line(text, MAX_MESSAGE)}", boundary="model", systemic="never")
+    return ModelError(f"{REFUSED}{one_line(text, MAX_MESSAGE)}", boundary="model", systemic="never")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_osmosis.report.style import warning
 from pytest_osmosis.results.causes import Cause
+from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import count, plural
 
 MOST_LISTED = 5
@@ -45,7 +46,17 @@ def _lines(cause: Cause, n_runs: int, of: str) -> list[str]:
     if not cause.is_measured:
         return [warning(f"{runs} not measured: {cause.text} (first: {cause.first})")]
     lines = [f"{runs} counted as failed: {cause.text} (boundary {cause.boundary}), first: {cause.first}"]
-    if cause.boundary == "model" and n > MOST_SHARE * n_runs:
+    if _may_be_a_setting(cause, n_runs):
         met = f"{count(n)} of {plural(n_runs, 'run')} met this error"
         lines.append(warning(f"  {met}: it looks like a configuration problem, not like a bad model"))
     return lines
+
+
+def _may_be_a_setting(cause: Cause, n_runs: int) -> bool:
+    """Return True if the server rejected so many requests in the same way that single rows are hardly the reason.
+
+    A refusal is the model's own answer, however many rows get it.
+    """
+    n = len(cause.runs)
+    often = n > MOST_SHARE * n_runs and (n > 1 or n == n_runs)
+    return often and cause.boundary == "model" and not cause.text.startswith((REFUSED, FILTERED))

@@ -55,6 +55,11 @@ def answer_fault(messages: Sequence[Mapping[str, Any]]) -> AnswerFault | None:
     return "only calls" if any(message.get("role") == "assistant" for message in messages) else "no message"
 
 
+REFUSED = "the model refused: "
+FILTERED = "a content filter stopped the answer"
+"""Beginnings of the errors of rollouts in which the model, or a filter in front of it, would not answer."""
+
+
 def refusal_of(message: Mapping[str, Any]) -> str | None:
     """Return the text with which a model refused to answer, None if it did not refuse.
 

@@ -136,7 +136,14 @@ def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
 
 
 def test_demo_is_the_demo_server(tmp_path: Path) -> None:
-    assert "python -m pytest_osmosis.demo" in python(tmp_path, "-m", "pytest_osmosis", "demo", "--help").stdout
+    typed = [("pytest_osmosis", "demo"), ("pytest_osmosis.demo",)]
+    helps = [python(tmp_path, "-m", *words, "--help").stdout for words in typed]
+
+    assert [text.splitlines()[0].partition(" [")[0] for text in helps] == [
+        "usage: python -m pytest_osmosis demo",
+        "usage: python -m pytest_osmosis.demo",
+    ]
+    assert all("--error-rate" in text for text in helps)
 
 
 def test_a_missing_command_is_a_usage_error(tmp_path: Path) -> None:

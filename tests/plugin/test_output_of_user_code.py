@@ -11,6 +11,7 @@ from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply, slow
 
 CONFIG = "--osmosis-config=configs/eval/x.toml"
+SHOW_ALL = "--osmosis-show-failures=all"
 AGENT = """
 import logging
 import sys
@@ -46,7 +47,7 @@ def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
             model={"base_url": server.base_url},
         )
 
-        result = workspace.run(CONFIG, "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all")
+        result = workspace.run(CONFIG, SHOW_ALL, "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all")
 
         assert 1 < server.max_in_flight <= 8
     result.assert_outcomes(failed=20)
@@ -103,9 +104,10 @@ def test_the_summary_is_a_table_for_each_eval(plain_workspace: Workspace) -> Non
             "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
             "rewards:score       >= 1  0.500  0.017 to 0.983      0.500  0.017 to 0.983   0.500   0.500",
             "",
-            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.017 to 0.983 (Gaffke, mid-p)",
             "* tokens *, * s",
             "results: .osmosis/runs/x-*/results.json",
+            "",
+            "pass rate 0.500: 2 of 4 runs passed; 95% interval 0.017 to 0.983 (Gaffke, mid-p)",
         ],
         consecutive=True,
     )

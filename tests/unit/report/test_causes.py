@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_osmosis.models.base import ChatReply
+from pytest_osmosis.models.refusal import refusal_error
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.report.causes import cause_lines
 from pytest_osmosis.results.causes import causes_of
@@ -11,11 +13,11 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, failed
 
 RULE = PassRule((A,))
-REFUSED = "the server answered 400 Bad Request: temperature is not supported"
+REJECTED = "the server answered 400 Bad Request: temperature is not supported"
 HINT = "it looks like a configuration problem, not like a bad model"
 
 
-def lines(n: int, n_runs: int, error: str = REFUSED, boundary: Boundary = "model") -> list[str]:
+def lines(n: int, n_runs: int, error: str = REJECTED, boundary: Boundary = "model") -> list[str]:
     """Return the lines on one error that `n` of the runs met."""
     return cause_lines(causes_of([failed(boundary, row, error=error) for row in range(n)], RULE), n_runs)
 
@@ -34,7 +36,9 @@ def test_runs_that_broke_in_user_code_count_as_failed(boundary: Boundary) -> Non
 
 
 @pytest.mark.parametrize(("n", "n_runs"), [(36, 120), (6, 119), (1, 1)])
-def test_a_refusal_of_more_than_5_percent_of_the_runs_looks_like_a_configuration_problem(n: int, n_runs: int) -> None:
+def test_a_request_that_is_rejected_in_more_than_5_percent_of_the_runs_looks_like_a_configuration_problem(
+    n: int, n_runs: int
+) -> None:
     first, hint = lines(n, n_runs)
 
     runs = "1 run" if n == 1 else f"{n} runs"
@@ -44,8 +48,20 @@ def test_a_refusal_of_more_than_5_percent_of_the_runs_looks_like_a_configuration
     assert hint == f"  {n} of {n_runs} run{'s' * (n_runs > 1)} met this error: {HINT}"
 
 
-def test_a_refusal_of_few_runs_is_the_models() -> None:
-    assert len(lines(6, 120)) == 1
+@pytest.mark.parametrize(("n", "n_runs"), [(6, 120), (1, 16)])
+def test_a_request_that_is_rejected_in_few_runs_is_no_configuration_problem(n: int, n_runs: int) -> None:
+    assert len(lines(n, n_runs)) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply({"role": "assistant", "content": None, "refusal": "I will not add"}),
+        ChatReply({"role": "assistant", "content": ""}, finish_reason="content_filter"),
+    ],
+)
+def test_refusals_are_the_models_however_many_there_are(reply: ChatReply) -> None:
+    assert len(lines(36, 40, str(refusal_error(reply)))) == 1
 
 
 def test_the_most_frequent_causes_are_listed_and_the_others_counted() -> None:
