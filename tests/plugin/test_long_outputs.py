@@ -76,7 +76,7 @@ def test_options_set_how_many_failures_are_shown(
 
     assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines)
     first = "13 failures not listed" if "--osmosis-show-failures=0" in args else "and {} more"
-    hidden = [] if "--tb=no" in args else [13 - n_blocks]
+    hidden = [] if "--tb=no" in args or "--osmosis-show-failures=0" in args else [13 - n_blocks]
     hidden += [] if "-rN" in args else [13 - n_lines]
     notes = [line for line in lines if line.endswith(": pytest-osmosis show")]
     assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n]

@@ -52,7 +52,8 @@ def bounded(
         def print_some() -> None:
             with _only(terminal.stats, {category: kept[category]}):
                 print_all()
-            if _prints_blocks(terminal, category):
+            listed_below = not most and LINES[category] in terminal.reportchars
+            if _prints_blocks(terminal, category) and not listed_below:
                 rest([category])
 
         return print_some
