@@ -32,7 +32,12 @@ def short_verdict_lines(results: Results) -> list[str]:
 
 
 def brief_lines(results: Results) -> list[str]:
-    """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold."""
+    """Return what the overview of several evals does not show: why runs have no score, and why gates do not hold.
+
+    An eval that the end of the session kept from beginning needs no more words than the table has.
+    """
+    if results.stop_reason in ("interrupt", "maxfail") and not any(record.started for record in results.all_records):
+        return []
     return [
         *remark_lines(results),
         *_stop(results),

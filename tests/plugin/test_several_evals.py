@@ -192,6 +192,8 @@ def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(plain_workspac
     assert re.fullmatch(RATE, rows[0][2])
     assert rows[2][-1] == "-", "it took no time"
     assert table(session.output.splitlines())[-1][0].startswith("3 evals; 3 of 3 runs passed, 4 did not run; ")
+    explained = [line.partition(" (")[0] for line in session.output.splitlines() if " (pytest-osmosis show" in line]
+    assert explained == ["b"], "the table says all there is to say of c"
 
 
 @PLAIN_AND_XDIST
