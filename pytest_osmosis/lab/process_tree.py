@@ -67,7 +67,11 @@ def has_ended(leader: int) -> bool:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    for children in PROC.glob(f"{pid}/task/*/children"):
+    try:
+        tasks = list(PROC.glob(f"{pid}/task/*/children"))
+    except OSError:
+        return  # the process ended while its threads were listed
+    for children in tasks:
         try:
             started = [int(child) for child in children.read_text().split()]
         except OSError:

@@ -64,7 +64,7 @@ def test_runs_that_were_handed_out_are_held_back_once_costs_rise(workspace: Work
     meter = Meter(lambda n: 100 if n < 40 else 1000)
     live = spent(workspace, meter, 0.06, evaluation={"batch_size": 32})
 
-    assert 0.05 < (live.results.cost_usd or 0.0) < 0.06 + 0.010  # 32 more in flight would cost 0.032
+    assert 0.05 < (live.results.cost_usd or 0.0) < 0.06 + 0.025  # 32 more in flight would cost 0.032
     assert live.results.count("pending") > 80
     assert live.kinds().count("skipped") == live.results.count("pending")
 

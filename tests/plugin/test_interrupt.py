@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, hosts_under, wait_until
@@ -40,7 +41,7 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
     assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
     assert "\n  interrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
-    assert "\n  interrupted: 2 of 2 runs never started\n" in session.output
+    assert re.search(r"^y .* never ran ", session.output, re.MULTILINE)
     assert "KeyboardInterrupt" in session.output
     assert "INTERNALERROR" not in session.output
     assert not hosts_under(workspace.root)

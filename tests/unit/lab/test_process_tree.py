@@ -1,0 +1,32 @@
+"""The processes that a process started, while they start and end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+from pytest_osmosis.lab.process_tree import descendants
+
+LOOKS = 2_000
+
+
+def test_processes_that_end_while_they_are_listed_are_left_out() -> None:
+    over = threading.Event()
+
+    def start_and_end() -> None:
+        while not over.is_set():
+            subprocess.run(["true"], check=True)
+
+    starters = [threading.Thread(target=start_and_end) for _ in range(3)]
+    for starter in starters:
+        starter.start()
+    try:
+        seen = {pid for _ in range(LOOKS) for pid in descendants(os.getpid())}
+    finally:
+        over.set()
+        for starter in starters:
+            starter.join()
+
+    assert seen or not sys.platform.startswith("linux")
