@@ -14,6 +14,12 @@ from tests.servers import ChatServer, Exchange, reply
 
 PRICES = {"served": {"input": 1.0, "output": 0.0}}
 """A dollar for a million input tokens."""
+TWO_REQUESTS = """
+async def rollout(ctx):
+    for _ in range(2):
+        reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
 
 
 class Meter:
@@ -90,12 +96,7 @@ def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> Non
 
 
 def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:
-    workspace.agent("""
-    async def rollout(ctx):
-        for _ in range(2):
-            reply = await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, reply.message]
-    """)
+    workspace.agent(TWO_REQUESTS)
     with ChatServer(reply("42"), reply("42", usage=None), reply("42"), reply("42")) as server:
         tables: dict[str, Any] = {"prices": PRICES, "evaluation": {"batch_size": 1}}
         live = evaluated(workspace.config(server, **tables))
@@ -107,12 +108,7 @@ def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace:
 
 
 def test_a_bound_on_dollars_cannot_be_kept_without_every_usage(workspace: Workspace) -> None:
-    workspace.agent("""
-    async def rollout(ctx):
-        for _ in range(2):
-            reply = await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, reply.message]
-    """)
+    workspace.agent(TWO_REQUESTS)
     with ChatServer(reply("42"), reply("42", usage=None)) as server:
         tables: dict[str, Any] = {"limits": {"max_cost_usd": 1}, "prices": PRICES}
         live = evaluated(workspace.config(server, **tables))

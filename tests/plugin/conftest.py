@@ -27,3 +27,9 @@ def workspace(pytester: pytest.Pytester, plugin_args: list[str]) -> Workspace:
 def plain_workspace(pytester: pytest.Pytester) -> Workspace:
     """A workspace whose commands run in one process, for behaviour that xdist cannot change."""
     return Workspace(pytester, [])
+
+
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pytest print the whole lines of its short summary."""
+    monkeypatch.setenv("COLUMNS", "200")

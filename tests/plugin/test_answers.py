@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
 from tests.servers import ChatServer, reply
 
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
 NAMED = "--osmosis-config=configs/eval/x.toml"
 EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
 LONG = "Let us think about it, step by step. " * 30
-
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pytest print the whole lines of its short summary."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-
-def show(workspace: Workspace, run: str) -> list[str]:
-    command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
-    return workspace.pytester.run(*command, timeout=60).outlines
 
 
 @PLAIN_AND_XDIST
@@ -50,7 +39,7 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert failure.attrib["message"] == why
     assert str(failure.text).startswith(why)
     assert f"| row0-run0 | {why.replace('<', '&lt;')} |" in (workspace.root / "page.md").read_text(encoding="utf-8")
-    assert "  expected: 15" in show(workspace, "row0-run0")
+    assert "  expected: 15" in workspace.show("row0-run0")
 
 
 @PLAIN_AND_XDIST
@@ -86,7 +75,7 @@ def test_what_is_long_is_shortened_and_whole_in_show(plain_workspace: Workspace)
             "conversation:",
         ]
     )
-    assert f"  expected: {truth}" in show(workspace, "row0-run0")
+    assert f"  expected: {truth}" in workspace.show("row0-run0")
 
 
 def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(plain_workspace: Workspace) -> None:
@@ -106,7 +95,7 @@ def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(plain_wor
     result.stdout.fnmatch_lines(
         ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
     )
-    assert f"  answered: {LONG.strip()}" in show(workspace, "row0-run0")
+    assert f"  answered: {LONG.strip()}" in workspace.show("row0-run0")
 
 
 def test_rows_without_a_ground_truth_expect_nothing(plain_workspace: Workspace) -> None:
@@ -118,7 +107,7 @@ def test_rows_without_a_ground_truth_expect_nothing(plain_workspace: Workspace) 
 
     result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0"'])
     assert "expected" not in result.stdout.str()
-    assert "expected" not in "\n".join(show(workspace, "row0-run0"))
+    assert "expected" not in "\n".join(workspace.show("row0-run0"))
     assert "expected" not in (workspace.root / "page.md").read_text(encoding="utf-8")
 
 
@@ -136,7 +125,7 @@ def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(pla
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["expected: truth of 0", "conversation:"])
     assert "truth of 1" not in result.stdout.str()
-    assert "  expected: truth of 0" in show(workspace, "row0-run0")
+    assert "  expected: truth of 0" in workspace.show("row0-run0")
 
 
 def test_a_rescored_run_is_shown_with_the_present_ground_truth(plain_workspace: Workspace) -> None:
@@ -149,9 +138,9 @@ def test_a_rescored_run_is_shown_with_the_present_ground_truth(plain_workspace: 
     result = workspace.run("--osmosis-from=latest")
 
     result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'])
-    assert "  expected: 15" in show(workspace, "row0-run0")
+    assert "  expected: 15" in workspace.show("row0-run0")
     workspace.run("--osmosis-from=latest")
-    assert "  expected: 15" in show(workspace, "row0-run0"), "a score that is reused keeps its ground truth"
+    assert "  expected: 15" in workspace.show("row0-run0"), "a score that is reused keeps its ground truth"
 
 
 def test_a_secret_in_a_ground_truth_is_redacted(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,4 +156,4 @@ def test_a_secret_in_a_ground_truth_is_redacted(plain_workspace: Workspace, monk
     result.stdout.fnmatch_lines(['*expected "...x*?SERVICE_KEY?" (125 characters)*'])
     files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
     said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-    assert not [text for text in [*said, *show(workspace, "row0-run0")] if "0123456789" in text]
+    assert not [text for text in [*said, *workspace.show("row0-run0")] if "0123456789" in text]

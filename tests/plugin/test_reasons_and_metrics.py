@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases
+
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 NAMED = "--osmosis-config=configs/eval/x.toml"
 REWARDS = """
@@ -39,16 +40,6 @@ class Judge(Grader):
 """
 OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
 EXACT = 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})'
-
-
-@pytest.fixture(autouse=True)
-def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-
-
-def show(workspace: Workspace, run: str) -> list[str]:
-    command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
-    return workspace.pytester.run(*command, timeout=60).outlines
 
 
 def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -> None:
@@ -98,8 +89,8 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
         ("osmosis.metric.rewards:score.distance", "0.0"),
         ("osmosis.metric.rollout.turns", "2.0"),
     }
-    assert [line.strip() for line in show(workspace, "row0-run0")[3:7]] == ["reason: off by one", *told]
-    assert "  reason: exact" in show(workspace, "row1-run0"), "passed runs have reasons too"
+    assert [line.strip() for line in workspace.show("row0-run0")[3:7]] == ["reason: off by one", *told]
+    assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
 
 
 def test_each_of_several_functions_has_its_reason(plain_workspace: Workspace) -> None:
@@ -209,7 +200,7 @@ def test_secrets_and_controls_in_reports_are_made_safe(
     result.stdout.fnmatch_lines(["*[[]SERVICE_KEY]\\x1b[[]2J*"])
     files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
     said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-    printed = [*result.outlines, *show(workspace, "row0-run0")]
+    printed = [*result.outlines, *workspace.show("row0-run0")]
     assert not [text for text in [*said, *printed] if "0123456789" in text]
     assert not [text for text in printed if "\x1b" in text]
 

@@ -122,6 +122,11 @@ class Workspace:
         given = pytest.Pytester.CLOSE_STDIN if stdin is None else stdin
         return self.pytester.run(*PYTEST, *self.plugins, *self.arguments, *args, stdin=given, timeout=DEADLINE_S)
 
+    def show(self, run: str) -> list[str]:
+        """Return what `pytest-osmosis show latest <run>` prints in the root."""
+        command = (sys.executable, "-m", "pytest_osmosis", "show", "latest", run)
+        return self.pytester.run(*command, timeout=DEADLINE_S).outlines
+
     def start(self, *args: str) -> Session:
         """Start the same command in the background, in a process group of its own."""
         return Session([*PYTEST, *self.plugins, *self.arguments, *args], self.root)

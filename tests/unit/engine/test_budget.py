@@ -111,7 +111,7 @@ def test_a_run_begins_only_if_it_fits_beside_those_in_flight() -> None:
 
 
 def test_runs_in_flight_count_at_the_mean_weighted_by_cost() -> None:
-    """Of runs at 0.05 and 0.15, three times as much money goes to the second kind."""
+    """The run at 0.15 takes three times as much of the money as the one at 0.05, and counts three times as much."""
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     for usd in (0.05, 0.15):
         budget.rolled_out(costing(usd))
