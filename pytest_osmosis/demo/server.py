@@ -3,8 +3,9 @@
 `POST /v1/chat/completions` and `POST /v1/messages` answer with `models.embedded`, so a run with a seed gets the
 score that it gets from the embedded model. `seed` and `accuracy` are extra fields of a request, in both shapes. Without
 a seed, the conversation alone decides whether the answer is right, because a server does not know which run asks.
-It can be slow, fail and limit its requests, so that people can rehearse an outage (`disturbances`). `GET /stats` counts
-requests, those that failed, and the most in flight at once.
+With `stream` the answer is a stream of events. The server can be slow, fail and limit its requests, so that people can
+rehearse an outage (`disturbances`). `GET /stats` counts requests, those that failed, the most in flight at once, and
+the tokens of all answers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hmac
-import json
 import math
 import signal
 import sys
@@ -21,13 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TextIO
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from pytest_osmosis.demo import anthropic_shape
 from pytest_osmosis.demo.disturbances import (
     Disturbances,
     Fates,
@@ -39,15 +37,17 @@ from pytest_osmosis.demo.disturbances import (
 )
 from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.embedded import NAME, reply_to
+from pytest_osmosis.models.served import completions, messages
+from pytest_osmosis.models.served.errors import ApiError, api_error
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, ServedRequest, read_body, write_answer
 from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
 
-MESSAGES = "/v1/messages"
+SHAPES: Mapping[str, ApiShape] = {"/v1/chat/completions": completions, "/v1/messages": messages}
 PROGRAM = "python -m pytest_osmosis.demo"
 SERVED = (NAME, "arithmetic")
-ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
 UNDISTURBED = Disturbances()
 MAX_BODY_BYTES = 16 * 2**20
 
@@ -56,7 +56,7 @@ MAX_BODY_BYTES = 16 * 2**20
 class Stats:
     """Chat requests since the server started: all of them, those in flight now, and the most at once.
 
-    `failed` got the error that was ordered, `limited` came too soon.
+    `failed` got the error that was ordered, `limited` came too soon. The tokens are those of all answers.
     """
 
     requests: int = 0
@@ -64,6 +64,8 @@ class Stats:
     max_in_flight: int = 0
     failed: int = 0
     limited: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
     @contextmanager
     def counted(self) -> Iterator[int]:
@@ -88,31 +90,32 @@ def application(
     `names` are further names of the model, so that the config of another model can be tried offline.
     """
     stats = Stats()
-    served = (*SERVED, *names)
+    served_names = (*SERVED, *names)
     troubles = _Troubles(disturbances, stats)
 
-    async def chat_completions(request: web.Request) -> web.Response:
-        with stats.counted() as number, _logged(log, request, number) as entry:
-            body = await _admitted(request, troubles, entry)
-            reply = reply_to(_chat_request(body, served))
-            return _answered(_completion(reply, number), reply, entry)
+    def serving(shape: ApiShape) -> Handler:
+        async def serve(request: web.Request) -> web.Response:
+            with stats.counted() as number, _logged(log, request, number) as entry:
+                raw = await request.read()
+                served = await _admitted(raw, shape, troubles, entry, served_names)
+                reply = reply_to(served.chat)
+                label = AnswerLabel(f"demo-{number}", int(time.time()), NAME)
+                answer = write_answer(shape, served, reply, label)
+                _note_answer(reply, stats, entry)
+                return web.Response(body=answer.body, content_type=answer.content_type)
 
-    async def messages(request: web.Request) -> web.Response:
-        with stats.counted() as number, _logged(log, request, number) as entry:
-            body = await _admitted(request, troubles, entry)
-            reply = reply_to(_messages_request(body, served))
-            return _answered(anthropic_shape.answer(reply, number), reply, entry)
+        return serve
 
     async def models(_: web.Request) -> web.Response:
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in served]
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"} for name in served_names]
         return web.json_response({"object": "list", "data": listed})
 
     async def show_stats(_: web.Request) -> web.Response:
         return web.json_response(asdict(stats))
 
     app = web.Application(middlewares=[_errors_as_json, _key_check(api_key)], client_max_size=MAX_BODY_BYTES)
-    app.router.add_post("/v1/chat/completions", chat_completions)
-    app.router.add_post(MESSAGES, messages)
+    for path, shape in SHAPES.items():
+        app.router.add_post(path, serving(shape))
     app.router.add_get("/v1/models", models)
     app.router.add_get("/stats", show_stats)
     return app
@@ -135,29 +138,33 @@ class _Troubles:
         self._limiter = None if limit is None else RateLimiter(limit, time.monotonic)
 
     async def meet(self, body: bytes, entry: Entry) -> None:
-        """Wait for the latency of a request. Raises `_ApiError` if it comes too soon, or is to fail."""
+        """Wait for the latency of a request. Raises `ApiError` if it comes too soon, or is to fail."""
         wait_s = 0.0 if self._limiter is None else self._limiter.wait_s()
         if wait_s > 0:
             self._stats.limited += 1
             text = f"the demo server admits no more requests for {wait_s:.3f} s (--rate-limit)"
             headers = {"Retry-After": str(math.ceil(wait_s)), "Retry-After-Ms": str(math.ceil(wait_s * 1000))}
-            raise _ApiError(429, text, "rate_limit_exceeded", headers)
+            raise ApiError(429, text, "rate_limit_exceeded", headers)
         fate = self._fates.of(body)
         entry["earlier"] = fate.earlier
         await asyncio.sleep(fate.latency_s)
         if fate.fails:
             self._stats.failed += 1
             text = f"the demo server fails this request (--error-rate={self._disturbances.error_rate:g})"
-            raise _ApiError(self._disturbances.error_status, text)
+            raise ApiError(self._disturbances.error_status, text)
 
 
-async def _admitted(request: web.Request, troubles: _Troubles, entry: Entry) -> dict[str, Any]:
-    """Return the body of a request that meets no error."""
-    raw = await request.read()
-    body = _body(raw)
+async def _admitted(
+    raw: bytes, shape: ApiShape, troubles: _Troubles, entry: Entry, names: Sequence[str]
+) -> ServedRequest:
+    """Return a request that meets no error. Raises `ApiError` for a model that is not among the `names`."""
+    body = read_body(raw)
     entry |= {"model": body.get("model"), "seed": body.get("seed")}
     await troubles.meet(raw, entry)
-    return body
+    if body.get("model") not in names:
+        text = f"model {body.get('model')!r} is not served here; served: {', '.join(names)}"
+        raise ApiError(404, text, "model_not_found")
+    return shape.read_request(body)
 
 
 @contextmanager
@@ -167,56 +174,43 @@ def _logged(log: RequestLog | None, request: web.Request, number: int) -> Iterat
     began = time.monotonic()
     try:
         yield entry
-    except _ApiError as error:
+    except ApiError as error:
         entry |= {"status": error.status, "error": error.message}
         raise
     except ModelError as error:
-        entry |= {"status": error.status or 400, "error": str(error)}
+        entry |= {"status": api_error(error).status, "error": str(error)}
         raise
     finally:
         if log is not None:
             log.write({**entry, "ms": round((time.monotonic() - began) * 1000, 1)})
 
 
-def _answered(answer: Mapping[str, Any], reply: ChatReply, entry: Entry) -> web.Response:
+def _note_answer(reply: ChatReply, stats: Stats, entry: Entry) -> None:
     usage = reply.usage or Usage(0, 0)
     entry |= {"status": 200, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return web.json_response(answer)
+    stats.input_tokens += usage.input_tokens
+    stats.output_tokens += usage.output_tokens
 
 
 # -- errors -----------------------------------------------------------------------------------------------
 
 
-class _ApiError(Exception):
-    def __init__(
-        self, status: int, message: str, code: str | None = None, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        super().__init__(message)
-        self.headers = headers
-        self.status = status
-        self.message = message
-        self.code = code
-
-    def response(self, path: str) -> web.Response:
-        if path == MESSAGES:
-            answer = anthropic_shape.error(self.status, self.message)
-        else:
-            kind = "server_error" if self.status >= 500 else ERROR_TYPES.get(self.status, "invalid_request_error")
-            answer = {"error": {"message": self.message, "type": kind, "param": None, "code": self.code}}
-        return web.json_response(answer, status=self.status, headers=self.headers)
+def _error_answer(error: ApiError, path: str) -> web.Response:
+    shape = SHAPES.get(path, completions)
+    return web.json_response(shape.write_error(error), status=error.status, headers=error.headers)
 
 
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except _ApiError as error:
-        return error.response(request.path)
+    except ApiError as error:
+        return _error_answer(error, request.path)
     except ModelError as error:
-        return _ApiError(error.status or 400, str(error)).response(request.path)
+        return _error_answer(api_error(error), request.path)
     except web.HTTPClientError as error:
         text = f"{request.method} {request.path}: {error.reason}"
-        return _ApiError(error.status, text).response(request.path)
+        return _error_answer(ApiError(error.status, text), request.path)
 
 
 def _key_check(api_key: str | None) -> Middleware:
@@ -226,7 +220,7 @@ def _key_check(api_key: str | None) -> Middleware:
             sent = request.headers.get("Authorization", "").removeprefix("Bearer ")
             sent = request.headers.get("X-Api-Key", sent)
             if not hmac.compare_digest(sent.encode(), api_key.encode()):
-                raise _ApiError(
+                raise ApiError(
                     401,
                     "the API key is missing or wrong: send Authorization: Bearer KEY, or X-Api-Key: KEY",
                     "invalid_api_key",
@@ -234,65 +228,6 @@ def _key_check(api_key: str | None) -> Middleware:
         return await handler(request)
 
     return check
-
-
-# -- bodies -----------------------------------------------------------------------------------------------
-
-
-def _body(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise _ApiError(400, f"the body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise _ApiError(400, f"the body must be a JSON object, got {type(body).__name__}")
-    return body
-
-
-def _chat_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
-    """Return the request in a body. Every key but messages, model, tools and seed is sampling."""
-    _check_servable(body, served)
-    messages, tools, seed = body.pop("messages", None), body.pop("tools", None), body.pop("seed", None)
-    if not isinstance(messages, list):
-        raise _ApiError(400, "messages must be a list of at least one object, each with a role")
-    if not isinstance(tools, list | None):
-        raise _ApiError(400, f"tools must be a list, got {type(tools).__name__}")
-    if isinstance(seed, bool) or not isinstance(seed, int | None):
-        raise _ApiError(400, f"seed must be an integer, got {seed!r}")
-    return ChatRequest(messages, tools or (), body, seed)
-
-
-def _messages_request(body: dict[str, Any], served: Sequence[str]) -> ChatRequest:
-    _check_servable(body, served)
-    try:
-        return anthropic_shape.chat_request(body)
-    except ValueError as error:
-        raise _ApiError(400, str(error)) from None
-
-
-def _check_servable(body: dict[str, Any], served: Sequence[str]) -> None:
-    """Remove model and stream from a body. Raises `_ApiError` for a model that is not served, and for streaming."""
-    model = body.pop("model", None)
-    if model not in served:
-        raise _ApiError(404, f"model {model!r} is not served here; served: {', '.join(served)}", "model_not_found")
-    if body.pop("stream", None):
-        raise _ApiError(400, "streaming is not supported yet")
-
-
-def _completion(reply: ChatReply, number: int) -> dict[str, Any]:
-    usage = reply.usage or Usage(0, 0)
-    return {
-        "id": f"chatcmpl-demo-{number}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": reply.model,
-        "choices": [{"index": 0, "message": reply.message, "logprobs": None, "finish_reason": reply.finish_reason}],
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-        },
-    }
 
 
 # -- command line -----------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ FINISH_REASONS: Mapping[str, str] = {
 }
 """The finish_reason for each stop_reason. Others keep their name."""
 
-CHAT_BLOCKS = frozenset({"text", "tool_use"})  # a chat message can represent these, unless they have citations
+CHAT_BLOCKS = frozenset({"text", "tool_use"})
+"""The blocks that a chat message can represent, unless they have citations or a mark for the cache."""
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -71,6 +72,9 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
         stop = sampling.pop("stop")
         renamed["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     choice, parallel = sampling.pop("tool_choice", None), sampling.pop("parallel_tool_calls", None)
+    user = sampling.pop("user", None)
+    if user is not None:
+        renamed["metadata"] = {"user_id": user}
     if choice is not None or parallel is False:
         renamed["tool_choice"] = _tool_choice("auto" if choice is None else choice, parallel)
     return {**renamed, **sampling}
@@ -94,7 +98,8 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         return tool
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     kept = {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
-    return {"name": function.get("name"), **kept, "input_schema": schema}
+    rest = {name: value for name, value in tool.items() if name not in ("type", "function")}
+    return {"name": function.get("name"), **kept, "input_schema": schema, **rest}
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[Message]]:
@@ -163,7 +168,8 @@ def _tool_use(call: object) -> Block:
 
 def _tool_result(message: Message) -> Block:
     content = _plain(_blocks(message.get("content")))
-    result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id")}
+    marks = {name: message[name] for name in ("is_error", "cache_control") if message.get(name)}
+    result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), **marks}
     return {**result, "content": content} if content else result
 
 
@@ -183,7 +189,8 @@ def _block(part: object) -> Block:
     if not isinstance(part, dict):
         raise TypeError(f"a part of content must be a string or an object, got {type(part).__name__}")
     if part.get("type") == "image_url":
-        return {"type": "image", "source": _image_source(part.get("image_url"))}
+        rest = {name: value for name, value in part.items() if name not in ("type", "image_url")}
+        return {"type": "image", "source": _image_source(part.get("image_url")), **rest}
     return part
 
 
@@ -216,21 +223,21 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
         raise failures.no_answer(status, "content = []", body)
     if not isinstance(blocks, list):
         raise failures.misshapen(status, f"content = {shape(blocks)}", body)
-    fault = next(filter(None, map(_fault, blocks)), None)
+    fault = next(filter(None, map(block_fault, blocks)), None)
     if fault is not None:
         raise failures.misshapen(status, fault, body)
     check_size(status, blocks, target, failures)
     reason = label(body.get("stop_reason"))
     return ChatReply(
-        message=_refused(blocks, body) if reason == "refusal" else _message(blocks),
+        message=_refused(blocks, body) if reason == "refusal" else assistant_message(blocks),
         finish_reason=None if reason is None else FINISH_REASONS.get(reason, reason),
         usage=_usage(body.get("usage")),
         model=label(body.get("model")),
     )
 
 
-def _fault(block: object) -> str | None:
-    """Return the part of a block that agents could not read, in words, or None."""
+def block_fault(block: object) -> str | None:
+    """Return the part of a block that nobody could read, in words, or None."""
     if not isinstance(block, dict) or not isinstance(block.get("type"), str):
         return "content that is not a list of objects with a type"
     if block["type"] == "text" and not isinstance(block.get("text"), str):
@@ -241,7 +248,8 @@ def _fault(block: object) -> str | None:
     return None
 
 
-def _message(blocks: list[Block]) -> Message:
+def assistant_message(blocks: list[Block]) -> Message:
+    """Return the blocks of an assistant's turn as a chat message."""
     texts = _texts(blocks, "text")
     calls = [_tool_call(block) for block in blocks if block.get("type") == "tool_use"]
     message: Message = {"role": "assistant", "content": None if calls and not texts else "".join(texts)}
@@ -250,9 +258,14 @@ def _message(blocks: list[Block]) -> Message:
     thoughts = _texts(blocks, "thinking")
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
-    if not all(block.get("type") in CHAT_BLOCKS and not block.get("citations") for block in blocks):
+    if not all(map(_is_plain, blocks)):
         message["content_blocks"] = blocks
     return message
+
+
+def _is_plain(block: Block) -> bool:
+    """Return True for a block that a chat message can represent."""
+    return block.get("type") in CHAT_BLOCKS and not block.get("citations") and not block.get("cache_control")
 
 
 def _texts(blocks: Iterable[Block], kind: str) -> list[str]:

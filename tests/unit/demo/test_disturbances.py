@@ -183,4 +183,5 @@ async def test_stats_count_failures_apart_from_requests_that_came_too_soon() -> 
         async with ClientSession() as session, session.get(server.make_url("/stats")) as response:
             counts = await response.json()
 
-    assert counts == {"requests": 3, "in_flight": 0, "max_in_flight": 1, "failed": 1, "limited": 2}
+    tokens = {"input_tokens": 0, "output_tokens": 0}
+    assert counts == {"requests": 3, "in_flight": 0, "max_in_flight": 1, "failed": 1, "limited": 2, **tokens}

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI, BadRequestError
 
 from pytest_osmosis.demo.disturbances import Disturbances, Latency
 from pytest_osmosis.demo.server import application, main
@@ -138,7 +140,8 @@ async def test_the_models_are_listed() -> None:
         (body(seed="one"), 400, "seed must be an integer, got 'one'"),
         (body(accuracy=2), 400, "accuracy must be a number from 0 to 1, got 2"),
         (body(max_tokens=0), 400, "max_tokens must be an integer of at least 1, got 0"),
-        (body(stream=True), 400, "streaming is not supported yet"),
+        (body(stream="yes"), 400, "stream must be true or false, got a string"),
+        (body(n=2), 400, "n must be 1, because a request gets one answer; send it again for another, got 2"),
         (body(model="gpt-5"), 404, "'gpt-5' is not served here; served: demo/arithmetic, arithmetic"),
         ({"messages": QUESTION}, 404, "None is not served here"),
     ],
@@ -185,7 +188,7 @@ async def test_with_an_api_key_requests_without_it_are_refused(headers: dict[str
 
 
 async def test_the_stats_count_requests_and_the_most_in_flight() -> None:
-    counts = {"failed": 0, "limited": 0}
+    counts = {"failed": 0, "limited": 0, "input_tokens": 0, "output_tokens": 0}
     async with served(latency_s=60) as client:
         first = [asyncio.create_task(client.post(CHAT, json=body())) for _ in range(3)]
         assert await stats_with(client, in_flight=3) == {**counts, "requests": 3, "in_flight": 3, "max_in_flight": 3}
@@ -195,6 +198,15 @@ async def test_the_stats_count_requests_and_the_most_in_flight() -> None:
         later = asyncio.create_task(client.post(CHAT, json=body()))
         assert await stats_with(client, in_flight=1) == {**counts, "requests": 4, "in_flight": 1, "max_in_flight": 3}
         later.cancel()
+
+
+async def test_the_stats_sum_the_tokens_of_both_apis() -> None:
+    async with served() as client:
+        for path in (CHAT, MESSAGES):
+            for streams in (False, True):
+                assert (await client.post(path, json=messages_body(stream=streams))).status == 200
+        counts = await stats(client)
+    assert (counts["input_tokens"], counts["output_tokens"]) == (4 * 5, 4 * 7)
 
 
 async def test_an_answer_takes_at_least_the_latency() -> None:
@@ -275,7 +287,7 @@ async def test_a_short_answer_ends_with_max_tokens() -> None:
         (messages_body(tools=["x"]), 400, "invalid_request_error", "tools must be a list"),
         (messages_body(seed="x"), 400, "invalid_request_error", "seed must be an integer, got 'x'"),
         (messages_body(accuracy=2), 400, "invalid_request_error", "accuracy must be a number from 0 to 1"),
-        (messages_body(stream=True), 400, "invalid_request_error", "streaming is not supported yet"),
+        (messages_body(stream=1), 400, "invalid_request_error", "stream must be true or false, got a number"),
         (messages_body(model="claude"), 404, "not_found_error", "'claude' is not served here"),
     ],
 )
@@ -296,6 +308,47 @@ async def test_a_bad_request_is_an_error_in_the_shape_of_anthropic(
 async def test_the_key_may_come_in_either_header(headers: dict[str, str], status: int) -> None:
     async with served(api_key="right") as client:
         assert (await client.post(MESSAGES, json=messages_body(), headers=headers)).status == status
+
+
+# -- streams ----------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_of_the_openai_client_is_the_answer_without_a_stream() -> None:
+    async with served() as server, AsyncOpenAI(base_url=str(server.make_url("/v1")), api_key="none") as client:
+        for tools in ([], [MULTIPLY]):
+            fields: dict[str, Any] = {"model": "arithmetic", "messages": QUESTION, "tools": tools}
+            whole = await client.chat.completions.create(**fields)
+            async with client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
+                streamed = await stream.get_final_completion()
+            assert streamed.choices[0].finish_reason == whole.choices[0].finish_reason
+            assert streamed.choices[0].message.content == whole.choices[0].message.content
+            assert calls_of(streamed) == calls_of(whole)
+            assert streamed.usage == whole.usage
+
+
+def calls_of(completion: Any) -> list[dict[str, Any]]:
+    calls = completion.choices[0].message.tool_calls or []
+    return [{"id": call.id, "name": call.function.name, "arguments": call.function.arguments} for call in calls]
+
+
+async def test_a_stream_of_the_anthropic_client_is_the_answer_without_a_stream() -> None:
+    tool = {"name": "multiply", "input_schema": MULTIPLY["function"]["parameters"]}
+    async with served() as server, AsyncAnthropic(base_url=str(server.make_url("/")), api_key="none") as client:
+        for tools in ([], [tool]):
+            fields: dict[str, Any] = {**messages_body(), "tools": tools}
+            whole = await client.messages.create(**fields)
+            async with client.messages.stream(**fields) as stream:
+                streamed = await stream.get_final_message()
+            kept = {"id", "parsed_output"}
+            assert streamed.model_dump(exclude=kept)["usage"] == whole.model_dump(exclude=kept)["usage"]
+            assert streamed.to_dict()["content"] == whole.to_dict()["content"]
+            assert streamed.stop_reason == whole.stop_reason
+
+
+async def test_a_stream_that_fails_is_an_error_with_a_status() -> None:
+    async with served() as server, AsyncOpenAI(base_url=str(server.make_url("/v1")), api_key="none") as client:
+        with pytest.raises(BadRequestError, match="accuracy must be a number from 0 to 1"):
+            await client.chat.completions.create(**body(), stream=True, extra_body={"accuracy": 2})
 
 
 # -- the command ------------------------------------------------------------------------------------------
