@@ -215,6 +215,9 @@ class InlineHost:
             return self._loop.run(self._core.replay(request, name))
 
     def close(self) -> None:
+        if self._code is not None:
+            with self.inside():
+                self._loop.run(self._core.close())
         clients, self._clients = self._clients, {}
         for client in clients.values():
             with self.inside():

@@ -37,7 +37,9 @@ a request now and then; that costs this request a retry and slows down no other.
 class RequestTotals:
     """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
 
-    `usage` is None without an answer, and for good once a server answers without its usage: the sum is unknown then.
+    `failure` is the error of the last request through the endpoint, None if it was answered: its client raised an error
+    of its own. `usage` is None without an answer, and for good once a server answers without its usage: the sum is
+    unknown then.
     """
 
     usage: Usage | None = None
@@ -46,6 +48,7 @@ class RequestTotals:
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
+    failure: ModelError | None = None
 
     def add(self, reply: ChatReply) -> None:
         if not self.answers:

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_osmosis.endpoint.server import Endpoint
 from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
@@ -30,6 +31,7 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
+from pytest_osmosis.host.rollout_endpoint import RolloutEndpoint
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.refusal import refused
@@ -79,6 +81,7 @@ class HostCore:
         self._on_error = on_error
         self._flush = flush
         self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, emit)
+        self._endpoint: Endpoint | None = None
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
@@ -89,12 +92,14 @@ class HostCore:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
+        endpoint = self._endpoint_of(chat, request["seed"])
         with output.captured() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
                 self._flush()
-                rollout = await self._roll_out(request, chat)
+                rollout = await self._roll_out(request, chat, endpoint)
             finally:
+                endpoint.end()
                 chat.slot.end()
             rollout["output"] = sink.take()
             self._emit(rollout)
@@ -138,9 +143,9 @@ class HostCore:
         with self._user_code(running):
             return await self._reward(name, request, running)
 
-    async def _roll_out(self, request: RunRequest, chat: RolloutChat) -> RolloutEvent:
+    async def _roll_out(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> RolloutEvent:
         running = MonitoredCode(chat.key, chat.deadline)
-        context = self._context(request, chat)
+        context = endpoint.context = self._context(request, chat, endpoint)
         failure: Failure | None = None
         notes: NoteFields = {}
         prompt = request["prompt"]
@@ -202,7 +207,20 @@ class HostCore:
             with self._user_code(running):
                 return await in_frame_of(key, called)
 
-    def _context(self, request: RunRequest, chat: RolloutChat) -> ChatContext:
+    async def close(self) -> None:
+        """Close the endpoint. What it has not answered stays without an answer."""
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    def _endpoint_of(self, chat: RolloutChat, seed: int | None) -> RolloutEndpoint:
+        if self._endpoint is None:
+            self._endpoint = Endpoint(asyncio.get_running_loop())
+        return RolloutEndpoint(self._endpoint, chat, self._model_of(chat.key), self._setup.sampling, seed)
+
+    def _model_of(self, key: Key) -> str:
+        return str(self._setup.targets[key.run.model]["model"])
+
+    def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run
 
         async def send(
@@ -221,6 +239,8 @@ class HostCore:
             max_turns=self._setup.max_turns,
             artifacts=self._artifacts(chat.key),
             chat=send,
+            model=self._model_of(chat.key),
+            access=endpoint.access,
         )
 
     async def _score_with(self, name: str, request: ScoringFields) -> ScoreEvent | RemovalEvent:

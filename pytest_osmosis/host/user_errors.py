@@ -47,6 +47,9 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     model_error = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
     if model_error is not None:
         return Failure(model_error.boundary, str(model_error), "", model_error.systemic)
+    failure = totals.failure
+    if failure is not None:  # the agent's own client made another error of it
+        return Failure(failure.boundary, str(failure), user_traceback(error), failure.systemic)
     return _code_failure("agent", error)
 
 

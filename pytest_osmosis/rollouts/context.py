@@ -5,13 +5,26 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Message, copied
 from pytest_osmosis.models.refusal import refusal_error
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
+
+
+class ModelAccess(NamedTuple):
+    """The URL of a rollout's endpoint, and the key for it."""
+
+    base_url: str
+    api_key: str
+
+
+def no_access() -> ModelAccess:
+    """Refuse access to a model in a context that has no rollout."""
+    raise RuntimeError("this context has no endpoint: only the rollouts of an eval have one")
+
 
 RESERVED = {
     "model": "it always asks the eval's model; ask another one with a client of your own",
@@ -37,6 +50,8 @@ class ChatContext:
         max_turns: int,
         artifacts: str | Path,
         chat: Chat,
+        model: str = "",
+        access: Callable[[], ModelAccess] = no_access,
         model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
@@ -49,6 +64,8 @@ class ChatContext:
         """The number of this run among the `n` runs of the row, from 0."""
         self.model_tag: Literal["primary", "baseline"] = model_tag
         """Which of the eval's models `chat` asks: "primary", or "baseline" for the one that `[baseline]` adds."""
+        self.model: str = model
+        """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
         """`[agent] max_turns`. The agent has to keep it: nothing stops a rollout that asks the model more often."""
         self.config: Any = None
@@ -57,6 +74,21 @@ class ChatContext:
         self.last_refusal: ModelError | None = None
         self._artifacts = artifacts
         self._chat = chat
+        self._access = access
+
+    @property
+    def base_url(self) -> str:
+        """The URL of this rollout's endpoint, for a client of OpenAI's chat completions or Anthropic's Messages.
+
+        What is asked there passes through the eval as `chat` does, with its retries and limits, and its tokens count.
+        The URL holds until the rollout is over.
+        """
+        return self._access().base_url
+
+    @property
+    def api_key(self) -> str:
+        """The key for `base_url`. It is no provider's key, and holds until the rollout is over."""
+        return self._access().api_key
 
     @property
     def artifacts_dir(self) -> Path:
@@ -85,11 +117,16 @@ class ChatContext:
             raise TypeError(f"ctx.chat takes no {name}: {RESERVED[name]}")
         sent = _own(messages)
         reply = await self._chat(sent, list(tools or ()), sampling)
-        self.last_conversation = [*sent, reply.message]
-        self.last_refusal = refusal_error(reply)
+        keep_conversation(self, sent, reply)
         if self.last_refusal is not None:
             raise self.last_refusal
         return reply
+
+
+def keep_conversation(ctx: ChatContext, messages: Sequence[Message], reply: ChatReply) -> None:
+    """Keep a request and its reply as the last conversation of a rollout, which it may return as None."""
+    ctx.last_conversation = [*messages, reply.message]
+    ctx.last_refusal = refusal_error(reply)
 
 
 def _own(messages: Sequence[Message]) -> list[Message]:
