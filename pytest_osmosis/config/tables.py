@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
-ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages")
+ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata")
 """The dataset columns that have a meaning. All others are the user's own."""
 
 

@@ -29,6 +29,10 @@ from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
 from pytest_osmosis.files.reading import FileFault, open_file
 
 _MOST_PROBLEMS = 20
+NOTHING_ASKED = (
+    'has metadata and no prompt, and the agent "chat" sends a prompt; write a user_prompt, or name an agent that reads '
+    "the metadata"
+)
 
 
 class _Stamp(NamedTuple):
@@ -146,8 +150,11 @@ class Checked(NamedTuple):
     contents: Mapping[int, Content]
 
 
-def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
-    """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others."""
+def check_rows(dataset: Dataset, selected: Iterable[int], *, must_ask: bool = False) -> Checked:
+    """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others.
+
+    With `must_ask`, a row that has only metadata is a problem: the built-in agent sends its prompt and nothing else.
+    """
     listed: list[Problem] = []
     n_problems = 0
     unseen = set(dataset.columns.mapped)
@@ -159,6 +166,8 @@ def check_rows(dataset: Dataset, selected: Iterable[int]) -> Checked:
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
+                if must_ask and not row.messages:
+                    raise DatasetError([Problem(f"{dataset.display}:{row.line}", f"row {row_index}: {NOTHING_ASKED}")])
             except DamagedError as error:
                 n_problems += len(error.problems)
                 listed.extend(error.problems)

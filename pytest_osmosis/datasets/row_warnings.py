@@ -27,7 +27,7 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
     n_truths = 0
     revealed = []
     for row in rows:
-        first = first_with.setdefault(_digest(row.messages), row.row_index)
+        first = first_with.setdefault(_digest(row.asked), row.row_index)
         if first != row.row_index:
             repeats[first].append(row.row_index)
         if row.ground_truth is not None:

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.parsing import parse_json, shown_json
 from pytest_osmosis.datasets.row_offsets import otherwise_separated
+from pytest_osmosis.text.row_metadata import METADATA, metadata_of
 
 ROLES = ("system", "user", "assistant", "tool")
 
 
 class Content(NamedTuple):
-    """Digests of a row's prompt and of its whole record. A new prompt invalidates rollouts, any change scores."""
+    """Digests of what a row asks, prompt and metadata, and of its whole record. A change of the former invalidates
+    rollouts, any change scores."""
 
     prompt: str
     whole: str
@@ -26,7 +28,8 @@ class Content(NamedTuple):
 class Row:
     """One row. `row_index` is its absolute position, and `line` the 1-based line on which it starts.
 
-    `messages` is the prompt, in the format of OpenAI's chat completions. `ground_truth` is None if absent or null.
+    `messages` is the prompt, in the format of OpenAI's chat completions; empty in a row that has only metadata.
+    `ground_truth` is None if absent or null.
     `record` is the whole row: columns with a meaning under our names, and all others under their own.
     """
 
@@ -38,8 +41,15 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """The digest of prompt and ground truth, in 16 hexadecimal digits. It does not depend on the row's position."""
-        return _digest([self.messages, self.ground_truth])
+        """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits. It does not depend on the row's
+        position."""
+        return _digest([*self.asked, self.ground_truth])
+
+    @property
+    def asked(self) -> list[object]:
+        """The prompt, and the metadata if there is any."""
+        metadata = metadata_of(self.record)
+        return [self.messages] if metadata is None else [self.messages, metadata]
 
     @property
     def solution(self) -> str | None:
@@ -48,7 +58,8 @@ class Row:
 
     @property
     def content(self) -> Content:
-        return Content(_digest(self.messages), _digest(self.record))
+        asked = self.asked
+        return Content(_digest(asked if len(asked) > 1 else self.messages), _digest(self.record))
 
 
 def _digest(content: object) -> str:
@@ -62,7 +73,10 @@ as_text = json.JSONEncoder(sort_keys=True, default=str).encode
 def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
     """Return the row of a parsed record. With `text_cells`, messages are JSON text. Raises BadRow with all faults."""
     record = columns.canonical(raw)
-    if _is_blank(record.get("messages")):
+    if METADATA in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
+        record[METADATA] = _checked_metadata(record, columns)
+        messages = _system_messages(record, columns)
+    elif _is_blank(record.get("messages")):
         messages = _prompt_messages(record, columns)
     else:
         if text_cells:
@@ -72,7 +86,7 @@ def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns
 
 
 def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
-    """Return the fault of a row, or of a header, with neither a user prompt nor messages."""
+    """Return the fault of a row, or of a header, with neither a user prompt nor messages nor metadata."""
     present = ", ".join(shown_json(name) for name in names) or "none"
     fix = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
     return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {present}; {fix}'
@@ -90,25 +104,43 @@ def check_header(names: Iterable[str], columns: Columns) -> None:
     if duplicates:
         raise BadRow(*duplicates)
     ours = columns.ours(names)
-    if "user_prompt" not in ours and "messages" not in ours:
+    if not {"user_prompt", "messages", METADATA} & set(ours):
         raise BadRow(otherwise_separated(names) or missing_prompt(columns, names))
 
 
 def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
     faults = []
-    user_prompt, system_prompt = record.get("user_prompt"), record.get("system_prompt")
+    user_prompt = record.get("user_prompt")
     if "user_prompt" not in record:
         faults.append(missing_prompt(columns, record))
     elif not isinstance(user_prompt, str) or _is_blank(user_prompt):
         text = f"must be a non-blank string, got {shown_json(user_prompt)}"
         faults.append(f"{columns.titled('user_prompt')}: {text}; write the prompt there or remove the row")
-    if not isinstance(system_prompt, str | None):
-        text = f"must be a string or null, got {shown_json(system_prompt)}"
-        faults.append(f"{columns.titled('system_prompt')}: {text}; put it in quotes or remove it")
+    try:
+        system = _system_messages(record, columns)
+    except BadRow as error:
+        raise BadRow(*faults, *error.faults) from None
     if faults:
         raise BadRow(*faults)
-    user = {"role": "user", "content": user_prompt}
-    return [user] if _is_blank(system_prompt) else [{"role": "system", "content": system_prompt}, user]
+    return [*system, {"role": "user", "content": user_prompt}]
+
+
+def _system_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
+    system_prompt = record.get("system_prompt")
+    if not isinstance(system_prompt, str | None):
+        text = f"must be a string or null, got {shown_json(system_prompt)}"
+        raise BadRow(f"{columns.titled('system_prompt')}: {text}; put it in quotes or remove it")
+    return [] if _is_blank(system_prompt) else [{"role": "system", "content": system_prompt}]
+
+
+def _checked_metadata(record: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    metadata = metadata_of(record)
+    if metadata is None:
+        must = "must be a JSON object that is not empty in a row without a prompt"
+        raise BadRow(
+            f"{columns.titled(METADATA)}: {must}, got {shown_json(record[METADATA])}; write one, or a user_prompt"
+        )
+    return metadata
 
 
 def _parsed_messages(text: str, columns: Columns) -> Any:

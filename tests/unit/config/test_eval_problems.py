@@ -338,7 +338,7 @@ BROKEN: dict[str, list[Case]] = {
         (
             'columns = {prompt = "q", user_prompt = ""}',
             [
-                '2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", got "prompt"',
+                '2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", "metadata", got "prompt"',
                 '2: [data] columns.user_prompt: must be a string that is not blank, got ""',
             ],
         ),

@@ -92,6 +92,63 @@ def test_missing_mapped_column_is_reported_with_the_datasets_name(problem: Probl
     )
 
 
+MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", '{"metadata": {"task": "a"}, "label": 1}'),
+        ("x.jsonl", '{"user_prompt": " ", "metadata": "{\\"task\\": \\"a\\"}", "label": 1}'),
+        ("x.csv", 'metadata,label\n"{""task"": ""a""}",1\n'),
+    ],
+)
+def test_row_may_have_metadata_in_place_of_a_prompt(opened: Callable[..., Dataset], name: str, text: str) -> None:
+    dataset = opened(text, name)
+    check_all(dataset)
+    row = dataset.row(0)
+    assert row.messages == []
+    assert row.record["metadata"] == {"task": "a"}
+    assert str(row.ground_truth) == "1"
+
+
+def test_row_with_metadata_may_have_a_system_prompt_alone(opened: Callable[..., Dataset]) -> None:
+    row = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
+    assert row.messages == [{"role": "system", "content": "Be brief."}]
+
+
+def test_metadata_beside_a_prompt_is_a_column_like_others(opened: Callable[..., Dataset]) -> None:
+    row = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
+    assert [message["content"] for message in row.messages] == ["2+2?"]
+    assert row.record["metadata"] == "easy"
+
+
+@pytest.mark.parametrize("got", ["{}", "null", '"easy"', "[1]", '"[1]"'])
+def test_metadata_in_place_of_a_prompt_must_be_an_object(problem: Problems, got: str) -> None:
+    shown = json.dumps(json.loads(got), ensure_ascii=False)
+    assert problem(f'{{"metadata": {got}}}') == (
+        f'data/x.jsonl:1: row 0: column "metadata": {MUST_METADATA}, got {shown}; write one, or a user_prompt'
+    )
+
+
+def test_rows_with_other_metadata_are_other_rows(opened: Callable[..., Dataset]) -> None:
+    dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
+    checked = check_rows(dataset, range(3))
+    assert checked.digests[0] == checked.digests[2] != checked.digests[1]
+    assert checked.contents[0].prompt == checked.contents[2].prompt != checked.contents[1].prompt
+    assert checked.notes == ("row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n",)
+
+
+def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Callable[..., Dataset]) -> None:
+    dataset = opened(f'{GOOD}\n{{"metadata": {{"task": "a"}}}}')
+    with pytest.raises(DatasetError) as caught:
+        check_rows(dataset, range(2), must_ask=True)
+    assert str(caught.value) == (
+        'data/x.jsonl:2: row 1: has metadata and no prompt, and the agent "chat" sends a prompt; write a user_prompt, '
+        "or name an agent that reads the metadata"
+    )
+
+
 def test_system_prompt_must_be_a_string(problem: Problems) -> None:
     assert problem('{"user_prompt": "2+2?", "system_prompt": ["Be brief."]}') == (
         'data/x.jsonl:1: row 0: column "system_prompt": must be a string or null, got ["Be brief."]; '
