@@ -4,7 +4,7 @@ Every formula names its source and its undefined case. If a value is undefined, 
 docstring says that it returns None. Scores are finite floats. Nothing here knows files or thresholds.
 """
 
-from pytest_osmosis.stats.agreement import Agreement, Estimate, RatedRow, VoteAgreement, agreement, vote_agreement
+from pytest_osmosis.stats.agreement import Agreement, Figure, RatedRow, VoteAgreement, agreement, vote_agreement
 from pytest_osmosis.stats.clusters import Clusters, clusters, effective_n
 from pytest_osmosis.stats.distributions import normal_quantile
 from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
@@ -15,7 +15,7 @@ from pytest_osmosis.stats.power import ALPHA, POWER, chance_below
 from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, summarize
 
 __all__ = [
-    "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Estimate", "Interval", "Paired", "PairedTest",
+    "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Figure", "Interval", "Paired", "PairedTest",
     "RatedRow", "RunScore", "Summary", "VoteAgreement", "agreement", "chance_below", "clusters", "compare",
     "effective_n", "gaffke", "holm", "ks_for", "mcnemar", "mean", "normal_quantile", "paired_test", "pass_at_k",
     "pass_hat_k", "percentile", "sample_variance", "score_range", "sign_flip", "std", "summarize", "vote_agreement",

@@ -37,7 +37,7 @@ class RatedRow(NamedTuple):
     scores: Sequence[float]
 
 
-class Estimate(NamedTuple):
+class Figure(NamedTuple):
     """A figure with its 95% interval. Both are None if it is not defined, and `undefined` says why."""
 
     value: float | None
@@ -51,19 +51,19 @@ class Agreement:
 
     n_rows: int
     n_runs: int
-    exact: Estimate
+    exact: Figure
     """The share of scores that equal their rating."""
-    within: Estimate | None
+    within: Figure | None
     """The share of scores that lie within the tolerance of their rating, None without a tolerance."""
-    kappa: Estimate
+    kappa: Figure
     """Cohen's kappa, with values as labels."""
-    weighted_kappa: Estimate
+    weighted_kappa: Figure
     """Cohen's kappa with quadratic weights."""
-    pearson: Estimate
+    pearson: Figure
     """Pearson's correlation."""
-    spearman: Estimate
+    spearman: Figure
     """Spearman's rank correlation."""
-    bias: Estimate
+    bias: Figure
     """The mean of score minus rating."""
 
 
@@ -201,38 +201,38 @@ CHANCE_CORRECTED: dict[str, Callable[[Cells], float | None]] = {
 """The figures of `Agreement` that are no means, and so have bootstrap intervals."""
 
 
-def _share(rows: Sequence[RatedRow], tolerance: float) -> Estimate:
+def _share(rows: Sequence[RatedRow], tolerance: float) -> Figure:
     if not rows:
-        return Estimate(None, undefined=NO_ROWS)
+        return Figure(None, undefined=NO_ROWS)
     near = [
         [float(abs(_rounded(score - row.rating)) <= tolerance) if tolerance else float(score == row.rating)
          for score in row.scores]
         for row in rows
     ]  # fmt: skip
-    return Estimate(mean([value for row in near for value in row]), gaffke(near))
+    return Figure(mean([value for row in near for value in row]), gaffke(near))
 
 
-def _bias(rows: Sequence[RatedRow]) -> Estimate:
+def _bias(rows: Sequence[RatedRow]) -> Figure:
     if not rows:
-        return Estimate(None, undefined=NO_ROWS)
+        return Figure(None, undefined=NO_ROWS)
     errors = [[score - row.rating for score in row.scores] for row in rows]
     low, high = score_range(value for row in rows for value in (row.rating, *row.scores))
-    return Estimate(mean([error for row in errors for error in row]), gaffke(errors, low - high, high - low))
+    return Figure(mean([error for row in errors for error in row]), gaffke(errors, low - high, high - low))
 
 
-def _chance_corrected(rows: Sequence[RatedRow]) -> dict[str, Estimate]:
+def _chance_corrected(rows: Sequence[RatedRow]) -> dict[str, Figure]:
     if not rows:
-        return dict.fromkeys(CHANCE_CORRECTED, Estimate(None, undefined=NO_ROWS))
+        return dict.fromkeys(CHANCE_CORRECTED, Figure(None, undefined=NO_ROWS))
     groups = Counter(sorted((row.rating, tuple(sorted(row.scores))) for row in rows))  # the order of rows has no effect
     cells = _weighted([(rating, scores, float(n)) for (rating, scores), n in groups.items()])
     undefined = _undefined(cells)
     values = {name: statistic(cells) for name, statistic in CHANCE_CORRECTED.items()}
     if undefined or None in values.values():
-        return dict.fromkeys(CHANCE_CORRECTED, Estimate(None, undefined=undefined or SCORES_EQUAL))
+        return dict.fromkeys(CHANCE_CORRECTED, Figure(None, undefined=undefined or SCORES_EQUAL))
     lower, upper = _drawn(groups)
     tail = 100 * (1 - LEVEL) / 2
     return {
-        name: Estimate(
+        name: Figure(
             value,
             Interval(
                 min(value, percentile(lower[name], tail)), max(value, percentile(upper[name], 100 - tail)), BOOTSTRAP
