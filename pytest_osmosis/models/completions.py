@@ -7,7 +7,7 @@ with a message.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
@@ -16,21 +16,48 @@ from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import check_size, count, count_in, encoded, json_object, label, shape
 from pytest_osmosis.models.targets import ModelTarget
 
+OF_MESSAGES = frozenset({"content_blocks", "is_error"})
+"""The keys of our messages that only Anthropic's API has."""
+MARK = "cache_control"
+"""The mark of a part, a tool or a message for the cache of Anthropic's models. Other services pass it on to those."""
+
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request.
 
     Raises `TypeError` or `ValueError` for messages, tools or sampling that are not JSON.
     """
-    body: dict[str, Any] = {"model": target.model, "messages": list(request.messages)}
-    if request.tools:
-        body["tools"] = list(request.tools)
+    messages, tools = sendable(request.messages), list(request.tools)
+    if target.provider == "openai":
+        messages, tools = [_unmarked(message) for message in messages], [_unmarked(tool) for tool in tools]
+    body: dict[str, Any] = {"model": target.model, "messages": messages}
+    if tools:
+        body["tools"] = tools
     if request.seed is not None and target.seed_key is not None:
         body[target.seed_key] = request.seed
     sampling = dict(request.sampling)
     if "max_tokens" in sampling:
         body[target.max_tokens_key] = sampling.pop("max_tokens")
     return encoded({**body, **sampling})
+
+
+def sendable(messages: Sequence[Message]) -> list[Message]:
+    """Return messages without the keys that servers of this API would refuse."""
+    return [_without(message, OF_MESSAGES) for message in messages]
+
+
+def _without(value: Any, names: Set[str]) -> Any:
+    if not isinstance(value, Mapping) or value.keys().isdisjoint(names):
+        return value
+    return {name: item for name, item in value.items() if name not in names}
+
+
+def _unmarked(value: Any) -> Any:
+    """Return a tool, or a message and its parts, without marks for the cache."""
+    value = _without(value, {MARK})
+    if isinstance(value, Mapping) and isinstance(value.get("content"), list):
+        return {**value, "content": [_without(part, {MARK}) for part in value["content"]]}
+    return value
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:

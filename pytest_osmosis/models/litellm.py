@@ -21,7 +21,7 @@ import aiohttp
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.answer_bodies import MB
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.completions import read_reply
+from pytest_osmosis.models.completions import read_reply, sendable
 from pytest_osmosis.models.connections import SilentConnector, check_ascii
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures, causes_of
@@ -58,7 +58,7 @@ class LiteLLMModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        arguments = {"messages": list(request.messages), **_optional(request, self._takes_seed)}
+        arguments = {"messages": sendable(request.messages), **_optional(request, self._takes_seed)}
         encoded(arguments)
         exchange = Exchange()
         EXCHANGE.set(exchange)

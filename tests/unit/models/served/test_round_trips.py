@@ -1,0 +1,413 @@
+"""Round trips between our clients' side of the APIs (`models`) and the server's (`models.served`), and real clients.
+
+What one side writes the other reads: requests both ways, whole replies, and streams as the official clients put them
+together again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from anthropic import Anthropic
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import OpenAI
+
+from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.models import completions, messages, served
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.served import completions as served_completions
+from pytest_osmosis.models.served import messages as served_messages
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body
+from pytest_osmosis.models.targets import ModelTarget, resolve
+
+URL = "http://127.0.0.1:9/v1"
+LABEL = AnswerLabel("1", 1_700_000_000, "m")
+FAILURES = Failures(URL, URL)
+SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}}
+
+
+def target_of(path: str) -> ModelTarget:
+    return resolve(path, ModelTable(), {}, where="x.toml:1")
+
+
+ANTHROPIC, OPENAI, OTHER = target_of("anthropic/m"), target_of("openai/m"), target_of("ollama/m")
+
+
+def read(shape: ApiShape, body: bytes) -> ChatRequest:
+    return shape.read_request(read_body(body)).chat
+
+
+# -- strategies -------------------------------------------------------------------------------------------
+
+TEXTS = st.text(max_size=200)
+WORDS = st.text(min_size=1, max_size=200).filter(lambda text: text.strip() != "")
+NAMES = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+ARGUMENTS = st.dictionaries(NAMES, JSON, max_size=3).map(json.dumps)
+PARTS = st.lists(
+    st.builds(lambda text: {"type": "text", "text": text}, WORDS)
+    | st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}})
+    | st.just({"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}})
+    | st.just({"type": "text", "text": "marked", "cache_control": {"type": "ephemeral"}}),
+    min_size=1,
+    max_size=3,
+)
+CONTENTS = WORDS | PARTS
+
+
+def calls_of(names_and_arguments: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for number, (name, arguments) in enumerate(names_and_arguments)
+    ]
+
+
+CALLS = st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3).map(calls_of)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[Message]:
+    """A question, and perhaps calls with their results, in parallel, and an answer."""
+    role = draw(st.sampled_from(["user", "user", "system", "developer"]))
+    conversation: list[Message] = [{"role": role, "content": draw(CONTENTS)}]
+    if draw(st.booleans()):
+        calls = draw(CALLS)
+        conversation.append({"role": "assistant", "content": draw(st.none() | WORDS), "tool_calls": calls})
+        for call in calls:
+            mark = draw(st.sampled_from([{}, {"is_error": True}]))
+            conversation.append({"role": "tool", "tool_call_id": call["id"], "content": draw(CONTENTS), **mark})
+    if draw(st.booleans()):
+        conversation.append(draw(st.builds(lambda text: {"role": "assistant", "content": text}, WORDS)))
+    return conversation
+
+
+SAMPLING = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.floats(0, 2),
+        "max_tokens": st.integers(1, 10_000),
+        "stop": st.lists(WORDS, min_size=1, max_size=2),
+        "user": NAMES,
+        "tool_choice": st.sampled_from(
+            ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
+        ),
+        "parallel_tool_calls": st.just(False),
+    },
+)
+TOOLS = st.lists(
+    st.sampled_from(
+        [
+            {"type": "function", "function": {"name": "multiply", "description": "Multiply.", "parameters": SCHEMA}},
+            {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}},
+            {
+                "type": "function",
+                "function": {"name": "last", "parameters": SCHEMA},
+                "cache_control": {"type": "ephemeral"},
+            },
+        ]
+    ),
+    max_size=3,
+)
+REQUESTS = st.builds(
+    ChatRequest,
+    messages=st.lists(turns(), min_size=1, max_size=3).map(
+        lambda parts: [*(each for part in parts for each in part), {"role": "user", "content": "17 * 23"}]
+    ),
+    tools=TOOLS,
+    sampling=SAMPLING,
+    seed=st.none() | st.integers(0, 1000),
+)
+
+COUNTS = st.none() | st.integers(0, 100)
+USAGES = st.builds(
+    lambda fresh, output, cached, reasoning, written: Usage(
+        fresh + (cached or 0) + (written or 0), output + (reasoning or 0), cached, reasoning, written
+    ),
+    st.integers(0, 1000),
+    st.integers(0, 1000),
+    COUNTS,
+    COUNTS,
+    COUNTS,
+)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> ChatReply:
+    """A reply with text or calls or both, and perhaps its reasoning."""
+    calls = draw(st.none() | CALLS)
+    message: Message = {"role": "assistant", "content": draw(WORDS if calls is None else st.none() | WORDS)}
+    if calls is not None:
+        message["tool_calls"] = calls
+    reasoning = draw(st.none() | WORDS)
+    if reasoning is not None:
+        message["reasoning_content"] = reasoning
+    reason = draw(st.sampled_from(["stop", "length"])) if calls is None else "tool_calls"
+    return ChatReply(message, reason, draw(USAGES), "m")
+
+
+# -- requests ---------------------------------------------------------------------------------------------
+
+
+@given(REQUESTS)
+def test_completions_read_the_request_that_is_written(request: ChatRequest) -> None:
+    sent = [{key: value for key, value in message.items() if key != "is_error"} for message in request.messages]
+    assert read(served_completions, completions.write_request(request, OTHER)) == ChatRequest(
+        sent, request.tools, request.sampling, request.seed
+    )
+
+
+@given(REQUESTS)
+def test_messages_read_the_request_that_is_written(request: ChatRequest) -> None:
+    written = messages.write_request(request, ANTHROPIC)
+    assert json.loads(messages.write_request(read(served_messages, written), ANTHROPIC)) == json.loads(written)
+
+
+EVERYTHING: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "system": [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "Be right.", "cache_control": {"type": "ephemeral"}},
+    ],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Look:"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+                {"type": "image", "source": {"type": "url", "url": "https://example.org/cat.png"}},
+                {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a page"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "A cat.", "signature": "c2lnbmVk"},
+                {"type": "redacted_thinking", "data": "aGlkZGVu"},
+                {"type": "text", "text": "I see a cat."},
+                {"type": "tool_use", "id": "toolu_1", "name": "count", "input": {"of": "cats"}},
+                {"type": "tool_use", "id": "toolu_2", "name": "count", "input": {"of": "dogs"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_2",
+                    "is_error": True,
+                    "content": [
+                        {"type": "text", "text": "no dogs"},
+                        {"type": "image", "source": {"type": "url", "url": "https://example.org/dog.png"}},
+                    ],
+                },
+                {"type": "text", "text": "And now?", "cache_control": {"type": "ephemeral"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "One.", "cache_control": {"type": "ephemeral"}}],
+        },
+        {"role": "user", "content": "Thanks"},
+    ],
+    "tools": [
+        {"name": "count", "description": "Count.", "input_schema": SCHEMA, "strict": True},
+        {"name": "last", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}},
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 2},
+    ],
+    "tool_choice": {"type": "tool", "name": "count", "disable_parallel_tool_use": True},
+    "stop_sequences": ["END"],
+    "metadata": {"user_id": "u1"},
+    "temperature": 0.5,
+    "top_k": 5,
+    "thinking": {"type": "enabled", "budget_tokens": 1024},
+}
+
+
+def test_a_request_with_everything_reaches_a_model_with_the_same_api_unchanged() -> None:
+    request = read(served_messages, json.dumps(EVERYTHING).encode())
+    assert json.loads(messages.write_request(request, ANTHROPIC)) == EVERYTHING
+
+
+def test_a_request_with_everything_reaches_a_model_with_the_other_api_in_its_shape() -> None:
+    request = read(served_messages, json.dumps(EVERYTHING).encode())
+    body = json.loads(completions.write_request(request, OPENAI))
+    calls = [
+        {"id": id, "type": "function", "function": {"name": "count", "arguments": json.dumps({"of": kind})}}
+        for id, kind in (("toolu_1", "cats"), ("toolu_2", "dogs"))
+    ]
+    user, assistant, first, second, asked, answered, thanks = body["messages"][2:]
+    assert body["messages"][:2] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "system", "content": [{"type": "text", "text": "Be right."}]},
+    ]
+    assert [part["type"] for part in user["content"]] == ["text", "image_url", "image_url", "image", "document"]
+    assert user["content"][1]["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+    said = {"role": "assistant", "content": "I see a cat.", "reasoning_content": "A cat."}
+    assert assistant == {**said, "tool_calls": calls}
+    assert first == {"role": "tool", "tool_call_id": "toolu_1", "content": "1"}
+    assert [part["type"] for part in second["content"]] == ["text", "image_url"]
+    assert asked == {"role": "user", "content": [{"type": "text", "text": "And now?"}]}
+    assert (answered["content"], thanks["content"]) == ("One.", "Thanks")
+    assert body["tools"][0]["function"] == {
+        "name": "count",
+        "description": "Count.",
+        "parameters": SCHEMA,
+        "strict": True,
+    }
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "count"}}
+    assert (body["parallel_tool_calls"], body["stop"], body["user"]) == (False, ["END"], "u1")
+
+
+# -- replies ----------------------------------------------------------------------------------------------
+
+
+def body_of(shape: ApiShape, reply: ChatReply) -> str:
+    return json.dumps(shape.write_reply(reply, LABEL))
+
+
+@given(replies())
+def test_completions_read_the_reply_that_is_written(reply: ChatReply) -> None:
+    assert completions.read_reply(200, body_of(served_completions, reply), OTHER, FAILURES) == reply
+
+
+@given(replies())
+def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
+    read = messages.read_reply(200, body_of(served_messages, reply), ANTHROPIC, FAILURES)
+    blocks = read.message.pop("content_blocks", [])
+    assert [block["type"] for block in blocks][:1] == (["thinking"] if "reasoning_content" in reply.message else [])
+    assert comparable(read.message) == comparable(reply.message)
+    assert (read.finish_reason, read.usage, read.model) == (reply.finish_reason, reply.usage, reply.model)
+
+
+def comparable(message: Message) -> Message:
+    """A message whose calls have their arguments as JSON."""
+    calls = [
+        (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in message.get("tool_calls", ())
+    ]
+    return {**message, "tool_calls": calls}
+
+
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "17 * 23 = " * 20, "signature": "c2lnbmVk"},
+    {"type": "redacted_thinking", "data": "aGlkZGVu"},
+    {
+        "type": "text",
+        "text": "It is 391.",
+        "citations": [
+            {
+                "type": "char_location",
+                "cited_text": "391",
+                "document_index": 0,
+                "document_title": None,
+                "start_char_index": 0,
+                "end_char_index": 3,
+                "file_id": None,
+            }
+        ],
+    },
+    {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "17 * 23"}},
+    {"type": "tool_use", "id": "toolu_1", "name": "say", "input": {"text": "391 " * 50}},
+]
+OF_ANTHROPIC = ChatReply(
+    {**messages.assistant_message(BLOCKS), "role": "assistant"}, "tool_calls", Usage(9, 30, 3, 12, 1), "claude"
+)
+
+
+def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
+    written = served_messages.write_reply(OF_ANTHROPIC, LABEL)
+    assert (written["content"], written["stop_reason"]) == (BLOCKS, "tool_use")
+    assert messages.read_reply(200, json.dumps(written), ANTHROPIC, FAILURES) == OF_ANTHROPIC
+
+
+# -- streams ----------------------------------------------------------------------------------------------
+
+
+def answering(shape: ApiShape, reply: ChatReply) -> httpx2.Client:
+    """An HTTP client that gets this reply for every request, streamed if it asks for that."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        read = shape.read_request(read_body(request.content))
+        written = served.shapes.write_answer(shape, read, reply, LABEL)
+        return httpx2.Response(200, content=written.body, headers={"Content-Type": written.content_type})
+
+    return httpx2.Client(transport=httpx2.MockTransport(answer))
+
+
+def streamed_by_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The completion as the openai client puts it together from a stream, and as it gets it whole."""
+    fields: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "17 * 23"}]}
+    with (
+        answering(served_completions, reply) as http,
+        OpenAI(base_url=URL, api_key="none", http_client=http) as client,
+    ):
+        whole = client.chat.completions.create(**fields).to_dict()
+        with client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
+            stream.until_done()
+            return stream.current_completion_snapshot.to_dict(), whole
+
+
+def streamed_by_anthropic(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The message as the anthropic client puts it together from a stream, and as it gets it whole."""
+    fields: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "17 * 23"}]}
+    with (
+        answering(served_messages, reply) as http,
+        Anthropic(base_url=URL, api_key="none", http_client=http) as client,
+    ):
+        whole = client.messages.create(**fields).to_dict()
+        with client.messages.stream(**fields) as stream:
+            return stream.get_final_message().to_dict(), whole
+
+
+def choice_of(completion: dict[str, Any]) -> dict[str, Any]:
+    """The choice of a completion, without the positions of calls and without empty fields."""
+    [choice] = completion["choices"]
+    message = {name: value for name, value in choice["message"].items() if value}
+    if "tool_calls" in message:
+        message["tool_calls"] = [
+            {**call, "index": None, "function": {**call["function"], "parsed_arguments": None}}
+            for call in message["tool_calls"]
+        ]
+    return {"message": message, "finish_reason": choice["finish_reason"]}
+
+
+@given(replies() | st.just(OF_ANTHROPIC))
+def test_the_openai_client_puts_a_stream_together_to_the_whole_reply(reply: ChatReply) -> None:
+    streamed, whole = streamed_by_openai(reply)
+    assert choice_of(streamed) == choice_of(whole)
+    assert streamed["usage"] == whole["usage"]
+
+
+@given(replies() | st.just(OF_ANTHROPIC))
+def test_the_anthropic_client_puts_a_stream_together_to_the_whole_reply(reply: ChatReply) -> None:
+    streamed, whole = streamed_by_anthropic(reply)
+    assert streamed["content"] == whole["content"]
+    assert (streamed["stop_reason"], streamed["usage"]) == (whole["stop_reason"], whole["usage"])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ChatReply({"role": "assistant", "content": None, "refusal": "I will not"}, "stop", Usage(1, 2), "m"),
+        ChatReply({"role": "assistant", "content": None}, "content_filter", Usage(1, 2), "m"),
+        ChatReply({"role": "assistant", "content": ""}, None, None, None),
+    ],
+)
+def test_replies_without_text_are_streamed_as_they_are_whole(reply: ChatReply) -> None:
+    streamed, whole = streamed_by_openai(reply)
+    assert choice_of(streamed) == choice_of(whole)
+    streamed, whole = streamed_by_anthropic(reply)
+    kept = ("content", "stop_reason", "stop_details", "usage")
+    assert [streamed.get(name) for name in kept] == [whole.get(name) for name in kept]

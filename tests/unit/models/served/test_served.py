@@ -1,0 +1,241 @@
+"""What the served APIs refuse, and how they say what has no equal in them: errors, reasons, arguments, tokens."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.base import ChatReply, Usage
+from pytest_osmosis.models.refusal import refusal_error
+from pytest_osmosis.models.served import completions, messages
+from pytest_osmosis.models.served.errors import ApiError, api_error
+from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body, write_answer
+
+LABEL = AnswerLabel("1", 1_700_000_000, "asked")
+QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "17 * 23"}]
+IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/cat.png"}}
+
+
+def user(*blocks: Any) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": list(blocks)}]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"{", "the body is not JSON: "),
+        (b"\xff", "the body is not JSON: "),
+        (b"[" * 100_000, "nested more than 100 levels deep"),
+        (b"[]", "the body must be a JSON object, got list"),
+    ],
+)
+def test_a_body_that_is_not_an_object_is_refused(raw: bytes, text: str) -> None:
+    with pytest.raises(ApiError, match=text) as caught:
+        read_body(raw)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("shape", [completions, messages])
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("messages", None, "messages must be a list of at least one object, each with a role"),
+        ("messages", [], "messages must be a list of at least one object"),
+        ("messages", [{"content": "no role"}], "each with a role"),
+        ("messages", [{"role": "user", "content": 5}], r"messages\[0\].content must be a string or a list"),
+        ("messages", user(5), r"messages\[0\].content must be a list of objects, each with a type, got a number"),
+        ("tools", {}, "tools must be a list of objects such as"),
+        ("tools", ["multiply"], "tools must be a list of objects such as"),
+        ("seed", True, "seed must be an integer, got True"),
+        ("seed", 1.5, "seed must be an integer, got 1.5"),
+        ("stream", "true", "stream must be true or false, got a string"),
+        ("model", 5, "model must be a string, got a number"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_refused(shape: ApiShape, field: str, value: Any, text: str) -> None:
+    body = {"model": "m", "messages": QUESTION, "max_tokens": 9, field: value}
+    with pytest.raises(ApiError, match=text) as caught:
+        shape.read_request(body)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"n": 2}, "n must be 1, because a request gets one answer; send it again for another, got 2"),
+        ({"n": "1"}, "n must be 1"),
+        ({"n": True}, "n must be 1"),
+        ({"stream_options": "usage"}, "stream_options must be an object, got a string"),
+        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, r"messages\[0\].tool_calls must be a list"),
+    ],
+)
+def test_completions_refuse(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ApiError, match=text):
+        completions.read_request({"messages": QUESTION, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"max_tokens": None}, "max_tokens: field required"),
+        ({"system": 5}, "system must be a string or a list of objects, got a number"),
+        ({"tool_choice": "auto"}, "tool_choice must be an object, got a string"),
+        (
+            {"tool_choice": {"type": "some"}},
+            'tool_choice must have a type: "auto", "any", "tool" or "none", got \'some\'',
+        ),
+        ({"messages": [{"role": "user"}]}, r"messages\[0\].content: field required"),
+        ({"messages": user({"text": "no type"})}, r"messages\[0\].content\[0\]: content that is not a list of objects"),
+        ({"messages": user({"type": "text"})}, r"messages\[0\].content\[0\]: text = null"),
+        (
+            {"messages": user(IMAGE, {"type": "tool_use", "id": "toolu_1", "name": "add", "input": "2"})},
+            r"messages\[0\].content\[1\]: a tool_use without id, name or input",
+        ),
+        (
+            {"messages": user({"type": "tool_result", "tool_use_id": "toolu_1", "content": 5})},
+            r"messages\[0\].content\[0\].content must be a string or a list of objects, got a number",
+        ),
+    ],
+)
+def test_messages_refuse(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ApiError, match=text):
+        messages.read_request({"messages": QUESTION, "max_tokens": 9, **fields})
+
+
+def test_null_stands_for_a_missing_field() -> None:
+    fields = ("tools", "seed", "stream", "stream_options", "n", "temperature", "stop", "tool_choice", "metadata")
+    read = completions.read_request({"messages": QUESTION, **dict.fromkeys(fields)})
+    assert (list(read.chat.tools), read.chat.sampling, read.chat.seed, read.stream) == ([], {}, None, False)
+    of_messages = messages.read_request({"messages": QUESTION, "max_tokens": 9, **dict.fromkeys(fields)})
+    assert of_messages.chat.sampling == {"max_tokens": 9}
+
+
+def test_both_names_of_the_bound_on_tokens_are_one() -> None:
+    read = completions.read_request({"messages": QUESTION, "max_tokens": 5, "max_completion_tokens": 7})
+    assert read.chat.sampling == {"max_tokens": 7}
+
+
+def test_a_developer_message_keeps_its_role() -> None:
+    message = {"role": "developer", "content": "Be brief."}
+    assert completions.read_request({"messages": [message, *QUESTION]}).chat.messages == [message, *QUESTION]
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ({"type": "auto"}, {"tool_choice": "auto"}),
+        ({"type": "any"}, {"tool_choice": "required"}),
+        ({"type": "none"}, {"tool_choice": "none"}),
+        ({"type": "tool", "name": "add"}, {"tool_choice": {"type": "function", "function": {"name": "add"}}}),
+        ({"type": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
+    ],
+)
+def test_the_choice_of_tools_has_the_names_of_completions(choice: dict[str, Any], found: dict[str, Any]) -> None:
+    body = {"messages": QUESTION, "max_tokens": 9, "tool_choice": choice}
+    assert messages.read_request(body).chat.sampling == {"max_tokens": 9, **found}
+
+
+# -- replies ----------------------------------------------------------------------------------------------
+
+CALLS = [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
+SAID: dict[str, Any] = {"role": "assistant", "content": "391"}
+CALLED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": CALLS}
+
+
+@pytest.mark.parametrize(
+    ("message", "finish_reason", "in_completions", "in_messages"),
+    [
+        (SAID, "stop", "stop", "end_turn"),
+        (SAID, "length", "length", "max_tokens"),
+        (SAID, "content_filter", "content_filter", "refusal"),
+        (SAID, "pause_turn", "stop", "pause_turn"),
+        (SAID, "eos", "stop", "end_turn"),
+        (SAID, None, "stop", "end_turn"),
+        (CALLED, "tool_calls", "tool_calls", "tool_use"),
+        (CALLED, "stop", "stop", "tool_use"),
+        (CALLED, "length", "length", "max_tokens"),
+        (CALLED, None, "tool_calls", "tool_use"),
+        ({**SAID, "refusal": "I will not"}, "stop", "stop", "refusal"),
+    ],
+)
+def test_the_reason_why_an_answer_ends_is_one_that_the_api_has(
+    message: dict[str, Any], finish_reason: str | None, in_completions: str, in_messages: str
+) -> None:
+    reply = ChatReply(message, finish_reason)
+    [choice] = completions.write_reply(reply, LABEL)["choices"]
+    assert choice["finish_reason"] == in_completions
+    assert messages.write_reply(reply, LABEL)["stop_reason"] == in_messages
+
+
+def test_a_refusal_stays_one_in_both_apis() -> None:
+    refusal = ChatReply({"role": "assistant", "content": None, "refusal": "I will not"}, "stop", Usage(1, 2))
+    assert refusal_error(refusal) is not None
+    [choice] = completions.write_reply(refusal, LABEL)["choices"]
+    assert choice["message"] == refusal.message
+    written = messages.write_reply(refusal, LABEL)
+    assert written["content"] == [{"type": "text", "text": "I will not"}]
+    assert written["stop_details"]["explanation"] == "I will not"
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", "391", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
+def test_arguments_that_are_not_a_json_object_come_back_as_the_model_wrote_them(arguments: str) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    [block] = messages.write_reply(ChatReply({**CALLED, "tool_calls": [call]}), LABEL)["content"]
+    assert block["input"] == {"INVALID_JSON": arguments}
+    turn = {"role": "assistant", "content": [block]}
+    [*_, read] = messages.read_request({"messages": [*QUESTION, turn], "max_tokens": 9}).chat.messages
+    assert read["tool_calls"] == [call]
+
+
+def test_unknown_tokens_are_left_out_or_0_where_the_api_requires_them() -> None:
+    reply = ChatReply(SAID)
+    assert "usage" not in completions.write_reply(reply, LABEL)
+    assert messages.write_reply(reply, LABEL)["usage"] == {"input_tokens": 0, "output_tokens": 0}
+
+
+def test_an_answer_names_the_model_that_the_server_named() -> None:
+    for shape in (completions, messages):
+        assert shape.write_reply(ChatReply(SAID), LABEL)["model"] == "asked"
+        assert shape.write_reply(ChatReply(SAID, model="answered"), LABEL)["model"] == "answered"
+
+
+def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> None:
+    reply = ChatReply(SAID, "stop", Usage(5, 7), "m")
+    for options, expected in (({}, []), ({"stream_options": {"include_usage": True}}, [5])):
+        served = completions.read_request({"messages": QUESTION, "stream": True, **options})
+        answer = write_answer(completions, served, reply, LABEL)
+        assert answer.content_type == "text/event-stream"
+        *chunks, done = answer.body.decode().removesuffix("\n\n").split("\n\n")
+        assert done == "data: [DONE]"
+        usages = [json.loads(chunk.removeprefix("data: ")).get("usage") for chunk in chunks]
+        assert [usage["prompt_tokens"] for usage in usages if usage] == expected
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "of_openai", "of_anthropic"),
+    [
+        (ModelError("wrong key", status=401), 401, "authentication_error", "authentication_error"),
+        (ModelError("no credit", status=402), 402, "invalid_request_error", "billing_error"),
+        (ModelError("too long", status=400, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
+        (ModelError("busy", status=429, retryable=True), 429, "rate_limit_error", "rate_limit_error"),
+        (ModelError("overloaded", status=529), 529, "server_error", "overloaded_error"),
+        (ModelError("cannot reach"), 502, "server_error", "api_error"),
+        (ModelError("not JSON", status=200), 502, "server_error", "api_error"),
+        (ModelError("no answer", status=200, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
+    ],
+)
+def test_an_error_of_a_model_keeps_its_status_and_text(
+    error: ModelError, status: int, of_openai: str, of_anthropic: str
+) -> None:
+    found = api_error(error)
+    assert found.status == status
+    body = completions.write_error(found)["error"]
+    assert (body["message"], body["type"]) == (str(error), of_openai)
+    body = messages.write_error(found)
+    assert body == {"type": "error", "error": {"type": of_anthropic, "message": str(error)}}
