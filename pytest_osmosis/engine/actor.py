@@ -72,6 +72,7 @@ class Actor:
         self.loaded = threading.Event()
         self.ended = threading.Event()
         self.refused: CodeError | HostError | None = None
+        self.notes: tuple[str, ...] = ()
         self.paused = False
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
@@ -279,6 +280,7 @@ class Actor:
             self._probing.go_on()
         if self.loaded.is_set():
             return
+        self.notes = tuple(event.get("notes", ()))
         self.recorder.loaded(event["scorers"], event["sync"], event["digests"])
         if event["sync"]:
             self.hosts.start_scorers()

@@ -35,6 +35,11 @@ class Engine:
         return self._actor.recorder.pass_rule
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the header on how the user's code was loaded; complete once `loaded` has returned."""
+        return self._actor.notes
+
+    @property
     def ledger(self) -> Ledger:
         return self._actor.recorder.ledger
 

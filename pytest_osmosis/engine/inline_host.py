@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar
 
+from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
@@ -169,6 +170,7 @@ class InlineHost:
         self._code: UserCode | None = None
         self._clients: Clients = {}
         self._process_state: ProcessState | None = None
+        self._stand_in = StandIn()
 
     def spawn(self, name: str, setup: Setup, *, environ: Mapping[str, str], log: Path, post: Post) -> InlineConnection:
         """Return a connection to this host. For the first one, `load` or `serve` loads the user's code."""
@@ -257,7 +259,7 @@ class InlineHost:
             code = self._loaded_code()
         except CodeError as error:
             return {"ev": "refused", "error": str(error), "details": error.details}
-        return {"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests}
+        return code.ready
 
     def _loaded_code(self) -> UserCode:
         """Return the user's code, loaded the first time. Raises `CodeError`."""
@@ -268,6 +270,7 @@ class InlineHost:
                 self._redaction = Redaction(secrets_of(setup, os.environ))
                 self._clients = clients_of(setup, os.environ)
                 self._code = load(setup)
+                self._code = replace(self._code, notes=self._stand_in.notes)
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
@@ -280,7 +283,12 @@ class InlineHost:
         assert setup is not None
         if self._process_state is None:
             self._process_state = ProcessState(setup.workspace, self._environ, setup.roots)
-        return self._process_state.active()
+        return self._of_the_eval(self._process_state, setup.stand_in)
+
+    @contextmanager
+    def _of_the_eval(self, state: ProcessState, stand_in: bool) -> Iterator[None]:
+        with state.active(), self._stand_in.active(stand_in):
+            yield
 
     def _denied_by(self, tag: ModelTag) -> Callable[[str], None]:
         return lambda error: self._emit({"ev": "denied", "model_tag": str(tag), "error": error})

@@ -28,7 +28,8 @@ class RunSettings:
 
     `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds
     further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them. With
-    `probe` the models answer one question before the first run. `inline` is for debuggers: one run at a time, without
+    `probe` the models answer one question before the first run. With `stand_in`, code finds names of `osmosis_ai` that
+    are not installed. `inline` is for debuggers: one run at a time, without
     deadlines. `keep_conversations` keeps the conversation of each finished run in `EvalRun.conversations`.
 
     With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
@@ -42,6 +43,7 @@ class RunSettings:
     hosts: int = 1
     spawn: Spawn = HostConnection
     probe: bool = True
+    stand_in: bool = True
     inline: bool = False
     keep_conversations: bool = False
     stop_when_decided: bool = False
@@ -56,11 +58,13 @@ def host_setup(
     pythonpath: Sequence[str],
     *,
     with_baseline: bool = False,
+    stand_in: bool = True,
     inline: bool = False,
 ) -> Setup:
     """Return the setup from which a host loads and runs the eval's code; `with_baseline` for both models.
 
-    `inline` is for debuggers: one run at a time, without deadlines.
+    With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
+    time, without deadlines.
     """
     config, other = prepared.config, prepared.baseline_model
     folder, entrypoint = None, None
@@ -75,6 +79,7 @@ def host_setup(
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
         permits=any(rate_limits(config)),
+        stand_in=stand_in,
         agent=config.agent.agent,
         entrypoint=entrypoint,
         grader=config.scoring.grader,
@@ -102,7 +107,12 @@ def engine_job(
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
     setup = host_setup(
-        prepared, directory.artifacts, settings.pythonpath, with_baseline=bool(selected.of_baseline), inline=inline
+        prepared,
+        directory.artifacts,
+        settings.pythonpath,
+        with_baseline=bool(selected.of_baseline),
+        stand_in=settings.stand_in,
+        inline=inline,
     )
     return Job(
         setup=setup,

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import ReadyEvent, Setup
 from pytest_osmosis.host.signatures import check_class, check_function
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
@@ -40,13 +40,15 @@ T = TypeVar("T")
 class UserCode:
     """The user's code, ready to run. `agent` is None in hosts that only score.
 
-    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`).
+    `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
+    tell the user how the code was loaded.
     """
 
     agent: Agent | None
     functions: tuple[EvalFunction, ...]
     grader: GraderCode | None
     digests: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -66,6 +68,17 @@ class UserCode:
     def eval_function(self, name: str) -> EvalFunction | None:
         """Return the eval function of that name, or None if the Grader scores under it."""
         return next((function for function in self.functions if function.name == name), None)
+
+    @property
+    def ready(self) -> ReadyEvent:
+        """The answer to `setup`."""
+        return {
+            "ev": "ready",
+            "scorers": self.scorers,
+            "sync": self.synchronous,
+            "digests": self.digests,
+            "notes": self.notes,
+        }
 
     def function(self, name: str) -> object:
         """Return the user's function of that name, or the `grade` of their Grader."""
@@ -286,7 +299,7 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
     except CodeError:
         raise
     except BaseException as error:
-        advice = module_advice(error.name) if type(error) is ModuleNotFoundError else None
+        advice = module_advice(error.name) if isinstance(error, ImportError) else None
         text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
         raise CodeError(f"{name}: does not load: {text}", user_traceback(error)) from error
 

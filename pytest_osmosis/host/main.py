@@ -15,8 +15,10 @@ import platform
 import signal
 import sys
 import time
+from dataclasses import replace
 from io import BufferedReader
 
+from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.clients import Clients, clients_of
@@ -100,9 +102,12 @@ def _clients(setup: Setup) -> Clients:
 
 
 def _load(setup: Setup) -> UserCode:
-    """Load the user's code, with few garbage collections meanwhile."""
+    """Load the user's code, with few garbage collections meanwhile. What stands in for `osmosis_ai` stays installed."""
     gc.set_threshold(COLLECT_AFTER_LOADING)
-    code = load(setup)
+    stand_in = StandIn()
+    if setup.stand_in:
+        stand_in.install()
+    code = replace(load(setup), notes=stand_in.notes)
     gc.freeze()  # imported objects stay to the end, so no later collection needs to look at them
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own
         gc.set_threshold(COLLECT_AFTER)

@@ -60,6 +60,7 @@ class Setup:
     (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
+    With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     """
 
     role: Role
@@ -69,6 +70,7 @@ class Setup:
     baseline: Mapping[str, Any] | None = None
     limit: int = 1
     permits: bool = False
+    stand_in: bool = True
     agent: str | None = "chat"
     entrypoint: str | None = None
     grader: str | None = None
@@ -156,9 +158,16 @@ Request = BecomeRequest | SetupRequest | RunsRequest | LimitsRequest | ControlRe
 
 ReadyEvent = TypedDict(
     "ReadyEvent",
-    {"ev": Literal["ready"], "scorers": Sequence[str], "sync": Sequence[str], "digests": Mapping[str, str]},
+    {
+        "ev": Literal["ready"],
+        "scorers": Sequence[str],
+        "sync": Sequence[str],
+        "digests": Mapping[str, str],
+        "notes": NotRequired[Sequence[str]],
+    },
 )
-"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code."""
+"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code.
+The header prints `notes`."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`: the code does not load, and the host ends."""
 ProbedEvent = TypedDict(

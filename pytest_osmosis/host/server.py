@@ -48,9 +48,8 @@ class HostServer:
         self._closed = False
 
     def serve(self, reader: RequestReader) -> None:
-        code = self._code
         self._monitor.start(self._loop)
-        self._writer.emit({"ev": "ready", "scorers": code.scorers, "sync": code.synchronous, "digests": code.digests})
+        self._writer.emit(self._code.ready)
         reader.deliver_to(self._post)
         while not self._closed:
             # A task of user code may end the loop by such an error or by `stop()`; everything in the loop continues.

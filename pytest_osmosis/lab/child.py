@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import IO, Any
 
+from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.lab.calls import CallOutcome, call, from_json, outcome_of_exception
 from pytest_osmosis.lab.swallowed_exceptions import call_watched
 from pytest_osmosis.lab.target import Target, targets_in
@@ -64,6 +65,8 @@ def _serve(requests: IO[str], replies: int) -> None:
 
         set_forward(first["clock_s"])
     path = Path(first["path"])
+    if first["stand_in"]:
+        StandIn().install()
     try:
         module = _load(first["module"], path)
         targets = {target.name: target for target in targets_in(module, path, plain=True)}

@@ -88,7 +88,8 @@ class LabProcess:
             env = {**os.environ, "PYTHONHASHSEED": str(self._hash_seed)}
             self._running = _Running(env)
             module, path = self._target.function.__module__, str(self._target.path)
-            self._running.send({"module": module, "path": path, "sys_path": sys.path, "clock_s": self._clock_s})
+            first = {"module": module, "path": path, "sys_path": sys.path}
+            self._running.send({**first, "clock_s": self._clock_s, "stand_in": self._target.stand_in})
 
     def call(self, call_input: CallInput, *, watch: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
         """Call the function.

@@ -26,7 +26,10 @@ ARGUMENTS: Mapping[Mode, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A reward function under test. `mode` is None if its first parameter is neither solution_str nor messages."""
+    """A reward function under test. `mode` is None if its first parameter is neither solution_str nor messages.
+
+    With `stand_in`, its module finds names of `osmosis_ai` that are not installed, in the lab's process too.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -34,6 +37,7 @@ class Target:
     mode: Mode | None
     path: Path
     line: int
+    stand_in: bool = False
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

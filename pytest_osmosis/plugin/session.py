@@ -27,6 +27,7 @@ from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
 from pytest_osmosis.plugin.outcomes import Outcomes
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
 from pytest_osmosis.plugin.session_end import SessionEnd
 from pytest_osmosis.plugin.session_eval import NamedEval, SessionEval
@@ -164,6 +165,10 @@ class EvalSession:
                 self.queue.discard()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()
+        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
+
+        notes = dict.fromkeys(note for run in self.runs.values() for note in run.engine.notes)
+        say(self.config, [f"osmosis: {note}" for note in notes])
 
     def _started(self, each: SessionEval, selected: SelectedRuns) -> EvalRun:
         settings = RunSettings(
@@ -172,6 +177,7 @@ class EvalSession:
             hosts=session_options.workers(self.config),
             spawn=self._spawn(each.id),
             probe=self.options.probe,
+            stand_in=reward_options.stands_in(self.config),
             inline=self.inline is not None,
             keep_conversations=self.hook_caller.want_rollouts or each.keeps_conversations,
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),

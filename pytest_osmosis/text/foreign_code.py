@@ -14,7 +14,8 @@ Library = Literal["TRL", "verl"]
 _REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
 _DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
 _OF_MODULES: Mapping[str, str] = {
-    "osmosis_ai": "its classes and decorators are in pytest_osmosis: see docs/how-to/osmosis-workspace.md",
+    "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions import, unless "
+    "osmosis_compat = false: see docs/how-to/osmosis-workspace.md",
     "verifiers": "its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md",
 }
 
@@ -46,8 +47,8 @@ def reward_advice(library: Library) -> str:
 def module_advice(missing: object) -> str | None:
     """Return what to do if the module of this name is missing, None unless its library is known here.
 
-    >>> module_advice("osmosis_ai.rollout")
-    'its classes and decorators are in pytest_osmosis: see docs/how-to/osmosis-workspace.md'
+    >>> module_advice("verifiers.envs")
+    'its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md'
     >>> module_advice("numpy"), module_advice(None)
     (None, None)
     """

@@ -121,6 +121,8 @@ def test_retired_phrases_stay_out_of_code_and_pages() -> None:
 def test_no_class_of_the_package_is_defined_twice() -> None:
     places = defaultdict(list)
     for path in PACKAGE:
+        if "compat/osmosis_ai" in path.as_posix():  # its classes have the names of the SDK's
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(place(path, node.lineno))

@@ -7,13 +7,15 @@ probes of the lab call the function in a child process.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.lab.case_files import FunctionCases, cases_by_function
 from pytest_osmosis.lab.cases import RewardCase
@@ -27,6 +29,7 @@ from pytest_osmosis.text.paths import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
+STAND_IN = pytest.StashKey[StandIn | None]()
 
 
 class RewardModule(pytest.Module):
@@ -59,7 +62,9 @@ class RewardFiles:
     def __init__(self, config: pytest.Config) -> None:
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
+        config.stash[STAND_IN] = stand_in = StandIn() if reward_options.stands_in(config) else None
         self.listed = listed - typed
+        self._stand_in = stand_in
         self._named = reward_options.named(config)
 
     @pytest.hookimpl(tryfirst=True)
@@ -72,6 +77,17 @@ class RewardFiles:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect a file of the ini key; pytest itself collects files among the arguments."""
         return None if parent.session.isinitpath(file_path) else self._module(file_path, parent)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
+        """Let the files that were named find names of `osmosis_ai` while they are imported, and no other code."""
+        if self._stand_in is None or collector.path not in collector.config.stash[NAMED]:
+            return (yield)
+        with self._stand_in.active():
+            return (yield)
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        return [f"osmosis: {note}" for note in (self._stand_in.notes if self._stand_in is not None else ())]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -96,7 +112,9 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
     """Return a module's reward functions with their cases, from the module's stash after the first time."""
     if TARGETS not in module.stash:
         plain = module.path in module.config.stash.get(NAMED, set())
-        targets = list(targets_in(module.obj, module.path, plain=plain))
+        stand_in = plain and module.config.stash.get(STAND_IN, None) is not None
+        found = targets_in(module.obj, module.path, plain=plain)
+        targets = [replace(target, stand_in=stand_in) for target in found]
         untested = untested_in(module.obj, targets)
         if untested:
             raise module.CollectError("\n".join(map(_untested_text, untested)))

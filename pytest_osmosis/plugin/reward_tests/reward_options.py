@@ -10,6 +10,7 @@ import pytest
 
 MARKER = "osmosis_reward: a test of a reward function (pytest-osmosis)"
 FILES = "osmosis_rewards"
+COMPAT = "osmosis_compat"
 LAB = "osmosis_lab"
 LAB_BUDGET = "osmosis_lab_budget"
 BUDGET_FLAG = "--osmosis-lab-budget"
@@ -27,8 +28,20 @@ def add(parser: pytest.Parser) -> None:
     parser.addini(LAB_BUDGET, f"Same as {BUDGET_FLAG}. {BUDGET_HELP}", default="20")
     parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
     parser.addini(
+        COMPAT,
+        "Stand in for names of osmosis_ai that evals and reward functions import and that are not installed "
+        "(default: true).",
+        type="bool",
+        default=True,
+    )
+    parser.addini(
         FILES, "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir.", type="args"
     )
+
+
+def stands_in(config: pytest.Config) -> bool:
+    """Return True if code may import names of `osmosis_ai` that are not installed."""
+    return bool(config.getini(COMPAT))
 
 
 def lab(config: pytest.Config) -> bool:

@@ -24,6 +24,7 @@ from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, host_setup
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.request import EvalRequest, RolloutRequest, prepare_request
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
@@ -68,16 +69,19 @@ class ReferenceSource:
     def _solutions(self, request: EvalRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
             prepared = prepare_request(self._config, request, self._overrides)
-            pythonpath = session_options.pythonpath(self._config)
-            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath)
+            pythonpath, stand_in = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
+            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, stand_in=stand_in)
         return self._evals[request.key]
 
 
 class ReferenceSolutions:
     """The reference solutions of an eval's rows. The functions that score them are loaded when they are needed."""
 
-    def __init__(self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str]) -> None:
+    def __init__(
+        self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str], *, stand_in: bool = True
+    ) -> None:
         self.prepared = prepared
+        self._stand_in = stand_in
         self._environ = {**environ, **prepared.config.env}
         self._pythonpath = pythonpath
         self._until_closed = ExitStack()
@@ -118,7 +122,7 @@ class ReferenceSolutions:
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(self.prepared, self._artifacts, self._pythonpath)
+        setup = host_setup(self.prepared, self._artifacts, self._pythonpath, stand_in=self._stand_in)
         return self._host.borrow(setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> Reward:

@@ -1,0 +1,141 @@
+"""Imports of `osmosis_ai` while it is stood in for, with and without a package of that name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis import osmosis_reward
+from pytest_osmosis.compat.stand_in import FOLDER, PACKAGE, StandIn
+
+
+@pytest.fixture(autouse=True)
+def imports() -> Iterator[None]:
+    """Forget what a test imported of `osmosis_ai`."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE and name not in modules]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """An installed package `osmosis_ai`, to which tests add modules."""
+    package = tmp_path / "site" / PACKAGE
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '0.3.7'\n", encoding="utf-8")
+    sys.path.insert(0, str(package.parent))
+    importlib.invalidate_caches()
+    return package
+
+
+def imported(code: str) -> dict[str, object]:
+    """Execute import statements, and return what they bind."""
+    names: dict[str, object] = {}
+    exec(code, names)
+    return names
+
+
+def missing_names() -> list[str]:
+    """Import each name of each of our modules by the SDK's path, and return those that fail."""
+    failed = []
+    for file in sorted(FOLDER.rglob("*.py")):
+        parts = file.relative_to(FOLDER.parent).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        module = importlib.import_module(name)
+        failed += [f"{name}.{each}" for each in module.__all__ if not hasattr(module, each)]
+    return failed
+
+
+def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None:
+    stand_in = StandIn()
+
+    with stand_in.active():
+        found = imported("from osmosis_ai import osmosis_reward\nimport osmosis_ai.utils as utils\nimport osmosis_ai")
+
+    assert found["osmosis_reward"] is osmosis_reward
+    assert getattr(found["utils"], "osmosis_reward") is osmosis_reward  # noqa: B009
+    assert stand_in.notes[0].startswith("osmosis_ai is not installed: pytest-osmosis stands in for it")
+    assert [name for name in sys.modules if name.partition(".")[0] == PACKAGE] == []
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(PACKAGE)
+
+
+def test_every_name_that_a_module_lists_can_be_imported() -> None:
+    with StandIn().active():
+        assert missing_names() == []
+
+
+def test_names_below_a_package_need_no_import_of_their_own() -> None:
+    with StandIn().active():
+        package = importlib.import_module(PACKAGE)
+        assert package.utils.osmosis_reward is osmosis_reward
+        assert "osmosis_reward" in imported("from osmosis_ai import *")
+
+
+def test_an_unknown_name_is_an_error_that_names_our_file() -> None:
+    with StandIn().active():
+        with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'osmosis_ai' \(.*compat"):
+            imported("from osmosis_ai import nothing")
+        with pytest.raises(ModuleNotFoundError, match=r"No module named 'osmosis_ai\.nothing'"):
+            imported("import osmosis_ai.nothing")
+
+
+def test_while_nothing_is_imported_nothing_is_said() -> None:
+    stand_in = StandIn()
+
+    with stand_in.active():
+        pass
+
+    assert stand_in.notes == ()
+
+
+def test_names_of_the_installed_sdk_win_and_those_that_it_lacks_are_added(installed: Path) -> None:
+    (installed / "utils.py").write_text("def osmosis_rubric(function): ...\n", encoding="utf-8")
+    stand_in = StandIn()
+
+    with stand_in.active():
+        found = imported(
+            "from osmosis_ai import __version__\nfrom osmosis_ai.utils import osmosis_reward, osmosis_rubric"
+        )
+        module = sys.modules["osmosis_ai.utils"]
+
+    assert (found["__version__"], found["osmosis_reward"]) == ("0.3.7", osmosis_reward)
+    assert getattr(found["osmosis_rubric"], "__module__", None) == "osmosis_ai.utils"
+    assert stand_in.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
+    assert not hasattr(module, "osmosis_reward")
+    assert type(module.__loader__).__name__ == "SourceFileLoader"
+
+
+def test_a_module_that_the_installed_sdk_lacks_is_added_and_removed(installed: Path) -> None:
+    stand_in = StandIn()
+
+    with stand_in.active():
+        assert imported("from osmosis_ai.utils import osmosis_reward")["osmosis_reward"] is osmosis_reward
+
+    package = sys.modules[PACKAGE]
+    assert package.__file__ == str(installed / "__init__.py")
+    assert "osmosis_ai.utils" not in sys.modules
+    assert not hasattr(package, "utils")
+
+
+def test_an_sdk_that_was_imported_before_gets_names_only_for_the_time(installed: Path) -> None:
+    (installed / "__init__.py").write_text(
+        "def __getattr__(name):\n    if name == 'own':\n        return 1\n    raise AttributeError(name)\n",
+        encoding="utf-8",
+    )
+    package = importlib.import_module(PACKAGE)
+    own = vars(package)["__getattr__"]
+
+    with StandIn().active():
+        assert (package.own, package.osmosis_reward) == (1, osmosis_reward)
+
+    assert vars(package)["__getattr__"] is own
+    assert package.own == 1
+    with pytest.raises(AttributeError):
+        _ = package.osmosis_reward
