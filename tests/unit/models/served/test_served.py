@@ -1,4 +1,4 @@
-"""What the served APIs refuse, and how they say what has no equal in them: errors, reasons, arguments, tokens."""
+"""Requests that the served APIs refuse, and what has no equal in them: errors, reasons, arguments, tokens."""
 
 from __future__ import annotations
 
