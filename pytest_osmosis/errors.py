@@ -6,6 +6,7 @@ OsmosisError
 ├── CodeError       an entrypoint, agent, eval function or Grader does not load or has the wrong shape
 ├── ResultsError    a results.json cannot be read or is not valid
 ├── ScoreError      a function of an eval did not score the rollout of a test
+├── JudgeError      a judge answered without a score
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
 ├── HostError       an engine host could not be started, or broke the protocol
 └── JournalError    a journal that cannot be written or read back
@@ -69,6 +70,10 @@ class ResultsError(OsmosisError):
 
 class ScoreError(OsmosisError):
     """A function of an eval did not score the rollout of a test."""
+
+
+class JudgeError(OsmosisError):
+    """The answer of an LLM judge holds no score, even after the judge was asked again."""
 
 
 Systemic = Literal["never", "no", "until_success", "always"]

@@ -29,7 +29,7 @@ from pytest_osmosis.errors import Problem
 RULES = ("point", "lower", "upper")
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
 LOSS: Metric = "max_regression"
-FUNCTION = re.compile(r"reward|.*:.*", re.DOTALL)  # keys of [gate] that name functions
+FUNCTION = re.compile(r"reward|rubric|.*:.*", re.DOTALL)  # keys of [gate] that name functions
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
 PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
 _CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
@@ -112,7 +112,7 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
     >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
     Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
     """
-    match = re.fullmatch(r"\s*(?:(reward|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
+    match = re.fullmatch(r"\s*(?:(reward|rubric|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
     if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
         expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
         return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")

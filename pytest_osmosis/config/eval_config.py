@@ -24,6 +24,7 @@ from pytest_osmosis.config.tables import (
     Evaluation,
     Execution,
     Experiment,
+    JudgeTable,
     LimitsTable,
     ModelTable,
     Output,
@@ -113,6 +114,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
+        judge=JudgeTable(**draft.table("judge")),
         agent=AgentTable(
             **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent"))
         ),

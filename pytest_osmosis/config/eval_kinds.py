@@ -12,6 +12,7 @@ from pytest_osmosis.config.kinds import (
     Fault,
     Unfit,
     ValueKind,
+    faults_of,
     name,
     number,
     record_of,
@@ -113,6 +114,22 @@ def extra_body() -> ValueKind:
 
 def above_0() -> ValueKind:
     return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
+
+
+def score_range() -> ValueKind:
+    """The lowest and the highest score, kept as a tuple."""
+    expects = "an array of the lowest and the highest score, like [0, 1]"
+
+    def read(value: Any) -> tuple[float, float]:
+        if not isinstance(value, list | tuple) or len(value) != 2 or any(faults_of(number(), end) for end in value):
+            raise refuse(f"must be {expects}")
+        low, high = map(float, value)
+        if low >= high:
+            raise refuse("the highest score must be above the lowest")
+        return low, high
+
+    schema = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    return ValueKind(expects, read, typed_toml, schema)
 
 
 MOST_SECONDS = 31_536_000.0

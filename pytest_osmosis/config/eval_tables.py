@@ -26,6 +26,7 @@ from pytest_osmosis.config.eval_kinds import (
     extra_body,
     folder_name,
     headers,
+    score_range,
     seconds,
     stop,
     token_prices,
@@ -77,6 +78,8 @@ EXPERIMENT = Table(
 MOST_HOSTS = 512
 """The most processes for rollouts. Each takes some 30 MB, and more of them than cores make nothing faster."""
 MOST_RETRIES = 1_000
+MOST_VOTES = 100
+CLIENTS = ("auto", "openai", "anthropic", "light", "litellm")
 
 EVALUATION = Table(
     "evaluation",
@@ -142,12 +145,7 @@ MODEL = Table(
     (
         Field("base_url", url(), "URL of the server's API, like http://localhost:8000/v1."),
         Field("api_key_env", variable_name(), "Environment variable that contains the API key."),
-        Field(
-            "client",
-            choice("auto", "openai", "anthropic", "light", "litellm"),
-            "Client that sends the requests.",
-            default="auto",
-        ),
+        Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
         Field("headers", headers(), "HTTP headers sent with every request.", private=True),
         Field(
             "max_response_mb",
@@ -188,13 +186,47 @@ SCORING = Table(
             "Functions that score.",
         ),
         Field("grader", code_reference("Class"), "Grader that scores, instead of the entrypoint's."),
-        Field("rubric", anything(), "An LLM judge.", supported=False),
+        Field(
+            "rubric",
+            text(),
+            "Rubric by which the model of [judge] scores, under the name `rubric`: a text, or the path of a .md or "
+            ".txt file inside the workspace.",
+            supported=False,
+        ),
         Field(
             "thresholds",
             table_of("a table of function names to numbers", text(), number()),
             "Thresholds of single functions. All others use [evaluation] pass_threshold.",
         ),
         Field("decide", text(), '"all", "any", or the name of the one function that decides.', default="all"),
+    ),
+)
+
+JUDGE = Table(
+    "judge",
+    "The LLM judge that scores by [scoring] rubric. Limits and retries hold for `evaluate_rubric` in functions too.",
+    (
+        Field("model_path", text(), 'The model that judges, like "openai/gpt-5-mini". Required by [scoring] rubric.'),
+        Field("base_url", url(), "URL of that model's server, like http://localhost:8000/v1."),
+        Field("api_key_env", variable_name(), "Environment variable that contains that model's API key."),
+        Field("client", choice(*CLIENTS), "Client that sends the requests.", default="auto"),
+        Field("votes", integer(1, MOST_VOTES), "Opinions on each run. The score is their mean.", default=1),
+        Field("score_range", score_range(), "Lowest and highest score. Others are clamped.", default=[0.0, 1.0]),
+        Field(
+            "sees",
+            choice("answer", "conversation"),
+            "The part of a rollout that is judged: its last answer, or all of its messages.",
+            default="answer",
+        ),
+        Field("metadata", array_of(text(), "distinct column names"), "Columns of the row that the judge sees too."),
+        Field("system_prompt", text(), "Text before the judge's own instructions."),
+        Field("temperature", at_least_0(), "Sampling temperature. Default: the model's own."),
+        Field("max_tokens", integer(1), "Most tokens in one answer of the judge."),
+        Field("extra_body", extra_body(), f"Other keys of the request body, except {', '.join(RESERVED_BODY_KEYS)}."),
+        Field("max_retries", integer(0, MOST_RETRIES), "How often one request is retried.", default=4),
+        Field("timeout_s", seconds(), "Time limit for one request, in seconds.", default=120.0),
+        Field("requests_per_minute", integer(1), "Most requests to judges per minute, retries included."),
+        Field("tokens_per_minute", integer(1), "Most tokens of judges per minute, input and output together."),
     ),
 )
 
@@ -285,7 +317,7 @@ GATE = Table(
             '"module:function"',
             "module:function",
             lambda _: conditions_of_function(),
-            "The same conditions for the scores of one function, or of the Grader (`reward`).",
+            "The same conditions for the scores of one function, of the Grader (`reward`), or of the judge (`rubric`).",
         ),
     ),
 )
@@ -340,7 +372,7 @@ PRICES = Table(
 EVAL_TABLES: Tables = {
     table.name: table
     for table in (
-        EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, AGENT,
+        EXPERIMENT, EVALUATION, ADVANCED, ENV, SECRETS, MODEL, SAMPLING, SCORING, JUDGE, AGENT,
         DATA, EXECUTION, GATE, LIMITS, BASELINE, OUTPUT, PRICES,
     )
 }  # fmt: skip

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.tables import DATASET_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import DATASET_SUFFIXES, RUBRIC_SUFFIXES, GateRule
 from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.text.suggest import suggestion
 
-GRADER_SCORE = "reward"
+GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
 _MOST_LISTED = 10
 
 
@@ -131,9 +131,37 @@ def _scoring(draft: Draft) -> None:
         draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
 
 
+def _rubric(draft: Draft, workspace: Path) -> None:
+    if not draft.is_set("scoring", "rubric"):
+        return
+    if not draft.is_set("judge", "model_path"):
+        draft.fail(
+            "judge", "model_path", 'missing; name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
+        )
+    path = rubric_file(workspace, draft.get("scoring", "rubric") or "")
+    if path is None:
+        return
+    if inside(workspace, str(path)) is None:
+        draft.fail("scoring", "rubric", f"must be inside the workspace (symlinks resolved), got {toml(shown(path))}")
+    elif (fault := fault_of(path)) is not None:
+        looked_for = f" (looked for {shown(path)})" if fault.missing else ""
+        text = "must be an existing file" if fault.missing else f"the file {fault}"
+        draft.fail("scoring", "rubric", f"{text}{looked_for}; a rubric that ends in .md or .txt is the path of one")
+
+
+def rubric_file(workspace: Path, rubric: str) -> Path | None:
+    """Return the file that a rubric names, None if it is the text itself.
+
+    >>> rubric_file(Path("/w"), "rubrics/tone.md"), rubric_file(Path("/w"), "Is the tone friendly?")
+    (PosixPath('/w/rubrics/tone.md'), None)
+    """
+    is_path = rubric.strip().lower().endswith(RUBRIC_SUFFIXES) and "\n" not in rubric.strip()
+    return workspace / rubric.strip() if is_path else None
+
+
 def _has_scoring(draft: Draft) -> bool:
     functions = draft.get("scoring", "eval_fns") or not _functions_are_valid(draft)
-    return bool(functions or draft.is_set("scoring", "grader"))
+    return bool(functions or draft.is_set("scoring", "grader") or draft.is_set("scoring", "rubric"))
 
 
 def _functions_are_valid(draft: Draft) -> bool:
@@ -171,7 +199,8 @@ def _gates(draft: Draft) -> None:
 def _scores(draft: Draft) -> tuple[str, ...]:
     functions: tuple[str, ...] = draft.get("scoring", "eval_fns") or ()
     has_grader = draft.is_set("scoring", "grader") or has_entrypoint(draft)
-    return (*functions, GRADER_SCORE) if has_grader else functions
+    has_rubric = draft.is_set("scoring", "rubric")
+    return (*functions, *([GRADER_SCORE] if has_grader else []), *([RUBRIC_SCORE] if has_rubric else []))
 
 
 def _suggestion(name: str, names: tuple[str, ...]) -> str:

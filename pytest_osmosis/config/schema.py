@@ -76,8 +76,18 @@ _BETWEEN_KEYS = [
         "anyOf": [_has("experiment", "dataset"), _has("data", "path")],
     },
     {
-        "description": "Runs are scored by a rollout's Grader, by [scoring] eval_fns or by [scoring] grader.",
-        "anyOf": [_has("experiment", "rollout"), _has("scoring", "eval_fns", minItems=1), _has("scoring", "grader")],
+        "description": "Runs are scored by a rollout's Grader, or by eval_fns, a grader or a rubric in [scoring].",
+        "anyOf": [
+            _has("experiment", "rollout"),
+            _has("scoring", "eval_fns", minItems=1),
+            _has("scoring", "grader"),
+            _has("scoring", "rubric"),
+        ],
+    },
+    {
+        "description": "[scoring] rubric needs a judge.",
+        "if": _has("scoring", "rubric"),
+        "then": _has("judge", "model_path"),
     },
     {
         "description": "[gate] max_regression needs a baseline.",

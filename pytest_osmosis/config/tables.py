@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+RUBRIC_SUFFIXES = (".md", ".txt")
+"""A rubric of one line that ends like this is a file."""
 ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata")
 """The dataset columns that have a meaning. All others are the user's own."""
 
@@ -79,6 +81,7 @@ class Sampling:
 class Scoring:
     """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
+    `rubric` is that of the judge: a text, or the path of a file (`RUBRIC_SUFFIXES`).
     `decide` is "all", "any", or the name of one function.
     """
 
@@ -86,6 +89,36 @@ class Scoring:
     grader: str | None = None
     thresholds: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     decide: str = "all"
+    rubric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTable:
+    """`[judge]`: the model that scores by `[scoring] rubric`, how often it is asked, what it sees, its limits."""
+
+    model_path: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    client: Literal["auto", "openai", "anthropic", "light", "litellm"] = "auto"
+    votes: int = 1
+    score_range: tuple[float, float] = (0.0, 1.0)
+    sees: Literal["answer", "conversation"] = "answer"
+    metadata: tuple[str, ...] = ()
+    system_prompt: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    max_retries: int = 4
+    timeout_s: float = 120.0
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    @property
+    def model_table(self) -> ModelTable:
+        """The judge's server, as `[model]` would describe it."""
+        return ModelTable(
+            self.base_url, self.api_key_env, self.client, max_retries=self.max_retries, timeout_s=self.timeout_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +251,7 @@ class EvalConfig:
     model: ModelTable = field(default_factory=ModelTable)
     sampling: Sampling = field(default_factory=Sampling)
     scoring: Scoring = field(default_factory=Scoring)
+    judge: JudgeTable = field(default_factory=JudgeTable)
     agent: AgentTable = field(default_factory=AgentTable)
     data: Data = field(default_factory=Data)
     execution: Execution = field(default_factory=Execution)

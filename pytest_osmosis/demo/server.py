@@ -38,7 +38,7 @@ from pytest_osmosis.demo.disturbances import (
 from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
-from pytest_osmosis.models.embedded import NAME, reply_to
+from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
 from pytest_osmosis.models.served import completions, messages
 from pytest_osmosis.models.served.errors import ApiError, api_error
 from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, ServedRequest, read_body, write_answer
@@ -47,7 +47,7 @@ from pytest_osmosis.text.safe import escaped
 
 SHAPES: Mapping[str, ApiShape] = {"/v1/chat/completions": completions, "/v1/messages": messages}
 PROGRAM = "python -m pytest_osmosis.demo"
-SERVED = (NAME, "arithmetic")
+SERVED = (NAME, "arithmetic", JUDGE)
 UNDISTURBED = Disturbances()
 MAX_BODY_BYTES = 16 * 2**20
 

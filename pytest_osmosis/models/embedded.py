@@ -3,6 +3,8 @@
 The same request gets the same reply, in this process and over HTTP (`pytest_osmosis.demo`). A hash of the key (the
 run's seed, or else its identity) and of the conversation up to the last user message decides if the model is right, so
 all turns of a conversation with tool calls agree. Arithmetic is exact, in rational numbers.
+
+`demo/judge` is the same model as a judge: a request that quotes a candidate gets an opinion, whatever the name.
 """
 
 from __future__ import annotations
@@ -21,8 +23,12 @@ from typing import Any, NamedTuple, NoReturn
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.text.quoted_blocks import ANSWER, CONVERSATION, INPUT, TRUTH, blocks_in
 
 NAME = "demo/arithmetic"
+JUDGE = "demo/judge"
+CANDIDATE = re.compile(rf"^<<<BEGIN ({ANSWER}|{CONVERSATION}) ", re.MULTILINE)
+_SCORES = re.compile(r"^Scores: from (\S+) to (\S+)\.$", re.MULTILINE)
 
 MAX_OPERATIONS = 50
 MAX_DEPTH = 50
@@ -45,7 +51,7 @@ class ArithmeticModel:
 
 
 def reply_to(request: ChatRequest) -> ChatReply:
-    """Return the reply to a request, according to its sampling, seed and run.
+    """Return the reply to a request, according to its sampling, seed and run. It is an opinion if a judge is asked for.
 
     Raises `ModelError` (boundary "model", status 400) for messages or tools of the wrong shape, an accuracy outside
     0..1, or a max_tokens below 1.
@@ -56,7 +62,9 @@ def reply_to(request: ChatRequest) -> ChatReply:
         _refuse('tools must be a list of objects such as {"type": "function", "function": {...}}')
     accuracy, max_tokens = _accuracy(request.sampling), _max_tokens(request.sampling)
     key = request.run if request.seed is None else str(request.seed)
-    reply = answer(request.messages, request.tools, accuracy=accuracy, key=key)
+    reply = judge_reply(request.messages, accuracy, key) or answer(
+        request.messages, request.tools, accuracy=accuracy, key=key
+    )
     return reply if max_tokens is None else _truncated(reply, max_tokens)
 
 
@@ -85,6 +93,65 @@ def answer(
         return _call_reply(messages, call, f"call_{decision.digest[:20]}_{call.number}")
     number = format_number(value + decision.offset)
     return _text_reply(messages, f"{format_expression(expression)} = {number}\n#### {number}")
+
+
+# -- judging ----------------------------------------------------------------------------------------------
+
+
+def judge_reply(messages: Sequence[Message], accuracy: float = 1.0, key: str = "") -> ChatReply | None:
+    """Return the opinion on a candidate that the messages quote, None if they ask for no judge.
+
+    This judge does not read the rubric. It compares the last number of the candidate with the last one of the ground
+    truth, or else with the solution of the original input; texts without numbers must be equal. The highest score is
+    for a match, the lowest for anything else. With an `accuracy` below 1.0 it errs as often as the solver does.
+    """
+    asking = next((message for message in messages if CANDIDATE.search(_text(message))), None)
+    if asking is None or asking.get("role") != "user":
+        return None
+    prompt = _text(asking)
+    blocks = blocks_in(prompt)
+    answer, conversation = blocks.get(ANSWER), blocks.get(CONVERSATION)
+    candidate = answer if answer is not None else _last_answer(conversation or "")
+    truth = blocks.get(TRUTH) or _solution(blocks.get(INPUT, ""))
+    low, high = map(float, match.groups()) if (match := _SCORES.search(prompt)) else (0.0, 1.0)
+    is_match, finding = _compared(candidate, truth)
+    if _decide([asking], accuracy, key).offset:
+        is_match, finding = not is_match, f"{finding}, which this judge misread"
+    opinion = {"score": high if is_match else low, "explanation": f"The demo judge compares numbers: {finding}."}
+    return _text_reply(messages, json.dumps(opinion), JUDGE)
+
+
+def _last_answer(conversation: str) -> str:
+    """Return the last assistant text of a conversation in JSON lines."""
+    for line in reversed(conversation.splitlines()):
+        message = _object(json.loads(line)) if line.startswith("{") else {}
+        if message.get("role") == "assistant" and _text(message).strip():
+            return _text(message)
+    return ""
+
+
+def _solution(question: str) -> str:
+    """Return the solution of a question, "" if it has none."""
+    expression = find_expression(question)
+    try:
+        return "" if expression is None else format_number(_solve(expression, (), ()))
+    except ZeroDivisionError:
+        return ""
+
+
+def _compared(candidate: str, truth: str) -> tuple[bool, str]:
+    if not truth.strip():
+        return False, "there is no ground truth to compare with"
+    said, true = _result(candidate), _result(truth)
+    if true is not None:
+        found = "no number" if said is None else format_number(said)
+        return said == true, f"the answer has {found}, the ground truth {format_number(true)}"
+    is_equal = candidate.strip().casefold() == truth.strip().casefold()
+    return is_equal, f"the answer and the ground truth are {'equal' if is_equal else 'different'} texts"
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return text_of(message.get("content"))
 
 
 # -- expressions ------------------------------------------------------------------------------------------
@@ -414,8 +481,8 @@ def _max_tokens(sampling: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _text_reply(messages: Sequence[Message], text: str) -> ChatReply:
-    return _reply(messages, {"role": "assistant", "content": text}, "stop")
+def _text_reply(messages: Sequence[Message], text: str, name: str = NAME) -> ChatReply:
+    return _reply(messages, {"role": "assistant", "content": text}, "stop", name)
 
 
 def _call_reply(messages: Sequence[Message], call: _CallNeeded, call_id: str) -> ChatReply:
@@ -424,9 +491,9 @@ def _call_reply(messages: Sequence[Message], call: _CallNeeded, call_id: str) ->
     return _reply(messages, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, "tool_calls")
 
 
-def _reply(messages: Sequence[Message], message: Message, finish_reason: str) -> ChatReply:
+def _reply(messages: Sequence[Message], message: Message, finish_reason: str, name: str = NAME) -> ChatReply:
     usage = Usage(sum(map(_n_tokens, messages)), _n_tokens(message))
-    return ChatReply(message, finish_reason, usage, NAME)
+    return ChatReply(message, finish_reason, usage, name)
 
 
 def _n_tokens(message: Message) -> int:

@@ -26,7 +26,7 @@ from pytest_osmosis.text.suggest import closest, did_you_mean
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
 
-DEMO = "demo/arithmetic"
+DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
@@ -92,7 +92,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     if table.base_url is not None:
         _check_url(table.base_url, "[model] base_url", where)
         return _at_address(model_path, table, table.base_url, where)
-    if model_path == DEMO:
+    if model_path in (DEMO, DEMO_JUDGE):
         return _target("demo", name, table, client="embedded")
     if name and prefix in SERVICES:
         return _at_service(prefix, name, table, environ, where)
@@ -237,7 +237,9 @@ def _refusal(prefix: str, slash: str, name: str) -> str:
     """Return the reason why a model_path names no target, and the valid ones."""
     suggestion = did_you_mean(_similar_model(prefix, name))
     if slash and prefix in KNOWN:
-        valid = {"demo": DEMO, "litellm": "litellm/<provider>/<model>"}.get(prefix, f"{prefix}/<model>")
+        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}.get(
+            prefix, f"{prefix}/<model>"
+        )
         return f'provider "{prefix}" has no model "{prefix}/{name}"{suggestion} (valid: {valid})'
     reason = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
     return (

@@ -56,7 +56,7 @@ async def test_it_is_served_under_further_names_in_both_shapes() -> None:
         message = await client.post("/v1/messages", json=asked)
         listed = await (await client.get("/v1/models")).json()
     assert (completion.status, message.status) == (200, 200)
-    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic", "gpt-5-mini"]
+    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic", "demo/judge", "gpt-5-mini"]
 
 
 async def stats(client: TestClient[Any, Any] | ClientSession) -> dict[str, int]:
@@ -121,7 +121,7 @@ async def test_the_short_name_is_served_too() -> None:
 async def test_the_models_are_listed() -> None:
     async with served() as client:
         listed = await (await client.get("/v1/models")).json()
-    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic"]
+    assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic", "demo/judge"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_the_models_are_listed() -> None:
         (body(max_tokens=0), 400, "max_tokens must be an integer of at least 1, got 0"),
         (body(stream="yes"), 400, "stream must be true or false, got a string"),
         (body(n=2), 400, "n must be 1, because a request gets one answer; send it again for another, got 2"),
-        (body(model="gpt-5"), 404, "'gpt-5' is not served here; served: demo/arithmetic, arithmetic"),
+        (body(model="gpt-5"), 404, "'gpt-5' is not served here; served: demo/arithmetic, arithmetic, demo/judge"),
         ({"messages": QUESTION}, 404, "None is not served here"),
     ],
     ids=lambda value: None if isinstance(value, int) else str(value)[:40],

@@ -1,0 +1,96 @@
+"""The answer of a judge: JSON with a score and an explanation, which models like to wrap in other text."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+EXPLANATIONS = ("explanation", "reason", "reasoning", "rationale", "justification")
+"""Keys under which models explain a score, the best one first."""
+MOST_OBJECTS = 100
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_OPEN_THOUGHT = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
+
+
+class UnreadableAnswer(Exception):
+    """A judge's answer holds no score. The text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """The score of one answer, within its range. `stated` is the score that the judge gave."""
+
+    score: float
+    explanation: str
+    stated: float
+
+    @property
+    def is_clamped(self) -> bool:
+        return self.score != self.stated
+
+
+def read_opinion(text: str, low: float, high: float) -> Opinion:
+    """Return the opinion in a judge's answer, clamped to the range. Raises `UnreadableAnswer`.
+
+    >>> read_opinion('Sure! ```json {"score": 7, "explanation": "right"} ```', 0.0, 1.0)
+    Opinion(score=1.0, explanation='right', stated=7.0)
+    """
+    answer = _OPEN_THOUGHT.sub("", _THOUGHTS.sub("", text)).strip()
+    if not answer:
+        raise UnreadableAnswer("it has no text")
+    found = [each for each in _objects(answer) if "score" in each]
+    if not found:
+        raise UnreadableAnswer('it has no JSON object with a "score"')
+    scores = {_score(each["score"]) for each in found}
+    if len(scores) > 1:
+        raise UnreadableAnswer(f"it has {len(scores)} different scores")
+    (stated,) = scores
+    return Opinion(max(low, min(high, stated)), _explanation(found), stated)
+
+
+def _objects(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the outermost JSON objects of a text, in order."""
+    decoder = json.JSONDecoder(strict=False)  # models write line breaks in strings
+    position = 0
+    for _ in range(MOST_OBJECTS):
+        position = answer.find("{", position)
+        if position < 0:
+            return
+        try:
+            value, position = decoder.raw_decode(answer, position)
+        except (ValueError, RecursionError):
+            position += 1
+            continue
+        yield value
+
+
+def _score(value: object) -> float:
+    """Return a score: a finite number, or a text that is nothing else."""
+    number = value
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        number = float(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise UnreadableAnswer(f'its "score" is no number: {json.dumps(value)[:80]}')
+    try:
+        score = float(number)
+    except OverflowError:
+        score = math.inf
+    if not math.isfinite(score):
+        raise UnreadableAnswer('its "score" is not finite')
+    return score
+
+
+def _explanation(found: list[dict[str, Any]]) -> str:
+    """Return the explanation, "" if there is none: the score is what was asked for."""
+    texts = (_explanation_in(each) for each in reversed(found))
+    return next(filter(None, texts), "")
+
+
+def _explanation_in(opinion: Mapping[str, Any]) -> str:
+    texts = (opinion.get(key) for key in EXPLANATIONS)
+    return next((text.strip() for text in texts if isinstance(text, str) and text.strip()), "")

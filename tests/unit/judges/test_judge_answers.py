@@ -1,0 +1,58 @@
+"""The answers of judges: everything from which a score can be read, and everything from which none may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_osmosis.judges.answer import Opinion, UnreadableAnswer, read_opinion
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "explanation"),
+    [
+        ('{"score": 0.5, "explanation": " half "}', 0.5, "half"),
+        ('```json\n{"score": 1, "explanation": "right"}\n```', 1.0, "right"),
+        ('Here it is:\n{"explanation": "a {brace} in it", "score": "0.25"}\nDone.', 0.25, "a {brace} in it"),
+        ('<think>{"score": 0}? No.</think>{"score": 1, "explanation": "sure"}', 1.0, "sure"),
+        ('so 0 it is</think>\n{"score": 1, "reasoning": "sure"}', 1.0, "sure"),
+        ('{"score": 1}', 1.0, ""),
+        ('{"score": 1, "explanation": null, "reason": "right"}', 1.0, "right"),
+        ('{"score": 1, "explanation": "two\nlines"}', 1.0, "two\nlines"),
+        ('{"score": 1, "explanation": "a"} and once more {"score": 1.0}', 1.0, "a"),
+        ('{not json} {"score": 0}', 0.0, ""),
+    ],
+)
+def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, explanation: str) -> None:
+    assert read_opinion(answer, 0.0, 1.0) == Opinion(score, explanation, score)
+
+
+@pytest.mark.parametrize(("stated", "score"), [(7, 5.0), (-3, -1.0), (5, 5.0), (1e300, 5.0)])
+def test_a_score_outside_of_the_range_is_clamped(stated: float, score: float) -> None:
+    opinion = read_opinion(f'{{"score": {stated}, "explanation": ""}}', -1.0, 5.0)
+
+    assert (opinion.score, opinion.stated, opinion.is_clamped) == (score, stated, stated != score)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ("", "it has no text"),
+        ("<think>{}</think>", "it has no text"),
+        ("The score is 1.", 'it has no JSON object with a "score"'),
+        ('{"result": {"score": 1}}', 'it has no JSON object with a "score"'),
+        ('{"score": 1', 'it has no JSON object with a "score"'),
+        ('{"score": true}', 'its "score" is no number: true'),
+        ('{"score": "7/10"}', 'its "score" is no number: "7/10"'),
+        ('{"score": [1]}', 'its "score" is no number: [1]'),
+        ('{"score": NaN}', 'its "score" is not finite'),
+        (f'{{"score": 1{"0" * 400}}}', 'its "score" is not finite'),
+        ('The candidate says {"score": 1}. I say {"score": 0}.', "it has 2 different scores"),
+        ("{" * 5_000, 'it has no JSON object with a "score"'),
+        ('{"a":' * 5_000, 'it has no JSON object with a "score"'),
+    ],
+)
+def test_an_answer_without_one_clear_score_is_unreadable(answer: str, fault: str) -> None:
+    with pytest.raises(UnreadableAnswer) as raised:
+        read_opinion(answer, 0.0, 1.0)
+
+    assert str(raised.value) == fault
