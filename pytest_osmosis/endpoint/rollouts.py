@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 PREFIX = "/rollouts/"
@@ -28,17 +28,37 @@ class Address(NamedTuple):
 
 
 class EndpointRollout:
-    """One rollout, as the endpoint sees it. `model` is the name of the model that answers; `run` names the run.
+    """One rollout, as the endpoint sees it. `model` is the name of the model that answers; `run` names the run."""
 
-    `on_failure` receives the error of each request that failed, and None for each that was answered.
-    """
-
-    def __init__(self, run: str, model: str, send: Send, on_failure: Callable[[ModelError | None], None]) -> None:
+    def __init__(self, run: str, model: str, send: Send) -> None:
         self.model = model
         self.name = f"{run}-{secrets.token_hex(8)}"
         self.key = secrets.token_urlsafe(24)
-        self.send = send
-        self.on_failure = on_failure
+        self._send = send
+        self._over = False
+        self._requests: set[asyncio.Task[Any]] = set()
+
+    async def send(self, request: ChatRequest) -> ChatReply:
+        """Send a request to the model. Raises `OverError` if the rollout is over, or ends meanwhile."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._over:
+            raise OverError
+        self._requests.add(task)
+        try:
+            return await self._send(request)
+        except asyncio.CancelledError:
+            if self._over and task.uncancel() == 0:
+                raise OverError from None
+            raise
+        finally:
+            self._requests.discard(task)
+
+    def end(self) -> None:
+        """Refuse further requests, and end those that wait for an answer."""
+        self._over = True
+        for task in self._requests:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 class OpenRollouts:
@@ -50,8 +70,8 @@ class OpenRollouts:
     def add(self, rollout: EndpointRollout) -> None:
         self._by_name[rollout.name] = rollout
 
-    def remove(self, rollout: EndpointRollout) -> None:
-        """Refuse further requests of a rollout."""
+    def end(self, rollout: EndpointRollout) -> None:
+        rollout.end()
         self._by_name.pop(rollout.name, None)
 
     def named(self, name: str) -> EndpointRollout | None:

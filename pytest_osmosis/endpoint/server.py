@@ -12,13 +12,14 @@ import socket
 import threading
 from contextvars import Context
 
-from aiohttp import StreamReader, web
+from aiohttp import ClientPayloadError, StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
-from pytest_osmosis.endpoint.exchange import EndpointAnswer, Refused, admitted, answered, failed
+from pytest_osmosis.endpoint.exchange import EndpointRequest, admitted, answered, failed
 from pytest_osmosis.endpoint.rollouts import PREFIX, Address, EndpointRollout, OpenRollouts
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.served.errors import ApiError
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
@@ -70,20 +71,23 @@ class Endpoint:
         self._server = await self._loop.create_server(protocol, sock=listening, backlog=BACKLOG)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
+        came = EndpointRequest(request.method, request.path, request.headers)
         try:
-            rollout, rest = admitted(self.rollouts, request.path, request.headers)
-            try:
-                body = await request.read()
-            except web.HTTPRequestEntityTooLarge:
-                raise Refused(413, f"the body has more than {MAX_BODY_BYTES // 2**20} MB") from None
-            answer = await answered(rollout, request.method, rest, body)
-        except (Refused, ModelError) as error:
-            answer = failed(error)
-        return _response(answer)
+            rollout = admitted(self.rollouts, came)
+            answer = await answered(rollout, came, await _body(request))
+        except (ApiError, ModelError) as error:
+            answer = failed(error, came)
+        return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
 
 
-def _response(answer: EndpointAnswer) -> web.Response:
-    return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+async def _body(request: web.BaseRequest) -> bytes:
+    """Return the body of a request. Raises `ApiError` if it is too large, or cannot be unpacked."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise ApiError(413, f"the body has more than {MAX_BODY_BYTES // 2**20} MB") from None
+    except ClientPayloadError:
+        raise ApiError(400, "the body is broken") from None
 
 
 def _request(

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_osmosis.endpoint.rollouts import EndpointRollout, OverError
+from pytest_osmosis.endpoint.rollouts import EndpointRollout
 from pytest_osmosis.endpoint.server import Endpoint
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.chat import RolloutChat
+from pytest_osmosis.host.permits import ANSWER_LIMITS
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.rollouts.context import ChatContext, ModelAccess, keep_conversation
 
@@ -34,24 +35,29 @@ class RolloutEndpoint:
     def access(self) -> ModelAccess:
         """Return where the agent's client sends its requests."""
         if self._opened is None:
-            self._opened = EndpointRollout(str(self._chat.key.run), self._model, self._send, self._note_failure)
+            self._opened = EndpointRollout(str(self._chat.key.run), self._model, self._send)
         return ModelAccess(*self._endpoint.address_of(self._opened))
 
     def end(self) -> None:
         """Refuse further requests: the rollout is over."""
         if self._opened is not None:
-            self._endpoint.rollouts.remove(self._opened)
+            self._endpoint.rollouts.end(self._opened)
 
     async def _send(self, request: ChatRequest) -> ChatReply:
-        """Send a request. Its own sampling and seed count more than those of the config and the run."""
-        if self._chat.slot.over:
-            raise OverError("its rollout is over")
-        seed = self._seed if request.seed is None else request.seed
-        sampling = {**self._defaults, **request.sampling}
-        reply = await self._chat.send(replace(request, sampling=sampling, seed=seed, run=str(self._chat.key.run)))
+        try:
+            reply = await self._chat.send(self._completed(request))
+        except ModelError as error:
+            self._chat.totals.failure = error
+            raise
+        self._chat.totals.failure = None
         if self.context is not None:
             keep_conversation(self.context, request.messages, reply)
         return reply
 
-    def _note_failure(self, error: ModelError | None) -> None:
-        self._chat.totals.failure = error
+    def _completed(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with the config's sampling and the run's seed, where it has none of its own."""
+        seed = self._seed if request.seed is None else request.seed
+        bounded = any(name in request.sampling for name in ANSWER_LIMITS)
+        defaults = {name: self._defaults[name] for name in self._defaults if not (bounded and name in ANSWER_LIMITS)}
+        sampling = {**defaults, **request.sampling}
+        return replace(request, sampling=sampling, seed=seed, run=str(self._chat.key.run))

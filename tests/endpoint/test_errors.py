@@ -1,0 +1,162 @@
+"""Errors reach the agent's client as the model's server made them, and its run as errors of `ctx.chat` do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from tests.endpoint.scenes import failures, play
+from tests.engine.evaluating import Workspace, evaluated
+from tests.servers import OVERFLOW, ChatServer, Exchange, refusal, reply, status
+
+Answer = Callable[[Exchange], Awaitable[web.StreamResponse]]
+
+
+def by_text(**answers: Answer) -> Answer:
+    """Answers by the first word of the last message, with 42 for any other."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        content = exchange.seen.body["messages"][-1]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        return await answers.get(text.split()[0], reply("42"))(exchange)
+
+    return behave
+
+
+HEAD = """
+def says(word):
+    return [{"role": "user", "content": word}]
+
+async def raised(call):
+    try:
+        await call
+    except (openai.APIStatusError, anthropic.APIStatusError) as error:
+        assert error.response.headers["x-should-retry"] == "false"
+        return error
+    raise AssertionError("no error")
+"""
+SCENES = {
+    "openai: too long": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        error = await raised(create(model="x", messages=says("overflow")))
+        assert type(error) is openai.BadRequestError and "maximum context length" in error.message, error
+        assert error.body["type"] == "invalid_request_error", error.body
+        stream = await raised(create(model="x", messages=says("overflow"), stream=True))
+        assert type(stream) is openai.BadRequestError, stream
+        await ctx.chat(ctx.prompt)
+    """,
+    "openai: no room, refusal, broken": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        assert type(await raised(create(model="x", messages=says("busy")))) is openai.RateLimitError
+        error = await raised(create(model="x", messages=says("broken")))
+        assert (error.status_code, "is not a JSON object" in error.message) == (502, True), error
+        reply = await create(model="x", messages=says("refuse"))
+        assert reply.choices[0].message.refusal == "never", reply
+        await ctx.chat(ctx.prompt)
+    """,
+    "anthropic: overloaded, refusal": """
+        create = AsyncAnthropic(ctx).messages.create
+        error = await raised(create(model="x", max_tokens=9, messages=says("overloaded")))
+        assert (error.status_code, error.body["error"]["type"]) == (529, "overloaded_error"), error.body
+        error = await raised(create(model="x", max_tokens=9, messages=says("overflow")))
+        assert type(error) is anthropic.BadRequestError, error
+        reply = await create(model="x", max_tokens=9, messages=says("refuse"))
+        assert reply.stop_reason == "refusal", reply
+        await ctx.chat(ctx.prompt)
+    """,
+    "requests that the endpoint refuses": """
+        client = AsyncOpenAI(ctx)
+        error = await raised(client.responses.create(model="x", input="hi"))
+        assert error.status_code == 404 and 'set_default_openai_api("chat_completions")' in error.message, error
+        error = await raised(client.embeddings.create(model="x", input="hi"))
+        assert error.status_code == 404 and "base_url of its own" in error.message, error
+        error = await raised(client.chat.completions.create(model="x", messages=ctx.prompt, n=2))
+        assert error.status_code == 400 and "n must be 1" in error.message, error
+        error = await raised(AsyncAnthropic(ctx).messages.count_tokens(model="x", messages=ctx.prompt))
+        assert error.status_code == 404 and error.body["type"] == "error", error.body
+        other = openai.AsyncOpenAI(base_url=ctx.base_url, api_key="another")
+        error = await raised(other.chat.completions.create(model="x", messages=ctx.prompt))
+        assert error.status_code == 401 and "ctx.api_key" in error.message, error
+        moved = openai.AsyncOpenAI(base_url=ctx.base_url.replace("row3", "row9"), api_key=ctx.api_key)
+        error = await raised(moved.chat.completions.create(model="x", messages=ctx.prompt))
+        assert error.status_code == 410 and "is over" in error.message, error
+        await ctx.chat(ctx.prompt)
+    """,
+}
+
+
+@pytest.mark.parametrize("client", ["light", "anthropic"])
+def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: str) -> None:
+    answers = by_text(
+        overflow=status(400, OVERFLOW), busy=status(429), broken=status(200, "no object"),
+        refuse=refusal("never"), overloaded=status(529),
+    )  # fmt: skip
+    with ChatServer(answers) as server:
+        live = play(workspace, SCENES, server, HEAD, model={"client": client, "max_retries": 0})
+
+    assert failures(live, SCENES) == {}
+    assert live.kinds() == ["passed"] * len(SCENES)
+
+
+FAILING = """
+from openai import AsyncOpenAI
+
+async def rollout(ctx):
+    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    await ctx.chat(ctx.prompt)
+    try:
+        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+    except Exception:
+        raise KeyError("the framework's own error") from None
+"""
+
+
+def test_a_rollout_is_charged_to_its_last_failed_request(workspace: Workspace) -> None:
+    workspace.agent(FAILING)
+    with ChatServer(reply("42"), status(503)) as server:
+        live = evaluated(workspace.config(server, model={"max_retries": 1}, data={"rows": "0"}))
+
+    assert len(server.requests) == 3, "the client must not repeat what the host has repeated"
+    event = live.events("rollout")[0]
+    assert (event["boundary"], event["retries"]) == ("provider", 1)
+    assert event["error"] == "the server answered 503 Service Unavailable: scripted 503 (2 tries)"
+    assert "KeyError: " in event["details"]
+    assert event["usage"] == {"input_tokens": 7, "output_tokens": 3}
+
+
+LATER = """
+from openai import AsyncOpenAI
+
+async def rollout(ctx):
+    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    if ctx.row_index == 0:
+        try:
+            await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+        except Exception:
+            pass
+        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+        raise KeyError("later")
+"""
+
+
+def test_an_error_after_an_answered_request_is_the_agents(workspace: Workspace) -> None:
+    workspace.agent(LATER)
+    with ChatServer(status(400), reply("42")) as server:
+        live = evaluated(workspace.config(server, data={"rows": "0"}))
+
+    event = live.events("rollout")[0]
+    assert (event["boundary"], event["error"]) == ("agent", "KeyError: 'later'")
+    assert event["usage"] == {"input_tokens": 7, "output_tokens": 3}
+
+
+def test_a_wrong_key_stops_the_eval(workspace: Workspace) -> None:
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(50)])
+    workspace.agent(FAILING)
+    with ChatServer(reply("42"), status(401)) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+
+    assert len(server.requests) == 2
+    assert live.kinds().count("skipped") == 49
+    assert "401 Unauthorized" in str(live.events("rollout")[0]["error"])
