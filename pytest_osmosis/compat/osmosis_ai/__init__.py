@@ -5,6 +5,25 @@ from __future__ import annotations
 from pytest_osmosis.compat.homes import names_from
 
 HOMES = {
+    "CompletionsResult": ".rollout.client",
+    "InitResponse": ".rollout.core.schemas",
+    "OpenAIFunctionToolSchema": ".rollout.core.schemas",
+    "OsmosisLLMClient": ".rollout.client",
+    "OsmosisRolloutError": ".rollout.core.exceptions",
+    "OsmosisServerError": ".rollout.core.exceptions",
+    "OsmosisTimeoutError": ".rollout.core.exceptions",
+    "OsmosisTransportError": ".rollout.core.exceptions",
+    "OsmosisValidationError": ".rollout.core.exceptions",
+    "RolloutAgentLoop": ".rollout.core.base",
+    "RolloutContext": ".rollout.core.base",
+    "RolloutMetrics": ".rollout.core.schemas",
+    "RolloutRequest": ".rollout.core.schemas",
+    "RolloutResponse": ".rollout.core.schemas",
+    "RolloutResult": ".rollout.core.base",
+    "create_app": ".rollout.server.app",
+    "get_agent_loop": ".rollout.registry",
+    "list_agent_loops": ".rollout.registry",
+    "register_agent_loop": ".rollout.registry",
     "osmosis_reward": ".utils",
 }
 """The modules below this one that define the names."""

@@ -1,0 +1,18 @@
+"""`osmosis_ai.rollout.server`: servers, which an eval does not need."""
+
+from __future__ import annotations
+
+from pytest_osmosis.compat.homes import names_from
+
+HOMES = {
+    "DEFAULT_HOST": ".serve",
+    "DEFAULT_PORT": ".serve",
+    "ServeError": ".serve",
+    "create_app": ".app",
+    "serve_agent_loop": ".serve",
+}
+"""The modules below this one that define the names."""
+
+__all__ = [*HOMES]
+
+__getattr__ = names_from(__name__, HOMES)
