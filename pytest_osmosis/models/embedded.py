@@ -62,9 +62,11 @@ def reply_to(request: ChatRequest) -> ChatReply:
         _refuse('tools must be a list of objects such as {"type": "function", "function": {...}}')
     accuracy, max_tokens = _accuracy(request.sampling), _max_tokens(request.sampling)
     key = request.run if request.seed is None else str(request.seed)
-    reply = judge_reply(request.messages, accuracy, key) or answer(
-        request.messages, request.tools, accuracy=accuracy, key=key
-    )
+    choice = request.sampling.get("tool_choice")
+    tools = () if choice == "none" else request.tools
+    reply = judge_reply(request.messages, accuracy, key) or answer(request.messages, tools, accuracy=accuracy, key=key)
+    if choice == "required":
+        reply = _as_call(reply, request)
     return reply if max_tokens is None else _truncated(reply, max_tokens)
 
 
@@ -78,9 +80,10 @@ def answer(
     #### 391
 
     `accuracy` is the share of user messages that get the right solution, 0..1; `key` decides which ones. A wrong
-    solution is off by 1 to 9. Tool results after the last user message are used if they contain a number.
+    solution is off by 1 to 9. Tool results after the last user message are used if they contain a number. Agents that
+    have no messages for them send user messages which begin with "Observation:".
     """
-    question = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=None)
+    question = max((index for index, message in enumerate(messages) if _is_of_user(message)), default=None)
     expression = None if question is None else find_expression(text_of(messages[question].get("content")))
     if question is None or expression is None:
         return _text_reply(messages, NOTHING_TO_SOLVE)
@@ -335,6 +338,7 @@ _OPERATION_WORDS = {
     "*": {"mul", "multiply", "multiplies", "multiplication", "times", "product"},
     "/": {"div", "divide", "division", "quotient"},
 }
+_ANSWER_WORDS = {"answer", "final", "response", "respond", "reply", "result", "finish"}
 _CALCULATOR_WORDS = {"expression", "expr", "formula", "calculate", "calculator", "calc", "evaluate", "arithmetic"}
 
 
@@ -409,6 +413,18 @@ def _fitting(tools: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str] | None
     return calculator, by_operator
 
 
+def _answering(tools: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return the tool that takes the answer as its only parameter, and this parameter, or None."""
+    for tool in tools:
+        function = _object(tool.get("function"))
+        properties = _object(_object(function.get("parameters")).get("properties"))
+        texts = [name for name, schema in properties.items() if _object(schema).get("type") == "string"]
+        name = str(function.get("name", ""))
+        if len(properties) == len(texts) == 1 and _words(f"{name} {texts[0]}") & _ANSWER_WORDS:
+            return name, texts[0]
+    return None
+
+
 def _operator_of(text: str) -> str | None:
     """Return the only operator with a word in the text, or None."""
     operators = [operator for operator, words in _OPERATION_WORDS.items() if words & _words(text)]
@@ -423,12 +439,19 @@ def _object(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+_OBSERVATION = "Observation:"
+
+
+def _is_of_user(message: Message) -> bool:
+    return message.get("role") == "user" and not text_of(message.get("content")).startswith(_OBSERVATION)
+
+
 _RESULT = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d{1,2})?(?![\w])", re.IGNORECASE)
 
 
 def _tool_results(messages: Sequence[Message]) -> list[Fraction | None]:
-    """Return the last number of each tool message, or None for an error or without a number in bounds."""
-    return [_result(text_of(message.get("content"))) for message in messages if message.get("role") == "tool"]
+    """Return the last number of each tool result, or None for an error or without a number in bounds."""
+    return [_result(text_of(message.get("content"))) for message in messages if message.get("role") in ("tool", "user")]
 
 
 def _result(text: str) -> Fraction | None:
@@ -489,6 +512,16 @@ def _call_reply(messages: Sequence[Message], call: _CallNeeded, call_id: str) ->
     function = {"name": call.name, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": call_id, "type": "function", "function": function}
     return _reply(messages, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, "tool_calls")
+
+
+def _as_call(reply: ChatReply, request: ChatRequest) -> ChatReply:
+    """Return a text reply as the call of a tool that takes the answer, if there is one."""
+    tool = None if reply.tool_calls else _answering(request.tools)
+    if tool is None:
+        return reply
+    name, parameter = tool
+    digest = blake2b(reply.content.encode(), digest_size=10).hexdigest()
+    return _call_reply(request.messages, _CallNeeded(name, {parameter: reply.content}, 0), f"call_{digest}_answer")
 
 
 def _reply(messages: Sequence[Message], message: Message, finish_reason: str, name: str = NAME) -> ChatReply:

@@ -347,6 +347,39 @@ def test_results_before_the_last_question_do_not_count() -> None:
     assert answer([*before, *user("17 * 23")], [MULTIPLY]).finish_reason == "tool_calls"
 
 
+def test_an_observation_of_the_user_is_the_result_of_a_tool() -> None:
+    asked = [*user("What is 17 * 23?"), {"role": "assistant", "content": "Calling tools: multiply"}]
+    reply = answer([*asked, *user("Observation:\n400")], [MULTIPLY])
+    assert (reply.tool_calls, reply.content.splitlines()[-1]) == ([], "#### 400")
+
+
+def test_no_tool_is_called_if_the_choice_is_none() -> None:
+    reply = reply_to(ChatRequest(user("17 * 23"), [MULTIPLY], {"tool_choice": "none"}))
+    assert reply.tool_calls == []
+
+
+@pytest.mark.parametrize(
+    ("answering", "call"),
+    [
+        (tool("final_answer", answer="string"), ("final_answer", "answer")),
+        (tool("done", response="string"), ("done", "response")),
+        (tool("final_answer", answer="number"), None),
+        (tool("final_answer", answer="string", reason="string"), None),
+        (tool("search", query="string"), None),
+    ],
+)
+def test_a_call_that_is_required_brings_the_answer(answering: dict[str, Any], call: tuple[str, str] | None) -> None:
+    tools, sampling = [MULTIPLY, answering], {"tool_choice": "required"}
+    first = reply_to(ChatRequest(user("17 * 23"), tools, sampling))
+    assert first.tool_calls[0]["function"]["name"] == "multiply"
+    told = [*user("17 * 23"), first.message, {"role": "tool", "content": "391"}]
+    last = reply_to(ChatRequest(told, tools, sampling))
+    functions = [each["function"] for each in last.tool_calls]
+    found = [(each["name"], json.loads(each["arguments"])) for each in functions]
+    assert found == ([] if call is None else [(call[0], {call[1]: "17 * 23 = 391\n#### 391"})])
+    assert reply_to(ChatRequest(told, tools)).tool_calls == []
+
+
 @pytest.mark.parametrize(
     ("offered", "text", "called"),
     [
