@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_osmosis.errors import BoundError as BoundError
     from pytest_osmosis.errors import ModelError as ModelError
     from pytest_osmosis.errors import OsmosisError as OsmosisError
     from pytest_osmosis.errors import ScoreError as ScoreError
@@ -40,6 +41,7 @@ HOMES = {
     "AgentWorkflowConfig": "pytest_osmosis.rollouts.workflow",
     "AgentWorkflowContext": "pytest_osmosis.rollouts.workflow",
     "AgentWorkflowOutput": "pytest_osmosis.rollouts.workflow",
+    "BoundError": "pytest_osmosis.errors",
     "ChatContext": "pytest_osmosis.rollouts.context",
     "ChatReply": "pytest_osmosis.models.base",
     "Grader": "pytest_osmosis.rewards.graders",
@@ -67,6 +69,7 @@ __all__ = [
     "AgentWorkflowConfig",
     "AgentWorkflowContext",
     "AgentWorkflowOutput",
+    "BoundError",
     "ChatContext",
     "ChatReply",
     "Grader",

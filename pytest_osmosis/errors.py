@@ -8,6 +8,7 @@ OsmosisError
 ├── ScoreError      a function of an eval did not score the rollout of a test
 ├── JudgeError      a judge answered without a score
 ├── ModelError      how one request to a model ended, with its boundary and whether a retry helps
+├── BoundError      a rollout met one of its bounds, and may ask its model no further
 ├── HostError       an engine host could not be started, or broke the protocol
 └── JournalError    a journal that cannot be written or read back
 
@@ -109,6 +110,22 @@ class ModelError(OsmosisError):
         they fail unless one has succeeded (403, 404, unreachable), "never" if the model did answer (a refusal)."""
         self.retries: int = 0
         """The number of repetitions before this error."""
+
+
+class BoundError(OsmosisError):
+    """A rollout met one of its bounds, like `[agent] max_turns`: its request was not sent, and no further one will be.
+
+    An agent that lets it pass ends its run at boundary "agent". One that catches it and returns its conversation so far
+    is scored, and the results note the bound.
+    """
+
+    boundary: Literal["agent"] = "agent"
+    systemic: Systemic = "never"
+
+    def __init__(self, used: str, bound: str) -> None:
+        super().__init__(f"{used}: {bound}")
+        self.bound: str = bound
+        """The bound and its value: "[agent] max_turns = 10"."""
 
 
 class HostError(OsmosisError):

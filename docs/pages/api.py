@@ -50,7 +50,7 @@ SECTIONS = (
         "Agents",
         "See [write an agent](../how-to/write-an-agent.md).",
         (
-            *("ChatContext", "ChatReply", "Usage", "ModelError"),
+            *("ChatContext", "ChatReply", "Usage", "ModelError", "BoundError"),
             *("AgentWorkflow", "AgentWorkflowContext", "AgentWorkflowOutput", "AgentWorkflowConfig"),
         ),
     ),

@@ -116,12 +116,13 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         scoring=Scoring(**draft.table("scoring")),
         judge=JudgeTable(**draft.table("judge")),
         agent=AgentTable(
-            **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent"))
+            **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent")),
+            bounds_turns=draft.get("agent", "max_turns") is not None,
         ),
         data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
-        limits=LimitsTable(**draft.table("limits")),
+        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(_rollout_bounds(draft))}),
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
         output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
@@ -140,6 +141,14 @@ def _valid_secrets(given: object) -> tuple[str, ...]:
 
 def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
     return {key: value for key, value in draft.table(table).items() if (table, key) not in SELECTING.values()}
+
+
+def _rollout_bounds(draft: Draft) -> dict[str, Any]:
+    """Return the bounds of each rollout, each from the highest level that sets it: no level lifts another's bounds."""
+    bounds: dict[str, Any] = {}
+    for level in draft.levels:
+        bounds = {**level.get(("limits", "rollout"), {}), **bounds}
+    return bounds
 
 
 def _baseline(draft: Draft) -> Baseline:

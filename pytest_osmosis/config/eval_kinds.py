@@ -13,6 +13,7 @@ from pytest_osmosis.config.kinds import (
     Unfit,
     ValueKind,
     faults_of,
+    integer,
     name,
     number,
     record_of,
@@ -143,6 +144,12 @@ def seconds() -> ValueKind:
 
 def at_least_0() -> ValueKind:
     return number(" of at least 0", lambda value: value >= 0, minimum=0)
+
+
+def rollout_bounds() -> ValueKind:
+    """The bounds of each rollout by name, kept as a dict."""
+    expects = "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
+    return record_of(expects, {"tokens": integer(1), "cost_usd": above_0(), "tool_calls": integer(1)}, ())
 
 
 def token_prices() -> ValueKind:

@@ -26,6 +26,7 @@ from pytest_osmosis.config.eval_kinds import (
     extra_body,
     folder_name,
     headers,
+    rollout_bounds,
     score_range,
     seconds,
     stop,
@@ -239,7 +240,13 @@ AGENT = Table(
             code_reference("attr", "chat"),
             'The built-in "chat", or a "module:attr". It replaces the workflow of the entrypoint.',
         ),
-        Field("max_turns", integer(1), "Most turns in one rollout.", default=10),
+        Field(
+            "max_turns",
+            integer(1),
+            "Most turns in one rollout. The agent is told; if the key is set, a rollout that asks the model more often "
+            "is refused.",
+            default=10,
+        ),
     ),
 )
 
@@ -334,6 +341,13 @@ LIMITS = Table(
         ),
         Field("max_tokens", integer(1), "Input and output tokens. No run starts that would probably exceed them."),
         Field("max_duration_s", seconds(), "Seconds since the first rollout. After them, no new run starts."),
+        Field(
+            "rollout",
+            rollout_bounds(),
+            "Bounds of each rollout, written as [limits.rollout]. A rollout that has used so many tokens or US dollars "
+            "asks the model nothing more, nor one whose model asked for more tool calls. cost_usd requires known "
+            "prices.",
+        ),
     ),
 )
 

@@ -123,10 +123,14 @@ class JudgeTable:
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """`[agent]`: `agent` is "chat" (built in), "module:attr", or None for the rollout's entrypoint."""
+    """`[agent]`: `agent` is "chat" (built in), "module:attr", or None for the rollout's entrypoint.
+
+    Only a `max_turns` that somebody set is a bound; agents are told the default too.
+    """
 
     agent: str | None = None
     max_turns: int = 10
+    bounds_turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +188,16 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
-    """`[limits]`: the most unmeasured runs (a count, or a share from 0 to 1), and bounds after which no run starts."""
+    """`[limits]`: the most unmeasured runs (a count, or a share from 0 to 1), and bounds after which no run starts.
+
+    `rollout` holds the bounds of each rollout by name: `tokens`, `cost_usd` and `tool_calls`.
+    """
 
     max_errors: int | float = 0.10
     max_cost_usd: float | None = None
     max_tokens: int | None = None
     max_duration_s: float | None = None
+    rollout: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
     @property
     def max_errors_is_share(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_osmosis.endpoint.rollouts import PREFIX, EndpointRollout, OpenRollouts, OverError, is_key
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.json_bodies import encoded
 from pytest_osmosis.models.served import completions, messages
@@ -105,6 +105,8 @@ async def _reply(rollout: EndpointRollout, request: ChatRequest) -> ChatReply:
         reply = await rollout.send(request)
     except OverError:
         raise _over() from None
+    except BoundError as error:
+        raise ApiError(400, str(error)) from None
     except (TypeError, ValueError) as error:  # the model's API cannot represent the messages
         raise ApiError(400, str(error)) from None
     return reply

@@ -13,7 +13,10 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest
 PREFIX = "/rollouts/"
 
 Send = Callable[[ChatRequest], Awaitable[ChatReply]]
-"""Sends a request as `ctx.chat` does. Raises `ModelError` if there is no answer, `OverError` if the rollout is over."""
+"""Sends a request as `ctx.chat` does.
+
+Raises `ModelError` if there is no answer, `BoundError` if a bound of the rollout is met, `OverError` if it is over.
+"""
 
 
 class OverError(RuntimeError):

@@ -10,7 +10,7 @@ from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.request_settings import rate_limit_texts, sampling_text
+from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
@@ -33,5 +33,6 @@ __all__ = [
     "host_setup",
     "prepare",
     "rate_limit_texts",
+    "rollout_bounds_text",
     "sampling_text",
 ]

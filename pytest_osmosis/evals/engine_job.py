@@ -16,6 +16,7 @@ from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
@@ -88,6 +89,11 @@ def host_setup(
         secrets=tuple(config.secrets),
         artifacts=str(artifacts),
         max_turns=config.agent.max_turns,
+        bounds=RolloutBounds(
+            max_turns=config.agent.max_turns if config.agent.bounds_turns else None,
+            prices={str(tag): price.to_json() for tag, price in prepared.prices.items() if price is not None},
+            **config.limits.rollout,
+        ),
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
     )

@@ -243,14 +243,15 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
 
 def _check_prices(config: EvalConfig, target: ModelTarget, other: ModelTarget | None, at: datetime) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
-    if config.limits.max_cost_usd is None:
-        return
+    limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
+    limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
     models = [(config.experiment.model_path, target), *([(config.baseline.model_path or "", other)] if other else [])]
     unknown = [name for name, each in models if price_of(name, each, config.prices, at) is None]
     texts = [
-        f"[limits] max_cost_usd: the price of {name} is not known, so its cost cannot be limited; "
-        f"add [prices] {name} = {{input = ..., output = ...}}, or limit max_tokens"
+        f"[limits] {bound}: the price of {name} is not known, so its cost cannot be limited; "
+        f"add [prices] {name} = {{input = ..., output = ...}}, or limit {instead}"
         for name in map(toml, unknown)
+        for bound, instead in limited.items()
     ]
     if texts:
         raise ConfigError([Problem(shown(config.path), text) for text in texts])

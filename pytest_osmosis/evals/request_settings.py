@@ -8,7 +8,7 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.engine.limits import Limits, least_s
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.text.numbers import plural, seconds
+from pytest_osmosis.text.numbers import money, plural, seconds
 
 
 def request_sampling(config: EvalConfig) -> dict[str, Any]:
@@ -35,6 +35,18 @@ def _seed_note(target: ModelTarget) -> str:
     if target.seed_key is None:
         return " (not sent: this provider takes none)"
     return " (sent where the provider takes one)" if target.client == "litellm" else ""
+
+
+def rollout_bounds_text(config: EvalConfig) -> str | None:
+    """Return the bounds of each rollout in words, None without any."""
+    bounds = config.limits.rollout
+    texts = [plural(config.agent.max_turns, "turn")] if config.agent.bounds_turns else []
+    texts += [plural(bounds[name], noun) for name, noun in _COUNTED.items() if name in bounds]
+    texts += [money(bounds["cost_usd"])] if "cost_usd" in bounds else []
+    return f"at most {', '.join(texts)} a rollout" if texts else None
+
+
+_COUNTED = {"tool_calls": "tool call", "tokens": "token"}
 
 
 def rate_limits(config: EvalConfig) -> Limits:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
@@ -32,14 +32,18 @@ OVERLOADED = 4
 """This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses
 a request now and then; that costs this request a retry and slows down no other."""
 
+REFUSED_AGAIN_S = 0.05
+"""The wait before a rollout is refused once more: its agent may be a loop that passes over every error."""
+
 
 @dataclass(slots=True)
 class RequestTotals:
     """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
 
-    `failure` is the error of the last request through the endpoint, None if it was answered: its client raised an error
-    of its own. `usage` is None without an answer, and for good once a server answers without its usage: the sum is
-    unknown then.
+    `asked` counts all that the rollout wanted to send, and `tool_calls` what the answers asked for. `bound` is the
+    first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
+    if it was answered: its client raised an error of its own. `usage` is None without an answer, and for good once a
+    server answers without its usage: the sum is unknown then.
     """
 
     usage: Usage | None = None
@@ -48,7 +52,10 @@ class RequestTotals:
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
-    failure: ModelError | None = None
+    failure: ModelError | BoundError | None = None
+    asked: int = 0
+    tool_calls: int = 0
+    bound: str | None = None
 
     def add(self, reply: ChatReply) -> None:
         if not self.answers:
@@ -56,6 +63,7 @@ class RequestTotals:
         elif self.usage is not None:
             self.usage = self.usage + reply.usage if reply.usage is not None else None
         self.answers += 1
+        self.tool_calls += len(reply.tool_calls)
         self.finish_reason = reply.finish_reason
         self.model = reply.model or self.model
 
@@ -86,6 +94,7 @@ class ModelGateway:
         self.permits = PermitClient(emit) if setup.permits else None
         self._clients = clients
         self._stalls = stalls
+        self.bounds = setup.bounds
         self._timeout_s = setup.target["timeout_s"]
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
@@ -129,9 +138,13 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
+        self.totals.asked += 1
+        turn = self.totals.asked
+        await self._stay_within_bounds(turn)
         self.totals.open += 1
         try:
             async with ModelRequest(self.slot, self._gateway.permit_for(self.key, request)) as in_flight:
+                await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
                 reply = await self._gateway.send(self.key, request, self.deadline, retries)
                 in_flight.answered(reply.usage)
@@ -139,6 +152,17 @@ class RolloutChat:
             self.totals.open -= not self.deadline.expired
         self.totals.add(reply)
         return reply
+
+    async def _stay_within_bounds(self, turn: int) -> None:
+        """Raise `BoundError` if a request must not begin. An agent that asks on and on must not hold the event loop."""
+        try:
+            self._gateway.bounds.check(turn, self.totals, self.key.run.model)
+        except (BoundError, ModelError) as error:
+            refused_before = self.totals.bound is not None
+            if isinstance(error, BoundError):
+                self.totals.bound = self.totals.bound or error.bound
+            await asyncio.sleep(REFUSED_AGAIN_S if refused_before else 0)
+            raise
 
 
 class RetryWaits:

@@ -349,6 +349,8 @@ def _rollout_event(
         "model": totals.model,
         "retries": totals.retries,
     }
+    if totals.bound is not None:
+        event["bound"] = totals.bound
     event |= notes  # type: ignore[typeddict-item]  # it lacks required fields, which the event has
     if failure is not None:
         event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}

@@ -23,6 +23,7 @@ from typing import (
     get_type_hints,
 )
 
+from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.record.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.json_line import dumps
@@ -58,6 +59,7 @@ class Setup:
     `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
     (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
+    `bounds` are those of each rollout, and `max_turns` is what agents are told;
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
@@ -79,6 +81,7 @@ class Setup:
     secrets: tuple[str, ...] = ()
     artifacts: str = ""
     max_turns: int = 10
+    bounds: RolloutBounds = field(default_factory=RolloutBounds)
     agent_timeout_s: float = 450.0
     grader_timeout_s: float = 150.0
 
@@ -93,7 +96,8 @@ class Setup:
     @classmethod
     def from_json(cls, request: SetupRequest) -> Setup:
         values = request["setup"]
-        return cls(**{**values, **{name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}})
+        tuples = {name: tuple(values[name]) for name in ("roots", "eval_fns", "secrets")}
+        return cls(**{**values, **tuples, "bounds": RolloutBounds(**values["bounds"])})
 
 
 # -- engine to host --------------------------------------------------------------------------------------

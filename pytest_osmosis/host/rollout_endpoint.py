@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_osmosis.endpoint.rollouts import EndpointRollout
 from pytest_osmosis.endpoint.server import Endpoint
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
 from pytest_osmosis.host.permits import ANSWER_LIMITS
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -46,7 +46,7 @@ class RolloutEndpoint:
     async def _send(self, request: ChatRequest) -> ChatReply:
         try:
             reply = await self._chat.send(self._completed(request))
-        except ModelError as error:
+        except (ModelError, BoundError) as error:
             self._chat.totals.failure = error
             raise
         self._chat.totals.failure = None

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
 from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
@@ -44,9 +44,9 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
             retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
             return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})")
         return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
-    model_error = next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
-    if model_error is not None:
-        return Failure(model_error.boundary, str(model_error), "", model_error.systemic)
+    of_request = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, BoundError))), None)
+    if of_request is not None:
+        return Failure(of_request.boundary, str(of_request), "", of_request.systemic)
     failure = totals.failure
     if failure is not None:  # the agent's own client made another error of it
         return Failure(failure.boundary, str(failure), user_traceback(error), failure.systemic)

@@ -53,6 +53,11 @@ class Price:
     def to_json(self) -> dict[str, Any]:
         return {"source": self.source, **self._rates()}
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Price:
+        rates = {name: rate for name, rate in value.items() if name != "source"}
+        return cls(TokenPrices(**rates), value["source"])
+
     def _rates(self) -> dict[str, float]:
         rates = {name: getattr(self.rates, name) for name in ("input", "output", "cached_input", "cache_write")}
         return {name: self.rates.input if rate is None else rate for name, rate in rates.items()}

@@ -57,6 +57,7 @@ SHAPES: Mapping[str, Check] = {
             "usage": nullable(table(whole())),
             "model": nullable(text),
             "retries": whole(),
+            "bound": text,
             "boundary": one_of(*get_args(Boundary)),
             "error": text,
             "details": text,

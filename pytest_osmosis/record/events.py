@@ -64,6 +64,9 @@ class RolloutEvent(AttemptFields, NoteFields):
     `boundary`, `error` and `details` are there if it failed; the engine writes no more than these about a rollout that
     took its host down.
 
+    `bound` is the bound of its rollout for which a request was refused, like "[agent] max_turns = 10"; it is there too
+    if the agent then ended well.
+
     `systemic` ("always" or "until_success") means that further runs will meet the same failure; "never", that they will
     not.
     """
@@ -77,6 +80,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     usage: NotRequired[Mapping[str, int] | None]
     model: NotRequired[str | None]
     retries: NotRequired[int]
+    bound: NotRequired[str]
     boundary: NotRequired[str]
     error: NotRequired[str]
     details: NotRequired[str]

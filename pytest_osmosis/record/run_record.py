@@ -77,6 +77,8 @@ class RunRecord(NamedTuple):
     """Token counts by name, None if the server sent none."""
     retries: int = 0
     """The number of requests that were repeated."""
+    bound: str | None = None
+    """The bound of the rollout for which a request was refused ("[agent] max_turns = 10"), None if none was."""
     finish_reason: str | None = None
     """The reason why the last answer ends, None if the server sent none."""
     answer: str | None = None
@@ -203,6 +205,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         duration_ms=event["ms"],
         usage=_shared(tuple(usage.items())) if (usage := event.get("usage")) is not None else None,
         retries=event.get("retries", 0),
+        bound=_interned(event.get("bound")),
         finish_reason=_interned(event.get("finish_reason")),
         answer=_answer(own),
         answer_fault=answer_fault(own),

@@ -130,6 +130,8 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
     if record.error is not None:
         yield from (f"  {line}".rstrip() for line in f"error: {cut(record.error)}".split("\n"))
         yield from text_lines(history.details, cut)
+    if record.bound is not None and record.bound not in (record.error or ""):
+        yield f"  met {record.bound}: the model was not asked again"
     if record.status == "finished" and record.answer_fault is not None:
         yield f"  {ANSWER_FAULTS[record.answer_fault]}"
     yield from (f"  {line}" for line in note_lines(record.notes, history.scorers, cut))

@@ -93,6 +93,7 @@ def _run_of(history: RunHistory, rule: PassRule | None, costs: Mapping[RunId, fl
         "duration_ms": record.duration_ms,
         "scoring_ms": record.scoring_ms,
         "retries": record.retries,
+        "bound": record.bound,
         "attempt": record.attempt,
         **record.notes.to_json(),
     }

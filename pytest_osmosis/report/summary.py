@@ -35,6 +35,7 @@ def remark_lines(results: Results) -> list[str]:
     worse = [each for each in results.comparisons if each.paired is not None and each.paired.worse]
     return [
         *_not_scored(results),
+        *_bounded(results),
         *_truncated(results),
         *(line for each in worse for line in (*_compared(each), *changed_rows_lines(each, results)[:1])),
     ]
@@ -44,6 +45,7 @@ def account_lines(results: Results) -> list[str]:
     """Return the causes of unscored runs, the cost, and the comparisons with other eval runs."""
     return [
         *_not_scored(results),
+        *_bounded(results),
         *_truncated(results),
         *_equal_answers(results),
         _took(results),
@@ -154,6 +156,20 @@ def _not_scored(results: Results) -> list[str]:
 
 def _n_ended(records: Sequence[RunRecord]) -> int:
     return sum(record.status != "pending" for record in records)
+
+
+def _bounded(results: Results) -> list[str]:
+    """Return a line on each bound that scored rollouts met, because a low bound can look like a weak model."""
+    met: dict[str, list[RunRecord]] = {}
+    for record in results.records:
+        if record.bound is not None and record.status == "finished":
+            met.setdefault(record.bound, []).append(record)
+    return [
+        f"{plural(len(records), 'run')} met {bound} and {'was' if len(records) == 1 else 'were'} scored as far as "
+        f"{'it' if len(records) == 1 else 'they'} got, {count(sum(map(results.pass_rule.passed, records)))} passed "
+        f"(first: {min(record.run for record in records)})"
+        for bound, records in met.items()
+    ]
 
 
 def _truncated(results: Results) -> list[str]:

@@ -314,6 +314,7 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         "cost_usd": results.costs_usd.get(record.run),
         "retries": record.retries,
         "finish_reason": record.finish_reason,
+        **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
         **record.notes.to_json(),
     }

@@ -62,6 +62,7 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
         scoring_ms=run["scoring_ms"],
         usage=run["usage"],
         retries=run["retries"],
+        bound=run.get("bound"),
         finish_reason=run["finish_reason"],
         notes=NO_NOTES.add(run),
     )

@@ -67,7 +67,7 @@ class ChatContext:
         self.model: str = model
         """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
-        """`[agent] max_turns`. The agent has to keep it: nothing stops a rollout that asks the model more often."""
+        """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""
         self.last_conversation: list[Message] | None = None
@@ -109,6 +109,7 @@ class ChatContext:
         (`temperature=0.2`, `max_tokens=500`, `tool_choice="required"`, ...) overrides the config for this request.
         Several calls may wait at once. Tokens of all calls count for the run.
 
+        Raises `BoundError` if the rollout may not ask again: it met `[agent] max_turns` or one of `[limits.rollout]`.
         Raises `ModelError` if the model gives no answer after all retries, rejects the request, or refuses to answer.
         Raises `TypeError` for the keys `model`, `n` and `stream`, and `RuntimeError` if it is awaited in another event
         loop, or after the rollout is over.

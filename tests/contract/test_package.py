@@ -23,6 +23,7 @@ PUBLIC = [
     "AgentWorkflowConfig",
     "AgentWorkflowContext",
     "AgentWorkflowOutput",
+    "BoundError",
     "ChatContext",
     "ChatReply",
     "Grader",

@@ -29,11 +29,12 @@ dataset = "x"
 [evaluation]
 n = 2
 batch_size = 4
-limit = 6
+limit = 7
 [scoring]
 eval_fns = ["answering:exact"]
 [agent]
 agent = "answering:rollout"
+max_turns = 1
 [gate]
 pass_rate = ">= 0.1"
 [limits]
@@ -50,6 +51,8 @@ async def rollout(ctx):
     word = ctx.prompt[-1]["content"].split()[0]
     if word == "raise":
         raise RuntimeError("the agent broke")
+    if word == "loop":
+        await ctx.chat(ctx.prompt)
     messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
     return AgentWorkflowOutput(messages, metrics={"turns": 1}, info={"plan": ["multiply"]})
 
@@ -61,7 +64,15 @@ def exact(solution_str, ground_truth):
     return {"score": score, "reason": "it looked", "metrics": {"length": len(solution_str)}}
 """
 
-ROWS = [("2 * 3?", "6"), ("2 * 4?", "7"), ("raise", "1"), ("2 * 5?", "broken"), ("2 * 6?", "12"), ("2 * 7?", "14")]
+ROWS = [
+    ("2 * 3?", "6"),
+    ("2 * 4?", "7"),
+    ("raise", "1"),
+    ("2 * 5?", "broken"),
+    ("2 * 6?", "12"),
+    ("2 * 7?", "14"),
+    ("loop", "1"),
+]
 
 Evaluate = Callable[..., Any]
 

@@ -119,3 +119,36 @@ def took_s(workspace: Workspace) -> float:
     """Return the seconds from the first start to the end of the last rollout."""
     times = [datetime.fromisoformat(event["at"]) for kind in ("start", "rollout") for event in workspace.events(kind)]
     return (max(times) - min(times)).total_seconds()
+
+
+def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(plain_workspace: Workspace) -> None:
+    plain_workspace.write(
+        "agent.py", "async def rollout(ctx):\n    while True:\n        await ctx.chat(ctx.prompt, tools=[])\n"
+    )
+    plain_workspace.eval(rows=2, agent={"agent": "agent:rollout"}, limits={"rollout": {"tokens": 5000}})
+
+    result = plain_workspace.run(CONFIG, "--osmosis-max-turns=3", "--osmosis-set=limits.rollout.cost_usd=1")
+
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "  limit: at most 3 turns, 5,000 tokens, $1.00 a rollout",
+            "2 runs counted as failed: the rollout asked the model 4 times: ?agent? max_turns = 3 (boundary agent), *",
+        ]
+    )
+
+
+def test_a_bound_on_the_dollars_of_a_rollout_needs_a_known_price(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(
+        rows=2,
+        limits={"rollout": {"cost_usd": 1.0}},
+        model={"base_url": "http://127.0.0.1:9/v1"},
+        experiment={"model_path": "vendor/m"},
+    )
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ['ERROR: *?limits? rollout.cost_usd: the price of "vendor/m" is not known*or limit rollout.tokens']
+    )

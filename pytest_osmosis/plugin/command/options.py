@@ -84,7 +84,9 @@ OF_CONFIG = (
     Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
     Option("limit", "N|all", "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else all)."),
     Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
-    Option("max-turns", "N", "Maximum turns of a rollout ([agent] max_turns; default: 10)."),
+    Option(
+        "max-turns", "N", "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents."
+    ),
     Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
     Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
     Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.evals import Prepared, RescoreSource, baseline_path, rate_limit_texts, sampling_text
+from pytest_osmosis.evals import (
+    Prepared,
+    RescoreSource,
+    baseline_path,
+    rate_limit_texts,
+    rollout_bounds_text,
+    sampling_text,
+)
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
@@ -156,6 +163,8 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
     yield f"  {size or whole}, {in_flight}"
     yield from number_of_tests(plan)
+    if (bounds := rollout_bounds_text(config)) is not None:
+        yield f"  limit: {bounds}"
     for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last):
         yield f"  limit: {limit}"
     if prepared.smoke is not None:

@@ -124,7 +124,7 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
         ),
         ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', "scoring", Scoring(("a:b",), decide="any")),
         ("agent", 'agent = "server:agent_loop"', "agent", AgentTable("server:agent_loop")),
-        ("agent", "max_turns = 1", "agent", AgentTable("chat", 1)),
+        ("agent", "max_turns = 1", "agent", AgentTable("chat", 1, bounds_turns=True)),
         ("data", 'path = "data/multiply.jsonl"', "data", Data("data/multiply.jsonl")),
         ("data", "seed = 7", "data", Data(seed=7)),
         (
@@ -144,6 +144,13 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
         ("gate.pass_rate", 'min = 0.5\nrule = "point"', "gates", (GateRule("pass_rate", 0.5, "point"),)),
         ("limits", "max_errors = 0", "limits", LimitsTable(0)),
         ("limits", 'max_errors = "5%"', "limits", LimitsTable(0.05)),
+        ("limits.rollout", "tokens = 5000", "limits", LimitsTable(rollout={"tokens": 5000})),
+        (
+            "limits",
+            "rollout = {cost_usd = 1, tool_calls = 3}",
+            "limits",
+            LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3}),
+        ),
         ("limits", 'max_errors = "100 %"', "limits", LimitsTable(1.0)),
         ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
     ],

@@ -27,6 +27,9 @@ ENV_NAME = "the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMO
 RESERVED = "set by the run itself; leave it out (reserved: messages, model, tools, stream, n)"
 SHARE = 'must be ">= X" or {min = X, rule = "lower"} with X between 0 and 1, like ">= 0.7"'
 ERRORS = 'a count of runs (an integer of at least 0) or a share of them like "5%"'
+ROLLOUT_BOUNDS = (
+    "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
+)
 PRICE = "a finite number of at least 0"
 
 
@@ -510,6 +513,15 @@ BROKEN: dict[str, list[Case]] = {
         *got("limits", "max_cost_usd", "must be a finite number above 0", "0"),
         *got("limits", "max_tokens", "must be an integer of at least 1", "0"),
         *got("limits", "max_duration_s", "must be a finite number above 0 and at most 31,536,000 (a year)", '"1 h"'),
+        *got("limits", "rollout", f"must be {ROLLOUT_BOUNDS}", "5000"),
+        (
+            "max_errors = 0\n[limits.rollout]\ntokens = 0\ncost = 1\ntool_calls = true",
+            [
+                "4: [limits] rollout.tokens: must be an integer of at least 1, got 0",
+                '5: [limits] rollout.cost: unknown key, did you mean "cost_usd"? (valid: tokens, cost_usd, tool_calls)',
+                "6: [limits] rollout.tool_calls: must be an integer of at least 1, got true",
+            ],
+        ),
     ],
     "evaluaton": [
         ("n = 1", [f"1: [evaluaton]: unknown table, did you mean [evaluation]? {TABLES}"]),

@@ -187,6 +187,14 @@ def test_a_set_value_is_toml_if_valid_or_else_text(
     assert getattr(getattr(load_table("output", "", typed(text)), table), key) == expected
 
 
+def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Callable[[str], None]) -> None:
+    project("[tool.pytest-osmosis.limits.rollout]\ntokens = 9\ncost_usd = 2\n")
+
+    config = load_table("limits.rollout", "tool_calls = 3\ntokens = 8", typed("limits.rollout.cost_usd=1"))
+
+    assert config.limits.rollout == {"tokens": 8, "cost_usd": 1.0, "tool_calls": 3}
+
+
 def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: Load) -> None:
     config = load_table(
         "sampling",
