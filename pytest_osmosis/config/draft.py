@@ -115,6 +115,22 @@ class Draft:
         else:
             self._report(origin, origin.prefix(table, key, *below) + text, *below)
 
+    def choose(self, table: str, *keys: str) -> None:
+        """Keep, of keys that exclude each other, the one of the highest level. Two in one level are a problem."""
+        levels = [self._origins[table, key].level for key in keys if (table, key) in self._origins]
+        highest = max(levels, key=LEVELS.index, default=None)
+        chosen, *others = [key for key in keys if self._level_of(table, key) == highest] or keys
+        for key in keys if highest is not None else ():
+            if key in others:
+                self.fail(table, key, f"cannot be used with {chosen}; keep one of them")
+            elif key != chosen:
+                self._origins.pop((table, key), None)
+                self.values.pop((table, key), None)
+
+    def _level_of(self, table: str, key: str) -> ConfigLevel | None:
+        origin = self._origins.get((table, key))
+        return None if origin is None else origin.level
+
     @property
     def problems(self) -> list[Problem]:
         """The problems so far. Those of a file come in the order of its lines."""

@@ -64,14 +64,12 @@ EXPERIMENT = Table(
                 "a commit SHA of 7 to 40 hexadecimal digits",
                 lambda value: bool(re.fullmatch("[0-9a-fA-F]{7,40}", value)),
             ),
-            "Commit of the evaluated code. Cannot be used with branch.",
-            supported=False,
+            "Commit whose code is evaluated, instead of the files in the workspace. Cannot be used with branch.",
         ),
         Field(
             "branch",
             string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value))),
-            "Branch of the evaluated code. Cannot be used with commit_sha.",
-            supported=False,
+            "Branch whose last commit is evaluated: the local one, or else origin's. Cannot be used with commit_sha.",
         ),
     ),
 )

@@ -25,8 +25,7 @@ _MOST_LISTED = 10
 
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
-    if draft.is_set("experiment", "branch") and draft.is_set("experiment", "commit_sha"):
-        draft.fail("experiment", "branch", "cannot be used with commit_sha; keep one of them")
+    draft.choose("experiment", "commit_sha", "branch")
     _code(draft, workspace)
     _dataset(draft, workspace)
     _environment(draft)
@@ -66,6 +65,11 @@ def _code(draft: Draft, workspace: Path) -> None:
         draft.fail("experiment", "rollout", f"{text}, or {alternative}")
 
 
+def _is_of_a_commit(draft: Draft) -> bool:
+    """Return True if the code is that of a commit, whose files are looked up later (`evals.commits`)."""
+    return draft.is_set("experiment", "branch") or draft.is_set("experiment", "commit_sha")
+
+
 def _rollout_folder(draft: Draft, workspace: Path) -> None:
     rollout = draft.get("experiment", "rollout")
     if rollout is None:
@@ -73,7 +77,7 @@ def _rollout_folder(draft: Draft, workspace: Path) -> None:
     folder = inside(workspace / "rollouts", rollout)
     if folder is None:
         draft.fail("experiment", "rollout", f"must be under rollouts/ (symlinks resolved), got {toml(rollout)}")
-    elif not is_folder(folder):
+    elif not is_folder(folder) and not _is_of_a_commit(draft):
         available = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
         text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)} (available: {available})"
         draft.fail("experiment", "rollout", text)
@@ -89,7 +93,7 @@ def _entrypoint(draft: Draft, folder: Path, rollout: str) -> None:
     if file is None:
         text = f"must be under rollouts/{rollout}/ (symlinks resolved), got {toml(entrypoint)}"
         draft.fail("experiment", "entrypoint", text)
-    elif not is_file(file):
+    elif not is_file(file) and not _is_of_a_commit(draft):
         available = _names(folder.glob("*.py"))
         text = f"must be a file in rollouts/{rollout}/, got {toml(entrypoint)} (available: {available})"
         draft.fail("experiment", "entrypoint", text)

@@ -21,12 +21,17 @@ ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "meta
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """`[experiment]`: the model, the rows and the code. `rollout` and `entrypoint` are both set or both None."""
+    """`[experiment]`: the model, the rows and the code. `rollout` and `entrypoint` are both set or both None.
+
+    At most one of `commit_sha` and `branch` is set.
+    """
 
     model_path: str
     dataset: str | None = None
     rollout: str | None = None
     entrypoint: str | None = None
+    commit_sha: str | None = None
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ opens a run directory (see `record.run_directory`) and performs the selected run
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
+from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
-from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
@@ -16,6 +16,8 @@ from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.evals.undecided_gates import gates_decide
+from pytest_osmosis.git.state import GitQueries
+from pytest_osmosis.git.worktrees import Worktrees
 
 __all__ = [
     "EvalRun",
@@ -27,6 +29,7 @@ __all__ = [
     "SecretsFile",
     "SelectedRuns",
     "Spawn",
+    "Worktrees",
     "baseline_path",
     "finish",
     "gates_decide",
@@ -35,4 +38,5 @@ __all__ = [
     "rate_limit_texts",
     "rollout_bounds_text",
     "sampling_text",
+    "worktree_of",
 ]

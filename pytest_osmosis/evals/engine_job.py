@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_osmosis.config.tables import LimitsTable
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import GateTracker
-from pytest_osmosis.evals.git_state import GitQueries
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
 from pytest_osmosis.evals.request_settings import rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.git.state import GitQueries
+from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.protocol import CommitFields, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.numbers import count
@@ -36,7 +37,7 @@ class RunSettings:
     With `stop_when_decided` an eval whose whole plan is selected ends once its gates are decided, and its runs are
     shuffled so that no row is favoured. With `stops_at_failures` a failed test may end the session. With
     `update_baseline` the results are also written as the baseline's, and no gate compares them with it. `git` is asked
-    for the commit of the workspace.
+    for the commit of the workspace. `worktrees` hold the files of other commits; their owner closes them.
     """
 
     environ: Mapping[str, str]
@@ -51,6 +52,7 @@ class RunSettings:
     stops_at_failures: bool = False
     update_baseline: bool = False
     git: GitQueries | None = None
+    worktrees: Worktrees = field(default_factory=Worktrees)
 
 
 def host_setup(
@@ -61,21 +63,24 @@ def host_setup(
     with_baseline: bool = False,
     stand_in: bool = True,
     inline: bool = False,
+    worktree: Worktree | None = None,
 ) -> Setup:
     """Return the setup from which a host loads and runs the eval's code; `with_baseline` for both models.
 
     With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
-    time, without deadlines.
+    time, without deadlines. `worktree` has the code, if not the workspace.
     """
     config, other = prepared.config, prepared.baseline_model
+    workspace = config.workspace if worktree is None else worktree.workspace
     folder, entrypoint = None, None
     if config.experiment.rollout is not None and config.experiment.entrypoint is not None:
-        folder = config.workspace / "rollouts" / config.experiment.rollout
+        folder = workspace / "rollouts" / config.experiment.rollout
         entrypoint = str(folder / config.experiment.entrypoint)
     return Setup(
         role="roll" if prepared.source.asks_models else "score",
-        workspace=str(config.workspace),
-        roots=(*([str(folder)] if folder else []), str(config.workspace), *pythonpath),
+        workspace=str(workspace),
+        roots=(*([str(folder)] if folder else []), str(workspace), *_moved(pythonpath, worktree)),
+        commit=None if worktree is None else _commit_fields(worktree),
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
@@ -99,13 +104,27 @@ def host_setup(
     )
 
 
+def _moved(pythonpath: Sequence[str], worktree: Worktree | None) -> Sequence[str]:
+    return pythonpath if worktree is None else [worktree.moved(root) for root in pythonpath]
+
+
+def _commit_fields(worktree: Worktree) -> CommitFields:
+    commit = worktree.commit
+    return {"name": commit.name, "repository": str(commit.repository), "worktree": str(worktree.top)}
+
+
 def may_end_early(prepared: Prepared, selected: SelectedRuns, settings: RunSettings) -> bool:
     """Return True if the eval ends once its gates are decided."""
     return settings.stop_when_decided and not selected.partial and prepared.needs_every_run is None
 
 
 def engine_job(
-    prepared: Prepared, selected: SelectedRuns, settings: RunSettings, directory: RunDirectory, describe: Describe
+    prepared: Prepared,
+    selected: SelectedRuns,
+    settings: RunSettings,
+    directory: RunDirectory,
+    describe: Describe,
+    worktree: Worktree | None = None,
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
     config, inline = prepared.config, settings.inline
@@ -119,6 +138,7 @@ def engine_job(
         with_baseline=bool(selected.of_baseline),
         stand_in=settings.stand_in,
         inline=inline,
+        worktree=worktree,
     )
     return Job(
         setup=setup,

@@ -18,6 +18,7 @@ from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_d
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.checks import Checks
+from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
@@ -35,7 +36,8 @@ SecretsFile = Path | Literal["-"] | None
 
 DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns")
 MODEL_KEYS = ("experiment.model_path", "model")
-"""The keys on which the dataset and the target of the model depend."""
+CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
+"""The keys on which the dataset, the target of the model, and the code depend."""
 
 
 def _stdin() -> str:
@@ -74,6 +76,7 @@ def prepare(
     )
     config = config if compared else replace(config, baseline=Baseline())
     model_origin, baseline_origin = (_origin(config, overrides, table) for table in ("experiment", "baseline"))
+    commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     data = checks.made(
         lambda: None if dataset is None else _data(config, dataset, named_rows),
@@ -108,6 +111,7 @@ def prepare(
         baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
         baseline_results=baseline_results,
         typed=tuple(override for override in overrides if override.level == "command"),
+        commit=commit,
     )
     if not listing:
         prepared = with_prices(prepared, datetime.now(UTC))

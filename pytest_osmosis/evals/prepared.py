@@ -13,6 +13,7 @@ from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
+from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan
@@ -39,6 +40,7 @@ class Prepared:
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
     - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
     - `typed`: the overrides of the command line
+    - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
     """
 
@@ -59,6 +61,7 @@ class Prepared:
     baseline_results: PublishedResults | None = None
     differs: tuple[str, ...] = ()
     typed: tuple[Override, ...] = ()
+    commit: Commit | None = None
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS
 
     @property

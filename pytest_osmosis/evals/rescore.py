@@ -18,7 +18,9 @@ from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.checks import Checks
+from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.prepare import (
+    CODE_KEYS,
     DATASET_KEYS,
     SecretsFile,
     configured_dataset,
@@ -118,6 +120,7 @@ def prepare_rescore(
     planned = run.manifest.plan
     rollouts = checks.made(lambda: _stored_rollouts(run))
     config = checks.config(lambda: _config(run, path, overrides))
+    commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
     secrets = {}
@@ -157,6 +160,7 @@ def prepare_rescore(
         contents=rows.contents,
         baseline_model=baseline_model,
         baseline_results=baseline_results,
+        commit=commit,
         source=source,
     )
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))

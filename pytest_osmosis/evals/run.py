@@ -11,11 +11,12 @@ from typing import Any
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
-from pytest_osmosis.evals.git_state import GitQuery, GitState
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
+from pytest_osmosis.git.state import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.events import ROLLOUT
 from pytest_osmosis.record.journal import replay
@@ -77,14 +78,17 @@ class EvalRun:
         """Open the run directory and start the hosts, which load the user's code. No model is asked before `go`.
 
         `rerun` returns the command that repeats a run; `on_done` is called for each run that is done, in the engine's
-        thread. Raises `JournalError` if the directory cannot be written, or another process writes to its journal.
+        thread. Raises `JournalError` if the directory cannot be written, or another process writes to its journal, and
+        `CodeError` if the files of the commit that the config names cannot be checked out.
         """
         began_at = datetime.now(UTC)
+        worktree = worktree_of(prepared, settings.worktrees)
         directory, journal = prepared.source.open_run(prepared, began_at)
         provenance = provenance_of(prepared, directory, began_at)
-        git = None if settings.git is None else settings.git.of(prepared.config.workspace)
+        queries = settings.git if prepared.commit is None else None
+        git = None if queries is None else queries.of(prepared.config.workspace)
         outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
-        job = engine_job(prepared, selected, settings, directory, outcomes.describe)
+        job = engine_job(prepared, selected, settings, directory, outcomes.describe, worktree)
         engine = Engine(job, journal, on_done)
         engine.start()
         kept = outcomes.conversations, outcomes.reasons
@@ -151,6 +155,12 @@ class EvalRun:
         if self._ended_s is None:
             self._ended_s, self.ended_at = time.monotonic(), datetime.now(UTC)
 
+    def _code_version(self) -> GitState:
+        """Return the version of the code that ran: the commit that the config names, or the one in the workspace."""
+        if self.prepared.commit is not None:
+            return GitState(self.prepared.commit.sha, dirty=False)
+        return GitState() if self.git is None else self.git.state()
+
     def close(self, grace_s: float = 0.0) -> None:
         """Close the engine after at most `grace_s` seconds for the runs in flight. Idempotent."""
         if self._closed:
@@ -158,8 +168,7 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
-        state = GitState() if self.git is None else self.git.state()
-        self.provenance = {**self.provenance, **state.to_json()}
+        self.provenance = {**self.provenance, **self._code_version().to_json()}
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 

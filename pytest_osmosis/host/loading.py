@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
+from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
 from pytest_osmosis.host.signatures import check_class, check_function
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
@@ -30,7 +31,7 @@ from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import module_advice
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
-from pytest_osmosis.text.user_frames import user_traceback
+from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
 
 T = TypeVar("T")
@@ -90,6 +91,15 @@ class UserCode:
 
 def load(setup: Setup) -> UserCode:
     """Load all code that `setup` names. The `CodeError` lists everything that does not load."""
+    if setup.commit is not None:
+        use_worktree(setup.commit)
+    try:
+        return _loaded(setup)
+    except CodeError as error:
+        raise CodeError(with_names(str(error)), error.details) from error
+
+
+def _loaded(setup: Setup) -> UserCode:
     _add_roots(setup.roots)
     errors, imports = _Errors(), _Imports()
     file = setup.entrypoint

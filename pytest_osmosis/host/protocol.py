@@ -52,6 +52,14 @@ class Size(NamedTuple):
     max_tokens: int | None
 
 
+class CommitFields(TypedDict):
+    """A commit's `name`, the top folder of its `repository`, and that of the `worktree` that holds its files."""
+
+    name: str
+    repository: str
+    worktree: str
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """All that a host must know before its first run.
@@ -63,6 +71,7 @@ class Setup:
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
+    `commit` is the commit that the code is from, if it is not the files of the workspace.
     """
 
     role: Role
@@ -84,6 +93,7 @@ class Setup:
     bounds: RolloutBounds = field(default_factory=RolloutBounds)
     agent_timeout_s: float = 450.0
     grader_timeout_s: float = 150.0
+    commit: CommitFields | None = None
 
     @property
     def targets(self) -> dict[ModelTag, Mapping[str, Any]]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
-from pytest_osmosis.errors import JournalError
-from pytest_osmosis.evals import EvalRun, GitQueries, RunSettings, SelectedRuns, Spawn, gates_decide
+from pytest_osmosis.errors import CodeError, JournalError
+from pytest_osmosis.evals import EvalRun, GitQueries, RunSettings, SelectedRuns, Spawn, Worktrees, gates_decide
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
@@ -89,6 +89,7 @@ class EvalSession:
         self._prestarted = prestarted
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
+        self._worktrees = Worktrees()
         self._n_failures = 0
 
     def prepare(self) -> None:
@@ -161,7 +162,7 @@ class EvalSession:
         for eval_id, selected in self.selected.items():
             try:
                 self.queue.add(eval_id, self._started(self.by_id[eval_id], selected))
-            except JournalError as error:
+            except (CodeError, JournalError) as error:
                 self.queue.discard()
                 raise pytest.UsageError(str(error)) from None
         self.queue.start()
@@ -184,6 +185,7 @@ class EvalSession:
             stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
             update_baseline=each.updates_baseline,
             git=self._git,
+            worktrees=self._worktrees,
         )
         run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
         if each.may_stop_early and selected.partial:
@@ -247,6 +249,7 @@ class EvalSession:
         for hosts in {self.inline, self._replay_hosts}:
             if hosts is not None:
                 hosts.close()
+        self._worktrees.close()
 
 
 def _inline_hosts(config: pytest.Config) -> InlineHosts:

@@ -1,4 +1,4 @@
-"""The guard of this process: it ends child processes once this process is gone, however that ended.
+"""The guard of this process: it ends child processes and removes files once this process is gone, however that ended.
 
 A child notices by itself that the pipe from its parent has ended, but not while its code holds the interpreter's lock.
 The guard is a process of its own (`guarding`), in a session of its own, so that no signal to this process and its group
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ END_S = 5.0
 
 
 class Guard:
-    """Ends process groups, and maybe this process, with its parent.
+    """Ends process groups, removes files and folders, and maybe ends this process with its parent.
 
     It starts with the first thing to guard, and ends with this process. Without it (the system may have no room for
     another process) children still end by themselves, unless their code holds the interpreter's lock.
@@ -41,10 +42,15 @@ class Guard:
 
     def forget(self, group: int) -> None:
         """Watch a process group no longer. Call this before its leader is reaped: its id may be used again then."""
-        with self._lock:
-            if f"group {group}" in self._tasks:
-                self._tasks.remove(f"group {group}")
-                self._tell(f"forget {group}")
+        self._leave(f"group {group}", f"forget {group}")
+
+    def remove_at_end(self, path: str) -> None:
+        """Remove a file or folder once this process is gone."""
+        self._take(f"path {json.dumps(path)}")
+
+    def keep(self, path: str) -> None:
+        """Leave a file or folder alone again."""
+        self._leave(f"path {json.dumps(path)}", f"keep {json.dumps(path)}")
 
     def end_with_parent(self) -> None:
         """End this process, and what it watches, once its own parent is gone."""
@@ -57,6 +63,12 @@ class Guard:
             self._tasks.add(task)
             if self._process is None or not self._tell(task):
                 self._start()
+
+    def _leave(self, task: str, line: str) -> None:
+        with self._lock:
+            if task in self._tasks:
+                self._tasks.remove(task)
+                self._tell(line)
 
     def _start(self) -> None:
         if os.name != "posix":

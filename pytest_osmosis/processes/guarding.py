@@ -1,19 +1,23 @@
 """The guard's own process: `python guarding.py <pid of the process that started it>`, which imports nothing else of us.
 
-A line of its input is "group 12" (end this process group at the end), "forget 12", or "parent 11" (end the process that
-started this one as soon as 11 is no longer its parent). At the end of the input, or of the process that started this
-one, it ends every group that is left. A process that has ended stays the parent of none, even if nobody reaps it.
+A line of its input is "group 12" (end this process group at the end), "forget 12", 'path "/x"' (remove this file or
+folder at the end), 'keep "/x"', or "parent 11" (end the process that started this one as soon as 11 is no longer its
+parent). At the end of the input, or of the process that started this one, it ends every group that is left, then
+removes the paths. A process that has ended stays the parent of none, even if nobody reaps it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import sys
+import time
 
 LOOK_S = 0.5
+REMOVALS = 20
 
 
 def main() -> None:
@@ -29,6 +33,29 @@ def main() -> None:
     for group in tasks.groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
+    for path in sorted(tasks.paths):
+        remove(path)
+
+
+def remove(path: str) -> None:
+    """Remove a file or folder, as far as possible; and the folder around it if that is git's for worktrees."""
+    import shutil
+
+    for _ in range(REMOVALS):  # processes that are being killed may still write into it
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.lexists(path):
+            break
+        for folder, names, _ in os.walk(path):  # user code may have locked its folders
+            for name in names:
+                with contextlib.suppress(OSError):
+                    os.chmod(os.path.join(folder, name), 0o700)  # noqa: PTH101, PTH118
+        time.sleep(0.05)
+    parent = os.path.dirname(path)  # noqa: PTH120
+    if os.path.basename(parent) == "worktrees":  # noqa: PTH119
+        with contextlib.suppress(OSError):
+            os.rmdir(parent)  # noqa: PTH106 (fails if it is not empty)
 
 
 class Tasks:
@@ -37,6 +64,7 @@ class Tasks:
     def __init__(self) -> None:
         self.parent: int | None = None
         self.groups: set[int] = set()
+        self.paths: set[str] = set()
         self.read_last = False
         self._rest = b""
 
@@ -47,13 +75,18 @@ class Tasks:
             return True
         data = os.read(0, 65536)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for word, number in (line.split() for line in lines):
+        for word, value in (line.split(b" ", 1) for line in lines):
+            given = json.loads(value)
             if word == b"group":
-                self.groups.add(int(number))
+                self.groups.add(given)
             elif word == b"forget":
-                self.groups.discard(int(number))
+                self.groups.discard(given)
+            elif word == b"path":
+                self.paths.add(given)
+            elif word == b"keep":
+                self.paths.discard(given)
             else:
-                self.parent = int(number)
+                self.parent = given
         return bool(data)
 
 

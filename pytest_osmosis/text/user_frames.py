@@ -6,6 +6,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import traceback
 from pathlib import Path
 from types import FrameType
@@ -26,6 +27,22 @@ _FOLDER = Path(__file__).parents[1]
 PACKAGE = tuple({f"{folder}{os.sep}" for folder in (_FOLDER, _FOLDER.resolve())})
 PYTHON = (str(Path(os.__file__).parent) + os.sep, "<frozen ")
 IMPORT_SYSTEM = (str(Path(importlib.__file__).parent) + os.sep, "<frozen importlib")
+
+
+_NAMES: dict[str, str] = {}
+"""The beginnings of paths that are shown in other words: folders of worktrees, and the names of their commits."""
+
+
+def name_folder(folder: str, name: str) -> None:
+    """Show files under `folder` as those of a commit: "<name>:rewards.py", as git writes them."""
+    _NAMES.update({f"{each}{os.sep}": f"{name}:" for each in (folder, os.path.realpath(folder))})
+
+
+def with_names(text: str) -> str:
+    """Return a text in which files of commits have their names."""
+    for folder, name in _NAMES.items():
+        text = text.replace(folder, name)
+    return text
 
 
 def is_ours(file: str) -> bool:
@@ -65,11 +82,11 @@ def user_traceback(error: BaseException) -> str:
     cannot be shown, because its own code gets in the way, leaves its frames and its class.
     """
     try:
-        return shortened(_formatted(error), MAX_CHARS)
+        return shortened(_named(_formatted(error)), MAX_CHARS)
     except Exception:
         stack = traceback.extract_tb(BaseException.__dict__["__traceback__"].__get__(error))
         lines = ["Traceback (most recent call last):\n", *(_without_ours(stack) or stack).format(), type_name(error)]
-        return shortened("".join(lines) + "\n", MAX_CHARS)
+        return shortened(_named("".join(lines)) + "\n", MAX_CHARS)
 
 
 def _formatted(error: BaseException) -> str:
@@ -108,7 +125,7 @@ def user_stack(frame: FrameType | None) -> str:
         return ""
     stack = _without_ours(traceback.extract_stack(frame, limit=MAX_FRAMES))
     users = itertools.dropwhile(lambda step: is_python(step.filename) or step.filename.startswith("<"), stack)
-    return "".join((traceback.StackSummary.from_list(list(users)) or stack).format())
+    return _named("".join((traceback.StackSummary.from_list(list(users)) or stack).format()))
 
 
 def suspended_stack(task: asyncio.Task[Any]) -> str:
@@ -118,9 +135,14 @@ def suspended_stack(task: asyncio.Task[Any]) -> str:
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         frames.append((frame, frame.f_lineno))
         coroutine = coroutine.cr_await
-    return "".join(_without_ours(traceback.StackSummary.extract(iter(frames))).format())
+    return _named("".join(_without_ours(traceback.StackSummary.extract(iter(frames))).format()))
 
 
 def _without_ours(stack: traceback.StackSummary) -> traceback.StackSummary:
     steps = [step for step in stack if not (is_ours(step.filename) or step.filename.startswith(IMPORT_SYSTEM))]
     return traceback.StackSummary.from_list(steps)
+
+
+def _named(trace: str) -> str:
+    """Return a formatted traceback with the names of commits in the lines of its frames."""
+    return re.sub(r'^(\s*File ")([^"\n]+)', lambda match: match[1] + with_names(match[2]), trace, flags=re.MULTILINE)

@@ -62,7 +62,7 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
     names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
     for name, each, size in zip(names, prepared, sizes, strict=True):
         in_flight = [] if evals.inline is not None else [f"{count(each.config.evaluation.batch_size)} in flight"]
-        yield f"  {name}: {', '.join([*_models(each), size, *in_flight, *_brief_gates(each, evals)])}"
+        yield f"  {name}: {', '.join([*_models(each), size, *in_flight, *_code(each), *_brief_gates(each, evals)])}"
     for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
 
@@ -71,6 +71,10 @@ def _models(prepared: Prepared) -> list[str]:
     other = prepared.baseline_model
     baseline = [f"baseline {other.target.describe}"] if other is not None else []
     return [prepared.target.describe, *baseline]
+
+
+def _code(prepared: Prepared) -> list[str]:
+    return [] if prepared.commit is None else [f"code of {prepared.commit.title}"]
 
 
 def _brief_gates(prepared: Prepared, evals: EvalSession) -> list[str]:
@@ -118,6 +122,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     sampling = f"; sampling: {sampling_text(config, prepared.target)}" if source.asks_models else ""
     yield f"  model: {prepared.target.describe}{sampling}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
+    if prepared.commit is not None:
+        yield f"  code of {prepared.commit.title}, not the files in the workspace"
     if isinstance(source, RescoreSource):
         yield from _rescore_lines(plan, source)
     else:
@@ -144,6 +150,7 @@ def _notes(prepared: Prepared) -> list[str]:
     return [
         *prepared.config.notes,
         *prepared.notes,
+        *(prepared.commit.notes if prepared.commit is not None else ()),
         *(f"the baseline differs in {key}" for key in prepared.differs),
     ]
 

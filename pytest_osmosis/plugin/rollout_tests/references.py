@@ -21,7 +21,8 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, host_setup
+from pytest_osmosis.evals import Prepared, Worktrees, host_setup, worktree_of
+from pytest_osmosis.git.worktrees import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.reward_tests import reward_options
@@ -120,9 +121,17 @@ class ReferenceSolutions:
         """The folder in which a Grader may leave files."""
         return Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
 
+    @functools.cached_property
+    def _worktree(self) -> Worktree | None:
+        worktrees = Worktrees()
+        self._until_closed.callback(worktrees.close)
+        return worktree_of(self.prepared, worktrees)
+
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(self.prepared, self._artifacts, self._pythonpath, stand_in=self._stand_in)
+        setup = host_setup(
+            self.prepared, self._artifacts, self._pythonpath, stand_in=self._stand_in, worktree=self._worktree
+        )
         return self._host.borrow(setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: Sequence[Mapping[str, Any]], name: str) -> Reward:

@@ -56,16 +56,10 @@ BROKEN: dict[str, list[Case]] = {
             '"abcdefg"',
             '"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"',
         ),
-        ('commit_sha = "abcDEF7"', ["2: [experiment] commit_sha: not supported yet; leave it out"]),
-        ('branch = "main"', ["2: [experiment] branch: not supported yet; leave it out"]),
         *got("experiment", "branch", "must be a branch name without whitespace", '""', '"my branch"', "3"),
         (
             'branch = "main"\ncommit_sha = "abcdef7"',
-            [
-                "2: [experiment] branch: not supported yet; leave it out",
-                "2: [experiment] branch: cannot be used with commit_sha; keep one of them",
-                "3: [experiment] commit_sha: not supported yet; leave it out",
-            ],
+            ["2: [experiment] branch: cannot be used with commit_sha; keep one of them"],
         ),
         ('rollout = "multiply"', ["1: [experiment] entrypoint: missing; set both rollout and entrypoint, or neither"]),
         ('entrypoint = "main.py"', ["1: [experiment] rollout: missing; set both rollout and entrypoint, or neither"]),
@@ -114,7 +108,10 @@ BROKEN: dict[str, list[Case]] = {
             '"link.py"',
             above='rollout = "multiply"',
         ),
-        ("x.y = 1", ["2: [experiment] x: unknown key (valid: rollout, entrypoint, model_path, dataset)"]),
+        (
+            "x.y = 1",
+            ["2: [experiment] x: unknown key (valid: rollout, entrypoint, model_path, dataset, commit_sha, branch)"],
+        ),
         *got(
             "experiment",
             "rollout",

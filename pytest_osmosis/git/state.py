@@ -1,32 +1,25 @@
 """The git commit of a workspace, and if its work tree had changes: the version of the code that results are about.
 
-Git is asked while the eval runs, so it delays nothing, and what it has not said in time is unknown. It only reads. The
-settings of a repository can name programs that git runs, such as a monitor of the file system, hooks and filters. They
-are switched off, as are requests to other repositories, and git gets no variable but those in `PASSED_ON`.
+Git is asked while the eval runs, so it delays nothing, and what it has not said in time is unknown. It only reads, and
+runs nothing that the repository's settings name (`git.command`).
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from pytest_osmosis.git.command import FILTERS, SAFELY, GitFault, environ, filters_of, program
 
 BOUND_S = 30.0
 """The longest that one command of git may take."""
 PATIENCE_S = 1.0
 """The longest that the end of an eval waits for git."""
 MOST_BYTES = 100_000
-MOST_FILTERS = 100
-
-PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
-OURS = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
-SAFELY = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "protocol.allow=never")
-FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process|required)$")
 STATUS = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames")
 PLACES = ("--", ":/", ":(exclude,top,glob)**/__pycache__/**")
 COMMIT = re.compile(rb"[0-9a-f]{40,64}")
@@ -79,20 +72,17 @@ class GitQuery:
             if COMMIT.fullmatch(commit):
                 self._state = GitState(commit.decode("ascii"))
                 self._state = self._state._replace(dirty=self._is_dirty())
-        except (OSError, subprocess.SubprocessError, _NotSaid):
+        except (OSError, subprocess.SubprocessError, GitFault):
             pass
 
     def _is_dirty(self) -> bool:
-        names = [name.decode(errors="surrogateescape") for name in self._said(*FILTERS, may_fail=True).split(b"\0")]
-        filters = [name for name in names if name]
-        if len(filters) > MOST_FILTERS:
-            raise _NotSaid
+        filters = filters_of(self._said(*FILTERS, may_fail=True))
         return bool(self._said(*STATUS, *PLACES, most_bytes=1, settings=filters))
 
     def _said(
         self, *arguments: str, most_bytes: int = MOST_BYTES, may_fail: bool = False, settings: Sequence[str] = ()
     ) -> bytes:
-        """Return the beginning of git's output, without these `settings`. Raises `_NotSaid` if it fails or is ended."""
+        """Return the beginning of git's output, without these `settings`. Raises `GitFault` if it fails or is ended."""
         process = self._start(arguments, settings)
         timer = threading.Timer(BOUND_S, process.kill)
         timer.start()
@@ -104,37 +94,23 @@ class GitQuery:
         finally:
             timer.cancel()
         if self._closed or not (status == 0 or may_fail or len(head) == most_bytes):
-            raise _NotSaid
+            raise GitFault("it was not said")
         return head
 
     def _start(self, arguments: Sequence[str], settings: Sequence[str]) -> subprocess.Popen[bytes]:
-        git = shutil.which("git")
-        if git is None or not Path(git).is_absolute():  # a relative one may be the workspace's own
-            raise _NotSaid
+        git = program()
         with self._lock:
             if self._closed:
-                raise _NotSaid
+                raise GitFault("it was not said")
             self._process = subprocess.Popen(
                 [git, *SAFELY, *arguments],
                 cwd=self._folder,
-                env=_environ(settings),
+                env=environ(settings),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
             return self._process
-
-
-class _NotSaid(Exception):
-    """Git is not there, refuses, fails or takes too long."""
-
-
-def _environ(settings: Sequence[str]) -> dict[str, str]:
-    """Return git's environment, in which `settings` have no value."""
-    empty: Mapping[str, str] = {f"GIT_CONFIG_VALUE_{n}": "" for n in range(len(settings))}
-    names = {f"GIT_CONFIG_KEY_{n}": name for n, name in enumerate(settings)}
-    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings)), **names, **empty} if settings else {})}
 
 
 class GitQueries:

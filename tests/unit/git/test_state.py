@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import git_state
-from pytest_osmosis.evals.git_state import GitQueries, GitQuery, GitState
-
-IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", *IDENTITY, "-c", "init.defaultBranch=main", *arguments]
-    return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True).stdout.strip()
+from pytest_osmosis.git import state
+from pytest_osmosis.git.state import GitQueries, GitQuery, GitState
+from tests.unit.git.repositories import git
 
 
 @pytest.fixture
@@ -48,7 +40,7 @@ def state_of(folder: Path) -> GitState:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Git may take longer on a busy machine than users would wait for it."""
-    monkeypatch.setattr(git_state, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(state, "PATIENCE_S", 60.0)
 
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -178,11 +170,11 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-    monkeypatch.setattr(git_state, "BOUND_S", 0.01)
+    monkeypatch.setattr(state, "BOUND_S", 0.01)
     assert state_of(repository) == GitState(None, None)
 
-    monkeypatch.setattr(git_state, "BOUND_S", 600.0)
-    monkeypatch.setattr(git_state, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(state, "BOUND_S", 600.0)
+    monkeypatch.setattr(state, "PATIENCE_S", 0.01)
     query = GitQuery.begin(repository)
     assert query.state() == GitState(None, None)
     query._thread.join(60)

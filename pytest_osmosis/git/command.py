@@ -1,0 +1,99 @@
+"""Commands of git, which do what they are asked for, and run nothing that a repository's settings name.
+
+The settings of a repository can name programs that git runs, such as a monitor of the file system, hooks and filters.
+They are switched off, as are requests to other repositories, and git gets no variable but those in `PASSED_ON`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_osmosis.processes.guard import GUARD
+
+BOUND_S = 600.0
+"""The longest that one command of git may take: the checkout of a large repository."""
+MOST_FILTERS = 100
+
+PASSED_ON = ("PATH", "HOME", "XDG_CONFIG_HOME", "SYSTEMROOT")
+OURS = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+SAFELY = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "-c", "protocol.allow=never")
+FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
+
+
+class GitAnswer(NamedTuple):
+    """The exit status of a command of git, and the texts that it printed, without blanks at their ends."""
+
+    status: int
+    text: str
+    error: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+class GitFault(Exception):
+    """Git is missing, does not answer, or refuses; the text says why."""
+
+
+def program() -> str:
+    """Return the path of git. Raises `GitFault` without one: a relative path may be the workspace's own program."""
+    git = shutil.which("git")
+    if git is None or not Path(git).is_absolute():
+        raise GitFault("git is not installed, or not on PATH")
+    return git
+
+
+def environ(settings: Sequence[str] = ()) -> dict[str, str]:
+    """Return git's environment, in which `settings` have no value."""
+    empty: Mapping[str, str] = {f"GIT_CONFIG_VALUE_{n}": "" for n in range(len(settings))}
+    names = {f"GIT_CONFIG_KEY_{n}": name for n, name in enumerate(settings)}
+    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings)), **names, **empty} if settings else {})}
+
+
+def filters_of(listed: bytes) -> list[str]:
+    """Return the settings that name filters, from the output of `FILTERS`. Raises `GitFault` if they are too many."""
+    names = [name for name in listed.decode(errors="surrogateescape").split("\0") if name]
+    if len(names) > MOST_FILTERS:
+        raise GitFault(f"its settings name more than {MOST_FILTERS} filters")
+    return names
+
+
+def ask(folder: Path, *arguments: str, settings: Sequence[str] = (), given: str = "") -> GitAnswer:
+    """Return the answer of git, called in `folder` without these `settings`. `given` is its input.
+
+    Git ends with this process. Raises `GitFault` if it cannot be called, or takes longer than `BOUND_S`.
+    """
+    command = [program(), *SAFELY, *arguments]
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environ(settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at a terminal must not leave half a worktree
+        )
+    except OSError as error:
+        raise GitFault(f"git could not be started: {error.strerror}") from error
+    GUARD.watch(process.pid)
+    try:
+        output, complaints = process.communicate(given.encode(), timeout=BOUND_S)
+    except subprocess.TimeoutExpired:
+        raise GitFault(f"`git {arguments[0]}` took longer than {BOUND_S:g} s") from None
+    finally:
+        GUARD.forget(process.pid)
+        if process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return GitAnswer(process.returncode, *(text.decode(errors="replace").strip() for text in (output, complaints)))

@@ -1,0 +1,158 @@
+"""Commits by SHA or by branch, as `[experiment] commit_sha` and `branch` name them. Nothing is fetched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple
+
+from pytest_osmosis.git.command import GitFault, ask
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.suggest import suggestion
+
+MOST_LISTED = 5
+HEADS, ORIGIN = "refs/heads/", "refs/remotes/origin/"
+FULL = re.compile("[0-9a-f]{40,64}")
+Key = Literal["commit_sha", "branch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of the repository that holds a workspace.
+
+    `repository` is the top folder of its work tree, and `subfolder` the path of the workspace in it, "." for the top
+    itself. `name` is the SHA, as short as it can be; `branch` the branch by which the commit was found, None for a SHA.
+    `notes` say what to know about it.
+    """
+
+    repository: Path
+    subfolder: PurePosixPath
+    sha: str
+    name: str
+    branch: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return the commit in words, like "1a2b3c4 (branch main)"."""
+        return self.name if self.branch is None else f"{self.name} (branch {self.branch})"
+
+    def kind(self, path: str) -> str:
+        """Return what is at a path of the workspace in this commit, links followed: "blob" (a file), "tree", "missing".
+
+        A link that leaves the repository leads nowhere. Raises `GitFault`.
+        """
+        if "\n" in path:
+            return "missing"
+        whole = str(self.subfolder / path)
+        name = f"{self.sha}:{'' if whole == '.' else whole}"
+        answer = ask(self.repository, "cat-file", "--batch-check", "--follow-symlinks", given=f"{name}\n")
+        words = answer.text.split()
+        return words[1] if len(words) == 3 and FULL.fullmatch(words[0]) else "missing"
+
+    def files(self, folder: str) -> list[str]:
+        """Return the names in a folder of the workspace in this commit, none if it is not there."""
+        path = self.subfolder / folder
+        return ask(self.repository, "ls-tree", "--name-only", f"{self.sha}:{path}").lines
+
+
+class Repository(NamedTuple):
+    """The top folder of a work tree, and the path of the workspace in it."""
+
+    top: Path
+    subfolder: PurePosixPath
+
+
+def commit_of(workspace: Path, key: Key, value: str) -> Commit:
+    """Return the commit that a config names. Raises `GitFault`, which says what is wrong and what is valid."""
+    repository = _repository(workspace)
+    ref = None if key == "commit_sha" else _ref(repository.top, value)
+    sha = _sha(repository.top, value) if ref is None else _said(repository.top, "rev-parse", f"{ref}^{{commit}}")
+    name = _said(repository.top, "rev-parse", "--short", sha)
+    notes = () if ref is None else tuple(_branch_notes(repository.top, value, ref))
+    notes = (*notes, *_left_out(repository.top, sha))
+    commit = Commit(*repository, sha, name, value if ref is not None else None, notes)
+    if str(repository.subfolder) != "." and commit.kind(".") != "tree":
+        raise GitFault(f"{name} has no folder {repository.subfolder}, which is the workspace")
+    return commit
+
+
+def _repository(workspace: Path) -> Repository:
+    answer = ask(workspace, "rev-parse", "--show-toplevel", "--show-prefix")
+    if answer.status and "dubious ownership" in answer.error:
+        raise GitFault(f"git does not trust this repository: {answer.error.splitlines()[0].removeprefix('fatal: ')}")
+    if answer.status or not answer.lines:
+        raise GitFault(f"{shown(workspace)} is not in the work tree of a git repository")
+    top, *prefix = answer.lines
+    return Repository(Path(top), PurePosixPath(prefix[0] if prefix else "."))
+
+
+def _ref(folder: Path, branch: str) -> str:
+    """Return the ref of a branch: the local one, or else that of origin."""
+    for prefix in (HEADS, ORIGIN):
+        if ask(folder, "show-ref", "--verify", "--quiet", f"{prefix}{branch}").status == 0:
+            return f"{prefix}{branch}"
+    refs = ask(folder, "for-each-ref", "--format=%(refname)", HEADS, ORIGIN).lines
+    known = list(dict.fromkeys(ref.removeprefix(HEADS).removeprefix(ORIGIN) for ref in refs))
+    known = [name for name in known if name != "HEAD"]
+    names = listed(known, MOST_LISTED) or "none"
+    text = f'there is no branch "{branch}"{suggestion(branch, known)} (known here: {names}; nothing is fetched'
+    raise GitFault(f"{text}{_shallow(folder, '; this clone is shallow')})")
+
+
+def _sha(folder: Path, given: str) -> str:
+    """Return the commit whose SHA begins with `given`, which may be the name of a branch too."""
+    found = _commits(folder, given.lower())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise GitFault(f"{given} is the beginning of {len(found)} commits: {listed(found, MOST_LISTED)}")
+    similar = _commits(folder, given[:7].lower())
+    meant = f", did you mean {listed(similar, MOST_LISTED)}?" if similar else ""
+    fix = _shallow(folder, "; this clone is shallow, `git fetch --unshallow` gets all commits")
+    raise GitFault(f"there is no commit {given} in this clone{meant}{fix or '; nothing is fetched: run `git fetch`'}")
+
+
+def _commits(folder: Path, beginning: str) -> list[str]:
+    objects = ask(folder, "rev-parse", f"--disambiguate={beginning}").lines
+    kinds = ask(folder, "cat-file", "--batch-check", given="\n".join([*objects, ""])).lines if objects else []
+    return [sha for sha, kind, *_ in map(str.split, kinds) if kind == "commit"]
+
+
+def _shallow(folder: Path, text: str) -> str:
+    return text if ask(folder, "rev-parse", "--is-shallow-repository").text == "true" else ""
+
+
+def _branch_notes(folder: Path, branch: str, ref: str) -> Iterator[str]:
+    """Yield where the branch of origin is, if it is elsewhere."""
+    if ref.startswith(ORIGIN):
+        yield f"branch {branch} is origin's, as of the last fetch"
+        return
+    counts = ask(folder, "rev-list", "--left-right", "--count", f"{ref}...{ORIGIN}{branch}")
+    if counts.status or len(counts.text.split()) != 2:
+        return
+    ahead, behind = map(int, counts.text.split())
+    where = [f"{plural(n, 'commit')} {side}" for n, side in ((ahead, "ahead of"), (behind, "behind")) if n]
+    if where:
+        yield f"branch {branch} is {' and '.join(where)} origin/{branch}, as of the last fetch"
+
+
+def _left_out(folder: Path, sha: str) -> Iterator[str]:
+    """Yield what a worktree of the commit does not have."""
+    entries = ask(folder, "ls-tree", "-r", "-z", sha).text.split("\0")
+    modules = [path for head, _, path in (entry.partition("\t") for entry in entries) if head.startswith("160000 ")]
+    if modules:
+        yield f"submodules are not checked out: {listed(modules, MOST_LISTED)}"
+    if ask(folder, "grep", "--quiet", "filter=lfs", sha, "--", ":(glob)**/.gitattributes").status == 0:
+        yield "files in Git LFS are not fetched; they are the pointers that git stores"
+
+
+def _said(folder: Path, *arguments: str) -> str:
+    answer = ask(folder, *arguments)
+    if answer.status:
+        raise GitFault(f"`git {arguments[0]}` failed: {answer.error}")
+    return answer.text

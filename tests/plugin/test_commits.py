@@ -1,0 +1,232 @@
+"""`[experiment] commit_sha` and `branch`: that commit's code runs, with the config and dataset of the work tree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Session, Workspace
+from tests.unit.git.repositories import commit, git
+
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+MAIN = """
+import os, sys
+import helpers
+from pathlib import Path
+from pytest_osmosis import AgentWorkflow, Grader
+
+class Workflow(AgentWorkflow):
+    async def run(self, ctx):
+        helpers.agree(ctx)
+        await ctx.chat(ctx.prompt)
+
+class Scorer(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(Path("score.txt").read_text()))
+"""
+HELPERS = """
+def agree(ctx):
+    {}
+"""
+
+
+def make(workspace: Workspace, *, folder: str = ".") -> str:
+    """A workspace whose early commit scores 1.0, and whose files score 0.0 or do not even load. Return the commit."""
+    root = workspace.root / folder
+    workspace.eval(
+        rows=2,
+        folder=folder,
+        experiment={"rollout": "sums", "entrypoint": "main.py", "branch": "early"},
+        scoring={"eval_fns": ["rewards:score"]},
+        evaluation={"batch_size": 2},
+    )
+    workspace.write(".gitignore", "/stdout\n/stderr\n__pycache__\n")
+    git(workspace.root, "init")
+    early = commit(
+        workspace.root,
+        {
+            f"{folder}/rollouts/sums/main.py": MAIN,
+            f"{folder}/rollouts/sums/helpers.py": HELPERS.format("pass"),
+            f"{folder}/score.txt": "1.0",
+        },
+    )
+    git(workspace.root, "branch", "early")
+    commit(workspace.root, {f"{folder}/score.txt": "0.0", f"{folder}/rollouts/sums/helpers.py": "raise OSError"})
+    (root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 0.0\n")
+    return early
+
+
+def left(workspace: Workspace, folder: str = ".") -> list[str]:
+    """Return the names of all that worktrees left behind."""
+    folders = (workspace.root / ".git" / "worktrees", workspace.root / folder / ".osmosis" / "worktrees")
+    return [path.name for each in folders if each.exists() for path in each.iterdir()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+NOTHING = [".gitignore"]
+
+
+@PLAIN_AND_XDIST
+def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: Workspace) -> None:
+    early = make(workspace)
+
+    result = workspace.run(CONFIG)
+
+    result.assert_outcomes(passed=2)
+    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
+    provenance = workspace.results()["provenance"]
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (early, False)
+    assert left(workspace) == NOTHING
+    assert git(workspace.root, "status", "--porcelain") == "M rewards.py"
+
+    by_sha = workspace.run(CONFIG, f"--osmosis-set=experiment.commit_sha={early[:9]}")
+    assert f"  code of {early[:7]}, not the files in the workspace" in by_sha.outlines
+    by_sha.assert_outcomes(passed=2)
+
+
+def test_a_rescoring_scores_with_the_code_of_the_commit(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    early = make(workspace)
+    workspace.run(CONFIG).assert_outcomes(passed=2)
+
+    same = workspace.run("--osmosis-from=latest")
+    same.assert_outcomes(passed=2)
+    assert workspace.results()["provenance"]["git_commit"] == early
+
+    later = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("pass")})
+    other = workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main")
+    other.assert_outcomes(failed=2)
+    assert workspace.results()["provenance"]["git_commit"] == later
+    assert left(workspace) == NOTHING
+
+
+def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    early = make(workspace, folder="math")
+    text = (workspace.root / "math/configs/eval/x.toml").read_text()
+    (workspace.root / "math/configs/eval/y.toml").write_text(text)
+    workspace.ini("pythonpath = math/lib")
+    (workspace.root / "math/lib").mkdir()
+
+    result = workspace.run("--osmosis-config=math/configs/eval")
+
+    result.assert_outcomes(passed=4)
+    assert result.stdout.str().count(f"code of {early[:7]} (branch early)") == 2
+    assert left(workspace, "math") == NOTHING
+
+
+def test_an_error_names_the_file_in_the_commit(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    make(workspace)
+    broken = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("raise ValueError(ctx.row_index)")})
+
+    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main")
+
+    result.assert_outcomes(errors=2)
+    output = result.stdout.str()
+    assert f'File "{broken[:7]}:rollouts/sums/helpers.py", line 3, in agree' in output
+    assert "raise ValueError(ctx.row_index)" in output
+    assert "worktrees" not in output
+
+
+def test_code_that_does_not_load_is_named_as_in_the_commit(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    make(workspace)
+    main = git(workspace.root, "rev-parse", "--short", "main")
+
+    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    errors = result.stderr.str()
+    assert f"{main}:rollouts/sums/main.py: does not load: OSError" in errors
+    assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in errors
+    assert left(workspace) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (["branch=erly"], '[experiment] branch: there is no branch "erly", did you mean "early"?'),
+        (["commit_sha=1234567890"], "[experiment] commit_sha: there is no commit 1234567890 in this clone"),
+        (
+            ["entrypoint=other.py"],
+            '(branch early) has no file "other.py" in rollouts/sums (available: helpers.py, main.py)',
+        ),
+        (["rollout=products"], "(branch early) has no folder rollouts/products (available: sums)"),
+        (["entrypoint=../../rewards.py"], 'must be under rollouts/sums/ (symlinks resolved), got "../../rewards.py"'),
+    ],
+)
+def test_what_cannot_be_had_is_an_error_before_anything_runs(
+    plain_workspace: Workspace, settings: Sequence[str], text: str
+) -> None:
+    make(plain_workspace)
+
+    result = plain_workspace.run(CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings))
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert text in result.stderr.str()
+    assert not (plain_workspace.root / ".osmosis").exists()
+
+
+def test_outside_of_a_repository_a_branch_is_an_error(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(experiment={"branch": "main"})
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "[experiment] branch: " in result.stderr.str()
+    assert "is not in the work tree of a git repository" in result.stderr.str()
+
+
+def test_a_dry_run_checks_the_commit_and_checks_nothing_out(plain_workspace: Workspace) -> None:
+    early = make(plain_workspace)
+
+    result = plain_workspace.run(CONFIG, "--osmosis-dry-run")
+
+    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
+    assert not (plain_workspace.root / ".osmosis").exists()
+
+
+@pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
+def test_nothing_is_left_of_a_session_that_is_ended(plain_workspace: Workspace, end: Callable[[Session], None]) -> None:
+    workspace = plain_workspace
+    make(workspace)
+    commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("__import__('time').sleep(60)")})
+    workspace.hurry()
+
+    session = workspace.start(CONFIG, "--osmosis-set=experiment.branch=main")
+    worktrees = workspace.root / ".osmosis" / "worktrees"
+    wait_until(lambda: any(path.is_dir() for path in worktrees.glob("*/rollouts")))
+    end(session)
+
+    wait_until(lambda: left(workspace) == NOTHING)
+    if end is Session.interrupt:
+        session.wait()
+
+
+@PLAIN_AND_XDIST
+def test_references_are_scored_with_the_code_of_the_commit(workspace: Workspace) -> None:
+    make(workspace)
+    rows = (workspace.root / "data/x.jsonl").read_text().replace('"user_prompt"', '"solution_str": "4", "user_prompt"')
+    (workspace.root / "data/x.jsonl").write_text(rows)
+    workspace.write(
+        "test_x.py",
+        "import pytest\n\n"
+        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "def test_it(rollout):\n"
+        "    assert rollout.scores['reward'] == 1.0\n",
+    )
+
+    workspace.run("test_x.py").assert_outcomes(passed=2)
+    assert left(workspace) == NOTHING
+
+    workspace.run("test_x.py", "--osmosis-source=model").assert_outcomes(passed=2)
+    assert left(workspace) == NOTHING

@@ -1,0 +1,149 @@
+"""Commits by SHA and by branch, and the errors that say why one cannot be had."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from pytest_osmosis.git.command import GitFault
+from pytest_osmosis.git.commits import Commit, Key, commit_of
+from tests.unit.git.repositories import commit, git
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with two commits on main, of which "early" is the first."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    commit(folder, {"rewards.py": "1", "evals/agent.py": "1"})
+    git(folder, "branch", "early")
+    commit(folder, {"rewards.py": "2"})
+    return folder
+
+
+def fault(folder: Path, key: Key, value: str) -> str:
+    with pytest.raises(GitFault) as error:
+        commit_of(folder, key, value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("digits", [7, 12, 40])
+def test_a_commit_is_found_by_the_beginning_of_its_sha(repository: Path, digits: int) -> None:
+    first = git(repository, "rev-parse", "early")
+
+    found = commit_of(repository, "commit_sha", first[:digits].upper())
+
+    assert found == Commit(repository, PurePosixPath("."), first, first[:7])
+    assert found.title == first[:7]
+
+
+def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None:
+    first, second = git(repository, "rev-parse", "early"), git(repository, "rev-parse", "main")
+    git(repository, "branch", first[:8], second)
+
+    assert commit_of(repository, "commit_sha", first[:8]).sha == first
+
+
+def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repository), str(clone))
+    mine = commit(clone, {"rewards.py": "mine"})
+    commit(clone, {"rewards.py": "mine, later"})
+    git(clone, "reset", "-q", "--hard", mine)
+    commit(repository, {"rewards.py": "theirs"})
+    git(clone, "fetch", "-q")
+
+    found = commit_of(clone, "branch", "main")
+
+    assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
+    assert found.notes == ("branch main is 1 commit ahead of and 1 commit behind origin/main, as of the last fetch",)
+
+
+def test_a_branch_that_only_origin_has_is_used(repository: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repository), str(clone))
+
+    found = commit_of(clone, "branch", "early")
+
+    assert found.sha == git(repository, "rev-parse", "early")
+    assert found.notes == ("branch early is origin's, as of the last fetch",)
+
+
+def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
+    found = commit_of(repository / "evals", "branch", "early")
+
+    assert found.subfolder == PurePosixPath("evals")
+    assert (found.kind("agent.py"), found.kind("rewards.py"), found.kind(".")) == ("blob", "missing", "tree")
+    assert found.files(".") == ["agent.py"]
+
+
+def test_a_link_in_a_commit_leads_to_its_files_and_not_out_of_it(repository: Path) -> None:
+    (repository / "inside").symlink_to("evals")
+    (repository / "outside").symlink_to("/etc")
+    found = commit_of(repository, "commit_sha", commit(repository, {}))
+
+    assert (found.kind("inside/agent.py"), found.kind("outside/passwd")) == ("blob", "missing")
+
+
+def test_what_a_worktree_lacks_is_noted(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init")
+    commit(other, {"a": "1"})
+    git(repository, "submodule", "add", str(other), "libs/other")
+    commit(repository, {"data/.gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"})
+
+    assert commit_of(repository, "branch", "main").notes == (
+        "submodules are not checked out: libs/other",
+        "files in Git LFS are not fetched; they are the pointers that git stores",
+    )
+
+
+def test_an_unknown_branch_suggests_one(repository: Path) -> None:
+    assert fault(repository, "branch", "erly") == (
+        'there is no branch "erly", did you mean "early"? (known here: early, main; nothing is fetched)'
+    )
+
+
+@pytest.mark.parametrize("name", ["early~0", "early^", "HEAD", "-h", "refs/heads/early", "early:rewards.py"])
+def test_only_names_of_branches_are_branches(repository: Path, name: str) -> None:
+    assert f'there is no branch "{name}"' in fault(repository, "branch", name)
+
+
+def test_an_unknown_commit_suggests_the_one_that_begins_like_it(repository: Path) -> None:
+    first = git(repository, "rev-parse", "early")
+
+    text = fault(repository, "commit_sha", f"{first[:7]}{'0' * 33}")
+    assert text == (
+        f"there is no commit {first[:7]}{'0' * 33} in this clone, did you mean {first}?; "
+        "nothing is fetched: run `git fetch`"
+    )
+    tree = git(repository, "rev-parse", "early^{tree}")
+    assert fault(repository, "commit_sha", tree).startswith(f"there is no commit {tree}")
+
+
+def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", str(clone))
+    first = git(repository, "rev-parse", "early")
+
+    assert "this clone is shallow, `git fetch --unshallow` gets all commits" in fault(clone, "commit_sha", first)
+    assert fault(clone, "branch", "early").endswith("(known here: main; nothing is fetched; this clone is shallow)")
+
+
+def test_outside_of_a_repository(tmp_path: Path) -> None:
+    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
+
+
+def test_without_git(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"
+
+
+def test_a_workspace_that_the_commit_does_not_have(repository: Path) -> None:
+    commit(repository, {"later/agent.py": "1"})
+
+    assert fault(repository / "later", "branch", "early").endswith("has no folder later, which is the workspace")

@@ -1,0 +1,190 @@
+"""Temporary worktrees: whole, harmless to the user's repository, and gone whatever ends the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.git.command import GitFault
+from pytest_osmosis.git.commits import commit_of
+from pytest_osmosis.git.worktrees import WORKTREES, Worktrees
+from tests.unit.git.repositories import commit, git
+
+DEADLINE_S = 20.0
+HOLDER = """
+import sys, time
+from pathlib import Path
+from pytest_osmosis.git.commits import commit_of
+from pytest_osmosis.git.worktrees import Worktrees
+folder = Path(sys.argv[1])
+worktrees = Worktrees()
+worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
+print(worktree.top, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    commit(folder, {"rewards.py": "1", "evals/agent.py": "1"})
+    git(folder, "branch", "early")
+    commit(folder, {"rewards.py": "2"})
+    return folder
+
+
+@pytest.fixture
+def worktrees() -> Iterator[Worktrees]:
+    made = Worktrees()
+    yield made
+    made.close()
+
+
+def holder(repository: Path) -> subprocess.Popen[str]:
+    """Start a process that holds a worktree."""
+    return subprocess.Popen([sys.executable, "-c", HOLDER, str(repository)], stdout=subprocess.PIPE, text=True)
+
+
+def top_of(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    with process.stdout as lines:
+        return Path(lines.readline().strip())
+
+
+def gone(*paths: Path) -> bool:
+    """Wait until none of the paths exists."""
+    end = time.monotonic() + DEADLINE_S
+    while any(os.path.lexists(path) for path in paths):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def state_of(repository: Path) -> tuple[str, ...]:
+    """Everything of the user's that a worktree might disturb."""
+    asked = [
+        ("status", "--porcelain", "--branch"), ("stash", "list"), ("for-each-ref",), ("worktree", "list"),
+        ("config", "--list", "--local"), ("rev-parse", "HEAD"), ("reflog",),
+    ]  # fmt: skip
+    index = (repository / ".git" / "index").read_bytes().hex()
+    return (index, *(git(repository, *arguments) for arguments in asked))
+
+
+def test_a_worktree_has_the_files_of_the_commit_and_leaves_no_trace(repository: Path, worktrees: Worktrees) -> None:
+    (repository / "rewards.py").write_text("3, staged")
+    git(repository, "add", ".")
+    git(repository, "stash")
+    (repository / "rewards.py").write_text("4, not staged")
+    (repository / ".osmosis").mkdir()
+    (repository / ".osmosis" / ".gitignore").write_text("*\n")
+    before = state_of(repository)
+
+    made = worktrees.of(commit_of(repository, "branch", "early"), repository)
+
+    assert (made.workspace / "rewards.py").read_text() == "1"
+    assert made.top.parent == repository / WORKTREES
+    assert state_of(repository)[:3] == before[:3]
+    assert worktrees.of(commit_of(repository, "commit_sha", made.commit.sha), repository) == made
+
+    (made.top / "written.txt").touch()
+    (made.top / "locked").mkdir(mode=0o500)
+    worktrees.close()
+
+    assert state_of(repository) == before
+    assert [path.name for path in (repository / WORKTREES).iterdir()] == [".gitignore"]
+    assert not (repository / ".git" / "worktrees").exists()
+
+
+def test_hooks_and_filters_of_the_repository_do_not_run(repository: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+    trace = tmp_path / "ran"
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {trace}\n")
+    hook.chmod(0o755)
+    commit(repository, {".gitattributes": "rewards.py filter=mine\n"})
+    for name in ("smudge", "process", "clean"):
+        git(repository, "config", f"filter.mine.{name}", f"touch {trace}; cat")
+    git(repository, "config", "filter.mine.required", "true")
+    trace.unlink(missing_ok=True)
+
+    made = worktrees.of(commit_of(repository, "branch", "main"), repository)
+
+    assert (made.top / "rewards.py").read_text() == "2"
+    assert not trace.exists()
+
+
+def test_a_sparse_checkout_does_not_make_worktrees_sparse(repository: Path, worktrees: Worktrees) -> None:
+    git(repository, "sparse-checkout", "set", "nothing")
+
+    made = worktrees.of(commit_of(repository, "branch", "early"), repository)
+
+    assert (made.top / "evals" / "agent.py").exists()
+
+
+def test_paths_move_into_the_worktree_if_the_repository_holds_them(repository: Path, worktrees: Worktrees) -> None:
+    made = worktrees.of(commit_of(repository / "evals", "branch", "early"), repository / "evals")
+
+    assert made.workspace == made.top / "evals"
+    assert made.moved(str(repository / "src")) == str(made.top / "src")
+    assert made.moved("/usr/lib") == "/usr/lib"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worktree_does_not_outlive_its_process(repository: Path, number: signal.Signals) -> None:
+    with holder(repository) as process:
+        top = top_of(process)
+        assert top.is_dir()
+        admin = repository / ".git" / "worktrees" / top.name
+        assert admin.is_dir()
+        process.send_signal(number)
+
+    assert gone(top, admin, top.with_name(f"{top.name}.lock"))
+
+
+def test_what_a_killed_session_and_its_guard_left_goes_with_the_next_start(
+    repository: Path, worktrees: Worktrees
+) -> None:
+    with holder(repository) as process:
+        top = top_of(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in [*map(int, children), process.pid]:
+            os.kill(pid, signal.SIGKILL)
+    assert top.is_dir()
+
+    made = worktrees.of(commit_of(repository, "branch", "early"), repository)
+
+    assert not top.exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 2
+    assert made.top.is_dir()
+
+
+def test_the_worktree_of_another_session_stays(repository: Path, worktrees: Worktrees) -> None:
+    with holder(repository) as process:
+        top = top_of(process)
+        worktrees.of(commit_of(repository, "branch", "early"), repository)
+        worktrees.close()
+
+        assert (top / "rewards.py").is_file()
+        process.kill()
+    assert gone(top)
+
+
+def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktrees: Worktrees) -> None:
+    found = commit_of(repository, "branch", "early")
+    blob = git(repository, "rev-parse", "early:rewards.py")
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+
+    with pytest.raises(GitFault, match="`git worktree add` failed: "):
+        worktrees.of(found, repository)
+
+    assert [path.name for path in (repository / WORKTREES).iterdir()] == [".gitignore"]
+    assert not (repository / ".git" / "worktrees").exists()
