@@ -239,6 +239,7 @@ class HostCore:
             max_turns=self._setup.max_turns,
             artifacts=self._artifacts(chat.key),
             chat=send,
+            sampling=self._setup.sampling,
             model=self._model_of(chat.key),
             access=endpoint.access,
         )

@@ -24,7 +24,7 @@ from pytest_osmosis.host.protocol import ReadyEvent, Setup
 from pytest_osmosis.host.signatures import check_class, check_function
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
-from pytest_osmosis.rollouts import Agent
+from pytest_osmosis.rollouts import Agent, agent_loop
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
@@ -204,16 +204,21 @@ def _agent_of(name: str, value: object) -> Agent:
     if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
         _refuse_sdk_class(value)
         return _workflow_agent(name, value, sys.modules[value.__module__])
-    cls = value if inspect.isclass(value) else type(value)
-    if _derives(cls, "RolloutAgentLoop"):
-        raise CodeError(
-            f"{name}: a RolloutAgentLoop is not supported yet; write `async def rollout(ctx)` or a class that derives "
-            "from AgentWorkflow"
-        )
+    if _derives(value if inspect.isclass(value) else type(value), agent_loop.BASE):
+        return _agent_loop(name, value)
     raise CodeError(
-        f"{name}: must be `async def rollout(ctx)` or a class that derives from AgentWorkflow, "
+        f"{name}: must be `async def rollout(ctx)`, a class that derives from AgentWorkflow, or a RolloutAgentLoop, "
         f"got {type(value).__name__}"
     )
+
+
+def _agent_loop(name: str, value: Any) -> Agent:
+    """Return the agent of a loop. A class is instantiated once, without arguments."""
+    types = agent_loop.LoopTypes.of(value if inspect.isclass(value) else type(value))
+    if types is None:
+        raise CodeError(f"{name}: derives from a {agent_loop.BASE} that is not the one of osmosis_ai.rollout")
+    loop = _reporting_errors(name, value) if inspect.isclass(value) else value
+    return agent_loop.AgentLoopAgent(name, loop, types)
 
 
 def _grader(value: object, name: str) -> GraderCode:

@@ -50,6 +50,7 @@ class ChatContext:
         max_turns: int,
         artifacts: str | Path,
         chat: Chat,
+        sampling: Mapping[str, Any] | None = None,
         model: str = "",
         access: Callable[[], ModelAccess] = no_access,
         model_tag: Literal["primary", "baseline"] = "primary",
@@ -68,6 +69,8 @@ class ChatContext:
         """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
         """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
+        self.sampling: dict[str, Any] = dict(sampling or {})
+        """The parameters of `[sampling]`, as every request has them: `{"temperature": 0.5}`. {} without any."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""
         self.last_conversation: list[Message] | None = None
