@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.config import load_eval_config
 from pytest_osmosis.demo.server import application
 from pytest_osmosis.models.providers import SERVICES
@@ -167,11 +168,12 @@ class Page:
         return None
 
     def _python_problem(self, block: Block) -> str | None:
-        """Run the code, which may import the page's earlier files; return its error, or None."""
+        """Run the code, which may import earlier files and, as in an eval, `osmosis_ai`; return its error, or None."""
         loaded = set(sys.modules)
         sys.path.insert(0, str(self.folder))
         try:
-            exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
+            with StandIn().active():
+                exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         finally:
