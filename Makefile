@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-frameworks lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -42,6 +42,13 @@ test-all: check ## lint, types and every test; print the ten slowest
 test-litellm: $(STAMP) ## test the client of LiteLLM
 	test -d $(VENV)/litellm/litellm || $(BIN)/python -m pip install --quiet --target $(VENV)/litellm "litellm>=1.100" "mcp>=2.2" "openai<3"
 	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_answer_bodies.py tests/unit/models/test_clients.py tests/unit/models/test_known_servers.py tests/unit/models/test_retry.py
+
+# Strands requires openai 2, and the OpenAI Agents SDK requires openai 3.
+test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI Agents, LangGraph, Pydantic AI, smolagents, Strands
+	test -d $(VENV)/frameworks/agents || $(BIN)/python -m pip install --quiet --target $(VENV)/frameworks --group frameworks
+	test -d $(VENV)/strands/strands || $(BIN)/python -m pip install --quiet --target $(VENV)/strands --group strands
+	PYTHONPATH=$(abspath $(VENV)/frameworks) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py
+	PYTHONPATH=$(abspath $(VENV)/strands) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py -k strands
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

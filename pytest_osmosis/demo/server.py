@@ -1,11 +1,11 @@
 """`python -m pytest_osmosis.demo`: the embedded model `demo/arithmetic` over HTTP, in OpenAI's and Anthropic's shapes.
 
-`POST /v1/chat/completions` and `POST /v1/messages` answer with `models.embedded`, so a run with a seed gets the
-score that it gets from the embedded model. `seed` and `accuracy` are extra fields of a request, in both shapes. Without
-a seed, the conversation alone decides whether the answer is right, because a server does not know which run asks.
-With `stream` the answer is a stream of events. The server can be slow, fail and limit its requests, so that people can
-rehearse an outage (`disturbances`). `GET /stats` counts requests, those that failed, the most in flight at once, and
-the tokens of all answers.
+`POST /v1/chat/completions`, `/v1/responses` and `/v1/messages` answer with `models.embedded`, so a run with a seed gets
+the score that it gets from the embedded model. `seed` and `accuracy` are extra fields of a request, in every shape.
+Without a seed, the conversation alone decides whether the answer is right, because a server does not know which run
+asks. With `stream` the answer is a stream of events. The server can be slow, fail and limit its requests, so that
+people can rehearse an outage (`disturbances`). `GET /stats` counts requests, those that failed, the most in flight at
+once, and the tokens of all answers.
 """
 
 from __future__ import annotations
@@ -39,13 +39,17 @@ from pytest_osmosis.demo.request_log import RequestLog
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
-from pytest_osmosis.models.served import completions, messages
+from pytest_osmosis.models.served import completions, messages, responses
 from pytest_osmosis.models.served.errors import ApiError, api_error
 from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, ServedRequest, read_body, write_answer
 from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
 
-SHAPES: Mapping[str, ApiShape] = {"/v1/chat/completions": completions, "/v1/messages": messages}
+SHAPES: Mapping[str, ApiShape] = {
+    "/v1/chat/completions": completions,
+    "/v1/messages": messages,
+    "/v1/responses": responses,
+}
 PROGRAM = "python -m pytest_osmosis.demo"
 SERVED = (NAME, "arithmetic", JUDGE)
 UNDISTURBED = Disturbances()

@@ -11,16 +11,14 @@ from pytest_osmosis.endpoint.rollouts import PREFIX, EndpointRollout, OpenRollou
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.json_bodies import encoded
-from pytest_osmosis.models.served import completions, messages
+from pytest_osmosis.models.served import completions, messages, responses
 from pytest_osmosis.models.served.errors import ApiError, api_error
 from pytest_osmosis.models.served.shapes import JSON, AnswerLabel, ApiShape, read_body, write_answer
 
-SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages}
-SERVED = "POST chat/completions, POST messages, GET models"
+SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
+SERVED = "POST chat/completions, POST messages, POST responses, GET models"
 MAX_SHOWN = 80
 NOT_SERVED: Mapping[str, str] = {
-    "responses": "the Responses API is not served; let the agent use chat completions "
-    '(OpenAI Agents SDK: set_default_openai_api("chat_completions"))',
     "completions": "completions of a prompt are not served; let the agent use chat completions",
     "messages/count_tokens": "tokens cannot be counted in advance here",
     "messages/batches": "batches are not served; send single requests",

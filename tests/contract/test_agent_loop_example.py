@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.test_examples import DEADLINE_S, REPOSITORY, demo_server
+from tests.contract.test_examples import DEADLINE_S, REPOSITORY
+from tests.demo_servers import demo_server
 
 pytestmark = pytest.mark.slow
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.demo_servers import DemoServer, demo_server
 
 pytestmark = pytest.mark.slow
 
@@ -84,34 +82,6 @@ def example(repository: Path) -> Path:
 
 
 # -- over HTTP --------------------------------------------------------------------------------------------
-
-
-class DemoServer(NamedTuple):
-    """A running `python -m pytest_osmosis.demo`: `base_url` ends in /v1."""
-
-    base_url: str
-
-    def stats(self) -> Mapping[str, int]:
-        """Return the server's counts so far."""
-        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/stats", timeout=10) as answer:
-            counts: Mapping[str, int] = json.load(answer)
-        return counts
-
-
-@contextmanager
-def demo_server(*arguments: str) -> Iterator[DemoServer]:
-    """Start a demo server in a child process, on a free port."""
-    words = [sys.executable, "-m", "pytest_osmosis.demo", "--port", "0", *arguments]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        address = re.search(r"http://\S+/v1", line)
-        assert address, f"the demo server printed {line!r}"
-        yield DemoServer(address[0])
-    finally:
-        process.terminate()
-        process.communicate(timeout=DEADLINE_S)
 
 
 def point_at(workspace: Path, server: DemoServer) -> None:

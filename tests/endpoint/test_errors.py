@@ -68,8 +68,8 @@ SCENES = {
     """,
     "requests that the endpoint refuses": """
         client = AsyncOpenAI(ctx)
-        error = await raised(client.responses.create(model="x", input="hi"))
-        assert error.status_code == 404 and 'set_default_openai_api("chat_completions")' in error.message, error
+        error = await raised(client.responses.create(model="x", input="hi", previous_response_id="resp_1"))
+        assert error.status_code == 400 and "send the whole conversation" in error.message, error
         error = await raised(client.embeddings.create(model="x", input="hi"))
         assert error.status_code == 404 and "base_url of its own" in error.message, error
         error = await raised(client.chat.completions.create(model="x", messages=ctx.prompt, n=2))

@@ -324,6 +324,20 @@ async def test_a_stream_of_the_openai_client_is_the_answer_without_a_stream() ->
             assert streamed.choices[0].message.content == whole.choices[0].message.content
             assert calls_of(streamed) == calls_of(whole)
             assert streamed.usage == whole.usage
+            assert (await answer_of_responses(client, tools)) == (
+                whole.choices[0].message.content or "",
+                calls_of(whole),
+            )
+
+
+async def answer_of_responses(client: AsyncOpenAI, tools: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """The text and the calls of a streamed response."""
+    functions: Any = [{"type": "function", **tool["function"]} for tool in tools]
+    async with client.responses.stream(model="arithmetic", input="What is 17 * 23?", tools=functions) as stream:
+        response = await stream.get_final_response()
+    calls = [item for item in response.output if item.type == "function_call"]
+    named = [{"id": call.call_id, "name": call.name, "arguments": call.arguments} for call in calls]
+    return response.output_text, named
 
 
 def calls_of(completion: Any) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.served import completions as served_completions
 from pytest_osmosis.models.served import messages as served_messages
+from pytest_osmosis.models.served import responses as served_responses
 from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body
 from pytest_osmosis.models.targets import ModelTarget, resolve
 
@@ -411,3 +412,160 @@ def test_replies_without_text_are_streamed_as_they_are_whole(reply: ChatReply) -
     streamed, whole = streamed_by_anthropic(reply)
     kept = ("content", "stop_reason", "stop_details", "usage")
     assert [streamed.get(name) for name in kept] == [whole.get(name) for name in kept]
+
+
+# -- Responses --------------------------------------------------------------------------------------------
+
+
+def as_items(conversation: list[Message]) -> list[dict[str, Any]]:
+    """A conversation as the items of Responses, as a client would send them."""
+    items: list[dict[str, Any]] = []
+    for message in conversation:
+        content = message.get("content")
+        if message["role"] == "tool":
+            output = content if isinstance(content, str) else [as_input(part) for part in content or ()]
+            items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": output})
+        elif message["role"] != "assistant":
+            written = content if isinstance(content, str) else [as_input(part) for part in content or ()]
+            items.append({"role": message["role"], "content": written})
+        else:
+            if content is not None:
+                items.append({"type": "message", "role": "assistant", "content": [output_text(content)]})
+            for call in message.get("tool_calls", ()):
+                items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    return items
+
+
+def as_input(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+
+
+def output_text(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def plain(content: Any) -> Any:
+    """Content without marks for the cache, and a single text as a string."""
+    if not isinstance(content, list):
+        return content
+    parts = [{key: value for key, value in part.items() if key != "cache_control"} for part in content]
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+@given(REQUESTS)
+def test_responses_read_a_conversation_from_its_items(request: ChatRequest) -> None:
+    body = {"model": "m", "instructions": "Be brief.", "input": as_items(list(request.messages))}
+    expected = [{**message, "content": plain(message["content"])} for message in request.messages]
+    for message in expected:
+        message.pop("is_error", None)
+    read = served_responses.read_request(body).chat
+    assert list(read.messages) == [{"role": "system", "content": "Be brief."}, *expected]
+
+
+@given(replies() | st.just(OF_ANTHROPIC))
+def test_responses_read_a_reply_that_comes_back_as_input(reply: ChatReply) -> None:
+    items = served_responses.write_reply(reply, LABEL)["output"]
+    question = {"role": "user", "content": "17 * 23"}
+    read = served_responses.read_request({"input": [question, *items]}).chat
+    assert list(read.messages) == [question, reply.message]
+
+
+def test_responses_name_sampling_and_tools_as_completions_do() -> None:
+    schema = {"name": "product", "schema": SCHEMA, "strict": True}
+    body = {
+        "model": "m",
+        "input": "17 * 23",
+        "tools": [{"type": "function", "name": "multiply", "parameters": SCHEMA, "strict": False}],
+        "tool_choice": {"type": "function", "name": "multiply"},
+        "parallel_tool_calls": False,
+        "max_output_tokens": 99,
+        "temperature": 0.5,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"format": {"type": "json_schema", **schema}, "verbosity": "low"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "metadata": {"of": "a trace"},
+        "stream": True,
+        "seed": 3,
+    }
+    read = served_responses.read_request(body)
+    assert read.stream
+    function = {"name": "multiply", "parameters": SCHEMA, "strict": False}
+    sampling = {
+        "parallel_tool_calls": False,
+        "max_tokens": 99,
+        "temperature": 0.5,
+        "reasoning_effort": "low",
+        "verbosity": "low",
+        "response_format": {"type": "json_schema", "json_schema": schema},
+        "tool_choice": {"type": "function", "function": {"name": "multiply"}},
+    }
+    assert read.chat == ChatRequest(
+        [{"role": "user", "content": "17 * 23"}], [{"type": "function", "function": function}], sampling, 3
+    )
+
+
+def responses_of_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The response as the openai client puts it together from a stream, and as it gets it whole."""
+    with answering(served_responses, reply) as http, OpenAI(base_url=URL, api_key="none", http_client=http) as client:
+        whole = client.responses.create(model="m", input="17 * 23").to_dict()
+        with client.responses.stream(model="m", input="17 * 23") as stream:
+            events = list(stream)
+    numbers = [event.sequence_number for event in events]
+    assert numbers == list(range(len(events)))
+    texts: dict[str, str] = {}
+    for each in events:
+        if each.type.endswith(".delta"):
+            data = each.to_dict()
+            texts[str(data["item_id"])] = texts.get(str(data["item_id"]), "") + str(data["delta"])
+    said = {str(item["id"]): text for item in whole["output"] if (text := said_in(item))}  # type: ignore[attr-defined]
+    assert texts == said
+    last: Any = events[-1]
+    return last.response.to_dict(), whole
+
+
+def said_in(item: dict[str, Any]) -> str:
+    """The text of an item that is streamed in pieces."""
+    if item["type"] == "function_call":
+        return str(item["arguments"])
+    return "".join(str(part.get("text") or part.get("refusal")) for part in item["content"])
+
+
+@given(replies() | st.just(OF_ANTHROPIC))
+def test_the_openai_client_puts_a_stream_together_to_the_whole_response(reply: ChatReply) -> None:
+    streamed, whole = responses_of_openai(reply)
+    assert without_parsed(streamed) == without_parsed(whole)
+    usage = reply.usage
+    assert usage is not None
+    assert (whole["usage"]["input_tokens"], whole["usage"]["output_tokens"]) == (
+        usage.input_tokens,
+        usage.output_tokens,
+    )
+
+
+def without_parsed(value: Any) -> Any:
+    """A response without what the client itself adds to a stream."""
+    if isinstance(value, dict):
+        return {key: without_parsed(item) for key, item in value.items() if key not in ("parsed", "parsed_arguments")}
+    return [without_parsed(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "reason"),
+    [
+        (
+            ChatReply({"role": "assistant", "content": None, "refusal": "I will not"}, "stop", Usage(1, 2)),
+            "completed",
+            None,
+        ),
+        (ChatReply({"role": "assistant", "content": "17 *"}, "length", Usage(1, 2)), "incomplete", "max_output_tokens"),
+        (ChatReply({"role": "assistant", "content": None}, "content_filter"), "incomplete", "content_filter"),
+    ],
+)
+def test_a_response_that_is_cut_off_is_incomplete(reply: ChatReply, status: str, reason: str | None) -> None:
+    streamed, whole = responses_of_openai(reply)
+    assert without_parsed(streamed) == without_parsed(whole)
+    assert whole["status"] == status
+    assert (whole["incomplete_details"] or {}).get("reason") == reason

@@ -10,7 +10,7 @@ import pytest
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, Usage
 from pytest_osmosis.models.refusal import refusal_error
-from pytest_osmosis.models.served import completions, messages
+from pytest_osmosis.models.served import completions, messages, responses
 from pytest_osmosis.models.served.errors import ApiError, api_error
 from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body, write_answer
 
@@ -103,6 +103,36 @@ def test_completions_refuse(fields: dict[str, Any], text: str) -> None:
 def test_messages_refuse(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(ApiError, match=text):
         messages.read_request({"messages": QUESTION, "max_tokens": 9, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"input": None}, "input must be a string or a list of at least one item"),
+        ({"input": []}, "input must be a string or a list of at least one item"),
+        ({"input": ["hi"]}, r"input\[0\] must be an object, got a string"),
+        ({"input": [{"content": "hi"}]}, r"input\[0\] must have a role"),
+        ({"input": [{"role": "user", "content": 5}]}, r"input\[0\].content must be a string or a list"),
+        (
+            {"input": [{"type": "item_reference", "id": "rs_1"}]},
+            "items of type 'item_reference' are not served; valid: ",
+        ),
+        ({"input": [{"type": "function_call", "name": "add"}]}, "a function_call needs call_id, name and arguments"),
+        ({"input": user({"type": "input_image", "file_id": "f"})}, "content of type 'input_image' is not served"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id: nothing is stored here; send the whole"),
+        ({"conversation": "conv_1"}, "conversation: nothing is stored here"),
+        ({"background": True}, "background: the answer has to be awaited"),
+        ({"tools": [{"type": "web_search"}]}, r"tools\[0\]: a tool of type 'web_search' runs at OpenAI"),
+        ({"tools": ["add"]}, "tools must be a list of objects such as"),
+        ({"tool_choice": {"type": "web_search"}}, "only functions can be called here, got 'web_search'"),
+        ({"text": "json"}, "text must be an object, got a string"),
+        ({"instructions": 5}, "instructions must be a string or a list of objects"),
+    ],
+)
+def test_responses_refuse(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(ApiError, match=text) as caught:
+        responses.read_request({"input": "17 * 23", **fields})
+    assert caught.value.status == 400
 
 
 def test_null_stands_for_a_missing_field() -> None:

@@ -1,0 +1,84 @@
+"""The examples of agents with clients and frameworks of their own: they run, and all of their tokens are counted.
+
+Frameworks that are not installed are skipped; `make test-frameworks` installs and tests them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.demo_servers import demo_server
+from tests.docs.blocks import blocks_of
+
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-any-framework.md"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
+FRAMEWORKS = {
+    "anthropic": "anthropic",
+    "langgraph": "langgraph",
+    "openai": "openai",
+    "openai-agents": "agents",
+    "pydantic-ai": "pydantic_ai",
+    "smolagents": "smolagents",
+    "strands": "strands",
+}
+"""The module that each example needs."""
+DEADLINE_S = 120
+
+
+@pytest.fixture(params=sorted(FRAMEWORKS))
+def example(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of an example whose framework is installed."""
+    name: str = request.param
+    pytest.importorskip(FRAMEWORKS[name], reason=f"{name} is not installed: make test-frameworks")
+    ignored = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
+    return shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=ignored)
+
+
+def printed_by(example: Path, *arguments: str) -> str:
+    """Run pytest in an example, and return what it printed. Fails if it does."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "OPENAI_"))}
+    words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio", *arguments]
+    done = subprocess.run(words, cwd=example, env=environ, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("distribution", [pytest.param("-n0"), pytest.param("-n2", marks=pytest.mark.slow)])
+def test_the_tokens_of_an_example_are_those_that_the_server_counts(example: Path, distribution: str) -> None:
+    with demo_server() as server:
+        printed_by(
+            example,
+            "--osmosis-config=configs/eval/products.toml",
+            f"--osmosis-base-url={server.base_url}",
+            "--osmosis-no-probe",
+            "--osmosis-output=results.json",
+            distribution,
+        )
+        stats = server.stats()
+    results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
+    assert results["summary"]["usage"] == {name: stats[name] for name in ("input_tokens", "output_tokens")}
+    assert stats["requests"] == 12, "each run asks twice: the model calls the tool, and answers"
+
+
+def test_an_example_ships_a_test_that_passes(example: Path) -> None:
+    printed = printed_by(example, "test_agent.py", "--osmosis-source=model")
+    assert "2 passed" in printed
+
+
+def test_the_guide_shows_the_examples_as_they_are() -> None:
+    shown = [block.text for block in blocks_of(GUIDE) if block.way == "signature"]
+    sources = [path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*/agent.py")]
+    assert len(shown) == 5
+    assert [text for text in shown if not any(source.endswith(text) for source in sources)] == []
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_dir()} == FRAMEWORKS.keys()
