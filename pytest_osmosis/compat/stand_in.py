@@ -41,7 +41,7 @@ class StandIn:
         off = f"({INI} = false in pytest's configuration turns this off)"
         if PACKAGE in self._served:
             return (f"{PACKAGE} is not installed: pytest-osmosis stands in for it {off}",)
-        return (f"pytest-osmosis adds names that the installed {PACKAGE} lacks to {', '.join(self.used)} {off}",)
+        return (f"pytest-osmosis adds names that the installed {PACKAGE} lacks {off}",)
 
     def install(self) -> None:
         sys.meta_path.insert(0, self)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput, output_of
@@ -150,7 +150,7 @@ class LoopClient:
     def __init__(self, ctx: ChatContext, tools: Sequence[Any], types: LoopTypes) -> None:
         self._ctx = ctx
         self._types = types
-        self.failure: ModelError | None = None
+        self.failure: ModelError | BoundError | None = None
         self.reset_metrics()
         self.set_tools(tools)
 
@@ -178,7 +178,7 @@ class LoopClient:
         begun = time.monotonic()
         try:
             reply = await self._ctx.chat(messages, tools, **parameters)
-        except ModelError as error:
+        except (ModelError, BoundError) as error:
             self.failure = error
             raise
         self.failure = None

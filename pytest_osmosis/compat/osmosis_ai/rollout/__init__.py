@@ -7,6 +7,7 @@ from pytest_osmosis.compat.homes import names_from
 HOMES = {
     "AgentLoopNotFoundError": ".core.exceptions",
     "AgentLoopRegistry": ".registry",
+    "AgentLoopValidationError": ".validator",
     "CompletionUsage": ".core.schemas",
     "CompletionsChoice": ".core.schemas",
     "CompletionsRequest": ".core.schemas",
@@ -46,6 +47,8 @@ HOMES = {
     "ToolArgumentError": ".core.exceptions",
     "ToolExecutionError": ".core.exceptions",
     "ToolResponse": ".core.schemas",
+    "ValidationError": ".validator",
+    "ValidationResult": ".validator",
     "configure": ".config",
     "count_messages_by_role": ".utils",
     "create_app": ".server.app",
@@ -71,6 +74,8 @@ HOMES = {
     "serve_agent_loop": ".server.serve",
     "set_max_metadata_size_bytes": ".core.schemas",
     "unregister_agent_loop": ".registry",
+    "validate_agent_loop": ".validator",
+    "validate_and_report": ".server.serve",
 }
 """The modules below this one that define the names."""
 

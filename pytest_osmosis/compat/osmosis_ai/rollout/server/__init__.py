@@ -10,6 +10,7 @@ HOMES = {
     "ServeError": ".serve",
     "create_app": ".app",
     "serve_agent_loop": ".serve",
+    "validate_and_report": ".serve",
 }
 """The modules below this one that define the names."""
 

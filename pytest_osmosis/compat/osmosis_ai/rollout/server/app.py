@@ -20,7 +20,7 @@ class InertApp:
         return InertApp()
 
 
-def create_app(agent_loop: Any, *_args: Any, **_options: Any) -> InertApp:
+def create_app(agent_loop: Any, *_args: Any, **_options: Any) -> Any:
     """Return an application without effect: an eval calls the agent loop itself."""
     return InertApp()
 
