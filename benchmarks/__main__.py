@@ -36,7 +36,7 @@ AGENT = """
 import os
 from openai import AsyncOpenAI
 
-client = AsyncOpenAI(base_url=os.environ["SERVED_AT"], api_key="none")
+client = AsyncOpenAI(base_url=os.environ.get("SERVED_AT"), api_key=os.environ.get("SERVED_KEY"))
 
 
 async def rollout(ctx):
@@ -57,14 +57,17 @@ base_url = "{base_url}"
 client = "light"
 [agent]
 agent = "{agent}"
+endpoint = "{endpoint}"
 [scoring]
 eval_fns = ["rewards:exact"]
-[env]
-SERVED_AT = "{base_url}"
 [secrets]
 required = []
 """
-
+DIRECT = """
+[env]
+SERVED_AT = "{base_url}"
+SERVED_KEY = "none"
+"""
 
 PRICES = """
 [prices]
@@ -110,13 +113,17 @@ class LatencyServer:
 
 
 def prepare(folder: Path, scenario: Scenario, base_url: str) -> None:
-    """Write a workspace for both of our subjects."""
+    """Write a workspace for our subjects."""
     rows = [{"user_prompt": PROMPT.format(row), "ground_truth": "42"} for row in range(scenario.rows)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "rewards.py").write_text(REWARDS)
     (folder / "agent.py").write_text(AGENT)
-    for subject, agent in {"user": "agent:rollout", "light": "chat"}.items():
-        text = CONFIG.format(n=scenario.n, in_flight=scenario.in_flight, base_url=base_url, agent=agent)
+    for subject, agent in {"user": "agent:rollout", "endpoint": "agent:rollout", "light": "chat"}.items():
+        endpoint = "env" if subject == "endpoint" else "url"
+        text = CONFIG.format(
+            n=scenario.n, in_flight=scenario.in_flight, base_url=base_url, agent=agent, endpoint=endpoint
+        )
+        text += DIRECT.format(base_url=base_url) if subject == "user" else ""
         limit = PRICES.format(usd=scenario.affords * RUN_USD) if scenario.affords is not None else ""
         (folder / f"{subject}.toml").write_text(text + limit)
 

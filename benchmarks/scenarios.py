@@ -7,10 +7,12 @@ from typing import Literal
 
 from benchmarks.server import Weather
 
-Subject = Literal["floor_openai", "floor_aiohttp", "user", "light"]
-"""`user` is an agent that calls AsyncOpenAI itself, `light` the built-in chat over the light client."""
+Subject = Literal["floor_openai", "floor_aiohttp", "user", "endpoint", "light"]
+"""`user` is an agent that calls AsyncOpenAI itself, `endpoint` the same agent through the endpoint, and `light` the
+built-in chat over the light client."""
 
-SUBJECTS: tuple[Subject, ...] = ("floor_openai", "floor_aiohttp", "user", "light")
+SUBJECTS: tuple[Subject, ...] = ("floor_openai", "floor_aiohttp", "user", "endpoint", "light")
+DIRECT: tuple[Subject, ...] = ("floor_openai", "floor_aiohttp", "user", "light")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Scenario:
     in_flight: int
     weather: Weather
     bounds: tuple[Bound, ...] = field(default=())
-    subjects: tuple[Subject, ...] = SUBJECTS
+    subjects: tuple[Subject, ...] = DIRECT
     affords: float | None = None
 
     @property
@@ -84,7 +86,9 @@ SCENARIOS = {
                 Bound("light", "own_cpu_ms", 0.5),
                 Bound("user", "after_last_s", 1.5),
                 Bound("light", "after_last_s", 1.5),
+                Bound("endpoint", "wall_s", 1.35, "user"),
             ),
+            subjects=SUBJECTS,
         ),
         Scenario(
             "S3",
@@ -112,5 +116,5 @@ SCENARIOS = {
 WARM_UP = Scenario("warm-up", 8, 1, 8, Weather(1))
 """Run first and never reported: it fills the caches of compiled modules."""
 
-FLOOR_OF: dict[Subject, Subject] = {"user": "floor_openai", "light": "floor_aiohttp"}
+FLOOR_OF: dict[Subject, Subject] = {"user": "floor_openai", "endpoint": "floor_openai", "light": "floor_aiohttp"}
 """The floor over the same client, for the cost that a rollout adds to it."""

@@ -245,6 +245,13 @@ AGENT = Table(
             "is refused.",
             default=10,
         ),
+        Field(
+            "endpoint",
+            choice("url", "env"),
+            'How clients of the agent\'s own find the eval\'s model. "url": by ctx.base_url and ctx.api_key. "env": by '
+            "these, and by OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY too.",
+            default="url",
+        ),
     ),
 )
 

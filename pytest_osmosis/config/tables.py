@@ -136,6 +136,7 @@ class AgentTable:
     agent: str | None = None
     max_turns: int = 10
     bounds_turns: bool = False
+    endpoint: Literal["url", "env"] = "url"
 
 
 @dataclass(frozen=True, slots=True)

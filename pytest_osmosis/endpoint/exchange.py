@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_osmosis.endpoint.rollouts import PREFIX, EndpointRollout, OpenRollouts, OverError, is_key
+from pytest_osmosis.endpoint.rollouts import HEADER, PREFIX, EndpointRollout, OpenRollouts, OverError, is_key
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.json_bodies import encoded
@@ -25,6 +25,11 @@ NOT_SERVED: Mapping[str, str] = {
     "embeddings": "the endpoint serves the eval's chat model, and no embeddings; give the agent's client for "
     "embeddings a base_url of its own",
 }
+UNATTRIBUTED = (
+    "{} rollouts are in flight, and nothing says which of them sends this request: its thread or its HTTP client "
+    "has lost the rollout's context. Start threads by asyncio.to_thread or contextvars.copy_context().run, or create "
+    "the client in the rollout with base_url=ctx.base_url and api_key=ctx.api_key, or set [evaluation] batch_size = 1"
+)
 NO_RETRY = {"x-should-retry": "false"}
 """The official clients obey it. The host has repeated the request already, as often as the config says."""
 
@@ -67,7 +72,7 @@ def admitted(rollouts: OpenRollouts, request: EndpointRequest) -> EndpointRollou
     """Return the rollout that sends a request. Raises `ApiError`."""
     name = request.path.removeprefix(PREFIX).partition("/")[0] if request.path.startswith(PREFIX) else ""
     if not name:
-        raise ApiError(404, f"there is nothing at this address; use ctx.base_url, and below it {SERVED}")
+        return _attributed(rollouts, request)
     rollout = rollouts.named(name)
     if rollout is None:
         raise _over()
@@ -76,12 +81,32 @@ def admitted(rollouts: OpenRollouts, request: EndpointRequest) -> EndpointRollou
     return rollout
 
 
-async def answered(rollout: EndpointRollout, request: EndpointRequest, body: bytes) -> EndpointAnswer:
+def _attributed(rollouts: OpenRollouts, request: EndpointRequest) -> EndpointRollout:
+    """Return the rollout that sends a request to the shared address. Raises `ApiError`."""
+    if rollouts.shared_key is None:
+        raise ApiError(404, f"there is nothing at this address; use ctx.base_url, and below it {SERVED}")
+    if not is_key(request.key, rollouts.shared_key):
+        text = "the key is missing or wrong: create the client without a key, so that it reads that of the environment"
+        raise ApiError(401, text, "invalid_api_key")
+    name = request.headers.get(HEADER)
+    rollout = rollouts.only() if name is None else rollouts.named(name)
+    if rollout is not None:
+        return rollout
+    if name is not None:
+        raise _over()
+    if not len(rollouts):
+        raise ApiError(400, "no rollout is in flight, and only rollouts can ask the eval's model here")
+    raise ApiError(400, UNATTRIBUTED.format(len(rollouts)))
+
+
+async def answered(
+    rollout: EndpointRollout, request: EndpointRequest, body: bytes, *, in_standby: bool
+) -> EndpointAnswer:
     """Return the answer to an admitted request. Raises `ApiError`, and `ModelError` if the model does not answer."""
     shape = SHAPES.get(request.below)
     if shape is not None and request.method == "POST":
         served = shape.read_request(read_body(body))
-        reply = await _reply(rollout, served.chat)
+        reply = await _reply(rollout, served.chat, in_standby)
         label = AnswerLabel(secrets.token_hex(12), int(time.time()), rollout.model)
         answer = write_answer(shape, served, reply, label)
         return EndpointAnswer(answer.body, 200, {"Content-Type": answer.content_type})
@@ -98,16 +123,15 @@ def failed(error: ApiError | ModelError, request: EndpointRequest) -> EndpointAn
     return EndpointAnswer(encoded(shape.write_error(problem)), problem.status, headers)
 
 
-async def _reply(rollout: EndpointRollout, request: ChatRequest) -> ChatReply:
+async def _reply(rollout: EndpointRollout, request: ChatRequest, in_standby: bool) -> ChatReply:
     try:
-        reply = await rollout.send(request)
+        return await rollout.send(request, in_standby=in_standby)
     except OverError:
         raise _over() from None
     except BoundError as error:
         raise ApiError(400, str(error)) from None
     except (TypeError, ValueError) as error:  # the model's API cannot represent the messages
         raise ApiError(400, str(error)) from None
-    return reply
 
 
 def _over() -> ApiError:

@@ -1,4 +1,8 @@
-"""The rollouts that may send requests to the endpoint, each under a URL and with a key of its own."""
+"""The rollouts that may send requests to the endpoint, each under a URL and with a key of its own.
+
+With `[agent] endpoint = "env"` they also share a URL and a key, which variables of the environment name. A request
+there says by a header which rollout sends it (`client_hooks`). One without it is that of the only rollout in flight.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 PREFIX = "/rollouts/"
+HEADER = "X-Osmosis-Rollout"
+"""The header with the name of a rollout."""
+
+CURRENT: ContextVar[str | None] = ContextVar("osmosis_rollout", default=None)
+"""The name of the rollout whose code runs. Tasks and `asyncio.to_thread` inherit it."""
 
 Send = Callable[[ChatRequest], Awaitable[ChatReply]]
-"""Sends a request as `ctx.chat` does.
-
-Raises `ModelError` if there is no answer, `BoundError` if a bound of the rollout is met, `OverError` if it is over.
-"""
+"""Sends a request to a model. Raises `ModelError` if there is no answer, `BoundError` if the rollout met a bound."""
 
 
 class OverError(RuntimeError):
@@ -24,24 +31,28 @@ class OverError(RuntimeError):
 
 
 class Address(NamedTuple):
-    """The URL of the endpoint for one rollout, and its key."""
+    """A URL of the endpoint, and the key for it."""
 
     base_url: str
     api_key: str
 
 
 class EndpointRollout:
-    """One rollout, as the endpoint sees it. `model` is the name of the model that answers; `run` names the run."""
+    """One rollout, as the endpoint sees it. `model` is the name of the model that answers; `run` names the run.
 
-    def __init__(self, run: str, model: str, send: Send) -> None:
+    `send` sends a request from the host's event loop, `send_in_standby` from that of the standby.
+    """
+
+    def __init__(self, run: str, model: str, send: Send, send_in_standby: Send) -> None:
         self.model = model
         self.name = f"{run}-{secrets.token_hex(8)}"
         self.key = secrets.token_urlsafe(24)
         self._send = send
+        self._send_in_standby = send_in_standby
         self._over = False
         self._requests: set[asyncio.Task[Any]] = set()
 
-    async def send(self, request: ChatRequest) -> ChatReply:
+    async def send(self, request: ChatRequest, *, in_standby: bool) -> ChatReply:
         """Send a request to the model. Raises `OverError` if the rollout is over, or ends meanwhile."""
         task = asyncio.current_task()
         assert task is not None
@@ -49,7 +60,7 @@ class EndpointRollout:
             raise OverError
         self._requests.add(task)
         try:
-            return await self._send(request)
+            return await (self._send_in_standby if in_standby else self._send)(request)
         except asyncio.CancelledError:
             if self._over and task.uncancel() == 0:
                 raise OverError from None
@@ -60,15 +71,19 @@ class EndpointRollout:
     def end(self) -> None:
         """Refuse further requests, and end those that wait for an answer."""
         self._over = True
-        for task in self._requests:
+        for task in list(self._requests):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 class OpenRollouts:
-    """The rollouts in flight that have asked for their address."""
+    """The rollouts in flight that may send requests. `shared_key` is their common one, None if there is none."""
 
     def __init__(self) -> None:
+        self.shared_key: str | None = None
         self._by_name: dict[str, EndpointRollout] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def add(self, rollout: EndpointRollout) -> None:
         self._by_name[rollout.name] = rollout
@@ -80,6 +95,11 @@ class OpenRollouts:
     def named(self, name: str) -> EndpointRollout | None:
         """Return the rollout in flight of that name, None if it is over or never was."""
         return self._by_name.get(name)
+
+    def only(self) -> EndpointRollout | None:
+        """Return the rollout in flight, None if there are several or none."""
+        rollouts = list(self._by_name.values())
+        return rollouts[0] if len(rollouts) == 1 else None
 
 
 def is_key(sent: str, key: str) -> bool:

@@ -1,13 +1,17 @@
 """The HTTP server of the endpoint, on the event loop of its host, bound to 127.0.0.1 at a port that the system chose.
 
 It listens from the first use on. Its socket is opened at once, by whoever asks for the address, in any thread; the loop
-begins to serve it in its next turn.
+begins to serve it in its next turn. While code holds the loop, the standby serves new connections.
+
+A synchronous client may hold the loop with its next request. Its connection is therefore not kept, so that the standby
+can take the next one; only clients that say that they are asynchronous keep theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 import threading
 from contextvars import Context
@@ -18,12 +22,15 @@ from aiohttp.http_parser import RawRequestMessage
 
 from pytest_osmosis.endpoint.exchange import EndpointRequest, admitted, answered, failed
 from pytest_osmosis.endpoint.rollouts import PREFIX, Address, EndpointRollout, OpenRollouts
+from pytest_osmosis.endpoint.standby import Standby
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.served.errors import ApiError
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
 MAX_BODY_BYTES = 64 * 2**20
+ASYNCHRONOUS = ("Async", "aiohttp/")
+"""Parts of the User-Agent of asynchronous clients: "AsyncOpenAI/Python 3.54.0"."""
 
 _silent = logging.getLogger("pytest_osmosis.endpoint")
 _silent.addHandler(logging.NullHandler())
@@ -31,53 +38,86 @@ _silent.propagate = False  # whoever sends nonsense to the port must not fill th
 
 
 class Endpoint:
-    """The endpoint of one host. `loop` is the host's."""
+    """The endpoint of one host, served by the event loop to which it is attached."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self) -> None:
         self.rollouts = OpenRollouts()
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._socket: socket.socket | None = None
+        self._standby: Standby | None = None
         self._server: asyncio.Server | None = None
-        self._opening = threading.Lock()  # protects _socket, because agents ask for their address in any thread
+        self._opening = threading.Lock()  # protects _loop and _socket: agents ask for their address in any thread
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let `loop` serve requests. Until it runs, the standby does."""
+        with self._opening:
+            self._loop = loop
+            if self._socket is not None:
+                self._serve_soon(loop, self._socket)
+
+    def share(self) -> Address:
+        """Return the address that all rollouts share."""
+        self.rollouts.shared_key = self.rollouts.shared_key or secrets.token_urlsafe(24)
+        return Address(f"http://{HOST}:{self.port()}/v1", self.rollouts.shared_key)
 
     def address_of(self, rollout: EndpointRollout) -> Address:
-        """Admit the requests of a rollout, and return where to send them."""
+        """Return the address of a rollout, and admit requests there."""
         self.rollouts.add(rollout)
-        return Address(f"http://{HOST}:{self._port()}{PREFIX}{rollout.name}/v1", rollout.key)
+        return Address(f"http://{HOST}:{self.port()}{PREFIX}{rollout.name}/v1", rollout.key)
 
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        elif self._socket is not None:
-            self._socket.close()
-
-    def _port(self) -> int:
+    def port(self) -> int:
+        """Return the port. The first call begins to listen."""
         with self._opening:
             if self._socket is None:
                 self._socket = socket.create_server((HOST, 0), backlog=BACKLOG)
                 self._socket.setblocking(False)
-                # The server must belong to no run: neither its output nor its time.
-                self._loop.call_soon_threadsafe(self._start, self._socket, context=Context())
+                self._standby = Standby(self._socket, lambda: self._loop, lambda: self._protocol(in_standby=True))
+                if self._loop is not None:
+                    self._serve_soon(self._loop, self._socket)
             port: int = self._socket.getsockname()[1]
         return port
 
-    def _start(self, listening: socket.socket) -> None:
-        self._starting = self._loop.create_task(self._serve(listening))
+    async def close(self) -> None:
+        if self._standby is not None:
+            self._standby.close()
+        if self._server is not None:
+            self._server.close()
+        if self._socket is not None:
+            self._socket.close()
 
-    async def _serve(self, listening: socket.socket) -> None:
-        protocol = web.Server(
-            self._handle, request_factory=_request, handler_cancellation=True, access_log=None, logger=_silent
-        )
-        self._server = await self._loop.create_server(protocol, sock=listening, backlog=BACKLOG)
+    def _serve_soon(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        """Begin to serve, in no run's context: neither its output nor its time is a run's."""
+        loop.call_soon_threadsafe(self._start, loop, listening, context=Context())
 
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
+    def _start(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        self._starting = loop.create_task(self._serve(loop, listening))
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
+        self._server = await loop.create_server(self._protocol(in_standby=False), sock=listening, backlog=BACKLOG)
+
+    def _protocol(self, *, in_standby: bool) -> web.Server:
+        """Return the HTTP protocol of new connections for the running loop."""
+
+        async def handle(request: web.BaseRequest) -> web.Response:
+            return await self._answer(request, in_standby)
+
+        return web.Server(handle, request_factory=_request, handler_cancellation=True, access_log=None, logger=_silent)
+
+    async def _answer(self, request: web.BaseRequest, in_standby: bool) -> web.Response:
         came = EndpointRequest(request.method, request.path, request.headers)
         try:
             rollout = admitted(self.rollouts, came)
-            answer = await answered(rollout, came, await _body(request))
+            answer = await answered(rollout, came, await _body(request), in_standby=in_standby)
         except (ApiError, ModelError) as error:
             answer = failed(error, came)
-        return web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+        response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+        if in_standby is _is_asynchronous(request):
+            response.force_close()
+        return response
+
+
+def _is_asynchronous(request: web.BaseRequest) -> bool:
+    return any(part in request.headers.get("User-Agent", "") for part in ASYNCHRONOUS)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

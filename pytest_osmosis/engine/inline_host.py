@@ -12,7 +12,7 @@ import json
 import os
 import queue
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar
@@ -22,6 +22,7 @@ from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode, load
@@ -183,6 +184,7 @@ class InlineHost:
     def _accept(self, connection: InlineConnection, request: SentRequest) -> None:
         """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
+            self._endpoint.grant_from_thread(request["ids"])
             self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
         else:
             self._inbox.put((connection, request))
@@ -213,13 +215,13 @@ class InlineHost:
 
     def replay(self, request: ScoringFields, name: str) -> Reward:
         """Return the reward for a recorded conversation by the function `name`; raise what user code raises."""
-        with self.inside():
+        with self.inside(), self._endpoint.withdrawn():
             return self._loop.run(self._core.replay(request, name))
 
     def close(self) -> None:
         if self._code is not None:
             with self.inside():
-                self._loop.run(self._core.close())
+                self._loop.run(self._endpoint.close())
         clients, self._clients = self._clients, {}
         for client in clients.values():
             with self.inside():
@@ -236,7 +238,7 @@ class InlineHost:
                 self.error = None
                 self._roll(Key.of(request), request)
             case "score":
-                self._run(Key.of(request), self._core.score(request))
+                self._run(Key.of(request), self._core.score(request), scores=True)
 
     def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._limits.slots.begin():
@@ -244,10 +246,10 @@ class InlineHost:
         elif not self._run(key, self._core.perform(request)):
             self._limits.slots.end(holding=True)
 
-    def _run(self, key: Key, work: Coroutine[Any, Any, None]) -> bool:
+    def _run(self, key: Key, work: Coroutine[Any, Any, None], *, scores: bool = False) -> bool:
         """Do some work; return False if code that a run left behind cancelled it before it began."""
         try:
-            with self.inside():
+            with self.inside(), self._endpoint.withdrawn() if scores else nullcontext():
                 self._loop.run(work)
         except asyncio.CancelledError:
             self._emit(broken(key, None))
@@ -269,12 +271,18 @@ class InlineHost:
             with self.inside():
                 self._redaction = Redaction(secrets_of(setup, os.environ))
                 self._clients = clients_of(setup, os.environ)
+                self._endpoint = HostEndpoint(setup, os.environ)
+                if setup.role == "roll":
+                    self._endpoint.set_variables(hooks=False)
                 self._code = load(setup)
                 self._code = replace(self._code, notes=self._stand_in.notes)
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
-            self._core = HostCore(setup, self._code, models, self._limits, monitor, self._emit, self._raised)
+            self._endpoint.connect(models, self._emit)
+            self._core = HostCore(
+                setup, self._code, models, self._endpoint, self._limits, monitor, self._emit, self._raised
+            )
         return self._code
 
     def inside(self) -> AbstractContextManager[None]:

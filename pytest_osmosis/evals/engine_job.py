@@ -87,6 +87,7 @@ def host_setup(
         permits=any(rate_limits(config)),
         stand_in=stand_in,
         agent=config.agent.agent,
+        endpoint=config.agent.endpoint,
         entrypoint=entrypoint,
         grader=config.scoring.grader,
         eval_fns=config.scoring.eval_fns,

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
@@ -20,6 +22,9 @@ from pytest_osmosis.host.protocol import Emit, Key, Setup
 from pytest_osmosis.host.slots import GetPermit, ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+
+if TYPE_CHECKING:
+    from pytest_osmosis.host.standby_gateway import StandbyGateway
 
 OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
@@ -40,6 +45,7 @@ REFUSED_AGAIN_S = 0.05
 class RequestTotals:
     """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
 
+    `held_for` counts those for whose answers a synchronous client seems to hold the event loop.
     `asked` counts all that the rollout wanted to send, and `tool_calls` what the answers asked for. `bound` is the
     first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
     if it was answered: its client raised an error of its own. `usage` is None without an answer, and for good once a
@@ -52,6 +58,7 @@ class RequestTotals:
     finish_reason: str | None = None
     model: str | None = None
     open: int = 0
+    held_for: int = 0
     failure: ModelError | BoundError | None = None
     asked: int = 0
     tool_calls: int = 0
@@ -66,6 +73,9 @@ class RequestTotals:
         self.tool_calls += len(reply.tool_calls)
         self.finish_reason = reply.finish_reason
         self.model = reply.model or self.model
+
+    def count_retry(self) -> None:
+        self.retries += 1
 
 
 class OverloadDetector:
@@ -132,25 +142,52 @@ class RolloutChat:
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
+        self._counting = threading.Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
     async def send(self, request: ChatRequest) -> ChatReply:
         if asyncio.get_running_loop() is not self.deadline.loop:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        self.totals.asked += 1
-        turn = self.totals.asked
+        return await self._counted(lambda turn: self._send(request, turn))
+
+    async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
+        """Send a request from the standby's thread, while code holds the loop of the rollout."""
+
+        async def sent(_turn: int) -> ChatReply:
+            self.totals.held_for += 1
+            try:
+                return await standby.send(
+                    self.key, request, self.deadline.remaining_s, self.deadline.loop, self.totals.count_retry
+                )
+            finally:
+                self.totals.held_for -= self.deadline.remaining_s() > 0
+
+        return await self._counted(sent)
+
+    async def _counted(self, send: Callable[[int], Awaitable[ChatReply]]) -> ChatReply:
+        """Return the reply that `send` gets for the next turn, within the bounds, and count it."""
+        with self._counting:
+            self.totals.asked += 1
+            turn = self.totals.asked
         await self._stay_within_bounds(turn)
-        self.totals.open += 1
+        with self._counting:
+            self.totals.open += 1
         try:
-            async with ModelRequest(self.slot, self._gateway.permit_for(self.key, request)) as in_flight:
-                await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
-                retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
-                reply = await self._gateway.send(self.key, request, self.deadline, retries)
-                in_flight.answered(reply.usage)
+            reply = await send(turn)
         finally:
-            self.totals.open -= not self.deadline.expired
-        self.totals.add(reply)
+            with self._counting:
+                self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
+        with self._counting:
+            self.totals.add(reply)
+        return reply
+
+    async def _send(self, request: ChatRequest, turn: int) -> ChatReply:
+        async with ModelRequest(self.slot, self._gateway.permit_for(self.key, request)) as in_flight:
+            await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
+            retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
+            reply = await self._gateway.send(self.key, request, self.deadline, retries)
+            in_flight.answered(reply.usage)
         return reply
 
     async def _stay_within_bounds(self, turn: int) -> None:
@@ -192,4 +229,4 @@ class RetryWaits:
                 yield
         finally:
             emit({"ev": "retry", **self._key.to_json(), "waits": False})
-        self._totals.retries += 1
+        self._totals.count_retry()

@@ -38,15 +38,24 @@ class DeniableModel:
         self._on_denied = on_denied
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        if self.error is not None:
-            raise ModelError(self.error, systemic="always")
+        self.raise_if_denied()
         try:
             return await self._model.chat(request)
         except ModelError as error:
-            if error.systemic == "always" and self.error is None:
-                self.error = str(error)
-                self._on_denied(self.error)
+            if error.systemic == "always":
+                self.deny(str(error))
             raise
+
+    def raise_if_denied(self) -> None:
+        """Raise `ModelError` if the model denies every request."""
+        if self.error is not None:
+            raise ModelError(self.error, systemic="always")
+
+    def deny(self, error: str) -> None:
+        """Send no further request: the model has denied one with this error."""
+        if self.error is None:
+            self.error = error
+            self._on_denied(error)
 
     async def close(self) -> None:
         await self._model.close()

@@ -20,18 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_osmosis.endpoint.server import Endpoint
 from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
-from pytest_osmosis.host.rollout_endpoint import RolloutEndpoint
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.refusal import refused
@@ -66,6 +65,7 @@ class HostCore:
         setup: Setup,
         code: UserCode,
         clients: Clients,
+        endpoint: HostEndpoint,
         limits: HostLimits,
         monitor: LoopMonitor,
         emit: Emit,
@@ -81,7 +81,7 @@ class HostCore:
         self._on_error = on_error
         self._flush = flush
         self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, emit)
-        self._endpoint: Endpoint | None = None
+        self._endpoint = endpoint
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
@@ -92,7 +92,8 @@ class HostCore:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
-        endpoint = self._endpoint_of(chat, request["seed"])
+        self._endpoint.attach(asyncio.get_running_loop())
+        endpoint = RolloutEndpoint(self._endpoint, chat, request["seed"])
         with output.captured() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
@@ -151,7 +152,8 @@ class HostCore:
         prompt = request["prompt"]
         begun = time.perf_counter()
         try:
-            output = await self._output(context, running)
+            with endpoint.current():
+                output = await self._output(context, running)
             messages = list(output.messages)
             n_prompt = prompt_length(prompt, messages)
             _refuse_refusal(messages[n_prompt:])
@@ -207,19 +209,6 @@ class HostCore:
             with self._user_code(running):
                 return await in_frame_of(key, called)
 
-    async def close(self) -> None:
-        """Close the endpoint. What it has not answered stays without an answer."""
-        if self._endpoint is not None:
-            await self._endpoint.close()
-
-    def _endpoint_of(self, chat: RolloutChat, seed: int | None) -> RolloutEndpoint:
-        if self._endpoint is None:
-            self._endpoint = Endpoint(asyncio.get_running_loop())
-        return RolloutEndpoint(self._endpoint, chat, self._model_of(chat.key), self._setup.sampling, seed)
-
-    def _model_of(self, key: Key) -> str:
-        return str(self._setup.targets[key.run.model]["model"])
-
     def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run
 
@@ -240,7 +229,7 @@ class HostCore:
             artifacts=self._artifacts(chat.key),
             chat=send,
             sampling=self._setup.sampling,
-            model=self._model_of(chat.key),
+            model=endpoint.model,
             access=endpoint.access,
         )
 

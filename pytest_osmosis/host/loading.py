@@ -26,7 +26,7 @@ from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent, agent_loop
 from pytest_osmosis.rollouts.chat import SingleTurn
-from pytest_osmosis.rollouts.function import FunctionAgent
+from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import module_advice
 from pytest_osmosis.text.safe import shortened
@@ -42,7 +42,8 @@ class UserCode:
     """The user's code, ready to run. `agent` is None in hosts that only score.
 
     `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
-    tell the user how the code was loaded.
+    tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
+    clients to the model under test, and reward functions that ask a model must get their own.
     """
 
     agent: Agent | None
@@ -50,6 +51,7 @@ class UserCode:
     grader: GraderCode | None
     digests: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    scored_apart: bool = False
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -59,6 +61,8 @@ class UserCode:
     @property
     def synchronous(self) -> tuple[str, ...]:
         """The names of functions that block while they score, and therefore run in a process of their own."""
+        if self.scored_apart:
+            return self.scorers
         return tuple(function.name for function in self.functions if not function.is_async)
 
     @property
@@ -113,7 +117,8 @@ def _loaded(setup: Setup) -> UserCode:
         )
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
-    return UserCode(agent, functions, grader, _digests(functions, grader, setup.roots))
+    digests = _digests(functions, grader, setup.roots)
+    return UserCode(agent, functions, grader, digests, scored_apart=setup.endpoint == "env")
 
 
 class _Errors:
@@ -201,6 +206,9 @@ def _agent_of(name: str, value: object) -> Agent:
     if inspect.iscoroutinefunction(value):
         check_function(name, value)
         return FunctionAgent(name, value)
+    if inspect.isroutine(value) and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)):
+        check_function(name, value)
+        return ThreadedFunctionAgent(name, value)
     if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
         _refuse_sdk_class(value)
         return _workflow_agent(name, value, sys.modules[value.__module__])

@@ -22,6 +22,7 @@ from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.clients import Clients, clients_of
+from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.pipes import RequestReader, take_pipes
 from pytest_osmosis.host.protocol import BecomeRequest, RefusedEvent, Setup, SetupRequest
@@ -51,13 +52,16 @@ def main() -> None:
     reader = RequestReader(requests)
     reader.start()
     clients = _clients(setup)
+    endpoint = HostEndpoint(setup, os.environ)
+    if setup.role == "roll":
+        endpoint.set_variables()
     try:
         code = _load(setup)
     except CodeError as error:
         refused: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
-    HostServer(setup, code, clients, events, redaction, pulse).serve(reader)
+    HostServer(setup, code, clients, endpoint, events, redaction, pulse).serve(reader)
     fast_exit.finish()
 
 

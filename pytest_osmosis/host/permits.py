@@ -24,11 +24,11 @@ def size_of(request: ChatRequest) -> Size:
 
 
 class PermitClient:
-    """Requests permits from the engine, and reports what became of each."""
+    """Requests permits from the engine, and reports what became of each. They are numbered from `first` on."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, first: int = 0) -> None:
         self._emit = emit
-        self._numbers = count()
+        self._numbers = count(first)
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def get(self, key: Key, size: Size) -> Permit:

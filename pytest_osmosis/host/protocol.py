@@ -70,6 +70,7 @@ class Setup:
     `bounds` are those of each rollout, and `max_turns` is what agents are told;
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
+    With `endpoint` "env", clients that user code makes find the endpoint in the environment.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace.
     """
@@ -83,6 +84,7 @@ class Setup:
     permits: bool = False
     stand_in: bool = True
     agent: str | None = "chat"
+    endpoint: Literal["url", "env"] = "url"
     entrypoint: str | None = None
     grader: str | None = None
     eval_fns: tuple[str, ...] = ()

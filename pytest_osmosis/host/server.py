@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_osmosis.host.clients import Clients, DeniableModel, probed
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
@@ -29,7 +30,14 @@ class HostServer:
     """Serves requests until `close`: connects the event loop, the core and the pipes. Runs wait here for a slot."""
 
     def __init__(
-        self, setup: Setup, code: UserCode, clients: Clients, events: int, redaction: Redaction, pulse: Pulse
+        self,
+        setup: Setup,
+        code: UserCode,
+        clients: Clients,
+        endpoint: HostEndpoint,
+        events: int,
+        redaction: Redaction,
+        pulse: Pulse,
     ) -> None:
         self._code = code
         self._clients = clients
@@ -39,9 +47,12 @@ class HostServer:
         self._writer = EventWriter(events, redaction, self._loop)
         self._monitor = LoopMonitor(self._report_stall, pulse.beat)
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
+        self._endpoint = endpoint
+        endpoint.connect(self._models, self._writer.emit_from_thread)
         self._core = HostCore(
-            setup, code, self._models, self._limits, self._monitor, self._writer.emit, flush=self._writer.flush
-        )
+            setup, code, self._models, endpoint, self._limits, self._monitor, self._writer.emit,
+            flush=self._writer.flush,
+        )  # fmt: skip
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._closing = False
@@ -59,6 +70,10 @@ class HostServer:
             self._loop.run_until_complete(client.close())
 
     def _post(self, requests: list[Request]) -> None:
+        """Take requests in the reader's thread. Permits of the standby must not wait for the loop."""
+        for request in requests:
+            if request["op"] == "permit":
+                self._endpoint.grant_from_thread(request["ids"])
         self._loop.call_soon_threadsafe(self._handle, requests)
 
     def _handle(self, requests: list[Request]) -> None:

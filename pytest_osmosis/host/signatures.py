@@ -31,7 +31,7 @@ def check_class(name: str, cls: type[Any], method: str, config: object) -> None:
 
 
 def check_function(name: str, function: Callable[..., Any]) -> None:
-    """Raise `CodeError` unless a coroutine function can be called with the context alone."""
+    """Raise `CodeError` unless a function can be called with the context alone."""
     _check_call(name, f"{name.rpartition(':')[2]}(ctx)", function, (None,))
 
 

@@ -36,13 +36,14 @@ class Failure:
 def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTotals) -> Failure:
     """Return the failure of a rollout that `error` ended."""
     budget_s = code.deadline.budget_s
+    if code.interrupted_stack and totals.held_for:  # a synchronous client waited for an answer
+        return _unanswered(budget_s, totals, code.interrupted_stack)
     if code.interrupted_stack:
         message = f"blocked the event loop until its time limit of {budget_s:g} s ({ROLLOUT_LIMIT})"
         return Failure("timeout", message, code.interrupted_stack)
     if isinstance(error, DeadlineExpired):
         if totals.open:
-            retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
-            return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})")
+            return _unanswered(budget_s, totals)
         return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
     of_request = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, BoundError))), None)
     if of_request is not None:
@@ -51,6 +52,11 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     if failure is not None:  # the agent's own client made another error of it
         return Failure(failure.boundary, str(failure), user_traceback(error), failure.systemic)
     return _code_failure("agent", error)
+
+
+def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Failure:
+    retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
+    return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})", details)
 
 
 def reward_failure(error: BaseException, code: MonitoredCode) -> Failure:

@@ -233,7 +233,7 @@ def test_an_error_that_a_loop_made_of_a_models_refusal_is_the_models(workspace: 
         (f"{CALCULATOR}class Odd(Calculator):\n    def __init__(self, key): ...\n", "Odd", "does not load: TypeError"),
         ("class RolloutAgentLoop: pass\nclass Loop(RolloutAgentLoop): pass\n", "Loop", "not the one of osmosis_ai"),
         (f"{HEAD}class Nameless(RolloutAgentLoop): ...\n", "Nameless", "must define a 'name' class attribute"),
-        (f"{CALCULATOR}loop = create_app\n", "loop", "must be `async def rollout(ctx)`, a class that derives"),
+        (f"{CALCULATOR}loop = object()\n", "loop", "must be `async def rollout(ctx)`, a class that derives"),
     ],
 )
 def test_a_loop_that_cannot_run_is_refused(workspace: Workspace, code: str, agent: str, message: str) -> None:

@@ -248,7 +248,7 @@ class Flow(AgentWorkflow):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("def rollout(ctx):\n    return []\n", "must be `async def rollout(ctx)`, a class that derives"),
+        ("rollout = object()\n", "must be `async def rollout(ctx)`, a class that derives"),
         ("rollout = 3\n", "got int"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),

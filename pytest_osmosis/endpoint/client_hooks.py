@@ -1,0 +1,111 @@
+"""Hooks in HTTP clients, by which a request to the shared URL of the endpoint says which rollout sends it.
+
+They run where a request is sent, and so in the context of the rollout's code, wherever its client was made. Requests to
+other addresses are left alone. Clients that are not imported yet get their hook when they are. Other clients get none:
+their requests belong to the only rollout in flight, or are refused (`exchange`).
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import sys
+from collections.abc import Callable, MutableMapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from pytest_osmosis.endpoint.rollouts import CURRENT, HEADER
+
+Hook = Callable[[ModuleType, str, int], None]
+"""Puts a hook into the classes of a module, for requests to a host and a port."""
+
+
+def install(host: str, port: int) -> None:
+    """Hook http.client, on which urllib, urllib3 and requests are built, and httpx, httpx2 and aiohttp."""
+    _hook_http_client(host, port)
+    pending: dict[str, Hook] = {"httpx": _hook_httpx, "httpx2": _hook_httpx, "aiohttp": _hook_aiohttp}
+    for name in [*pending]:
+        if name in sys.modules:
+            pending.pop(name)(sys.modules[name], host, port)
+    sys.meta_path.insert(0, _AtImport(pending, host, port))
+
+
+class _AtImport(MetaPathFinder):
+    """Finds nothing by itself, but hooks the `pending` modules once others have found and loaded them."""
+
+    def __init__(self, pending: dict[str, Hook], host: str, port: int) -> None:
+        self._pending = pending
+        self._address = host, port
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        hook = self._pending.pop(fullname, None)
+        if hook is None:
+            return None
+        specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute, address = loader.exec_module, self._address
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                hook(module, *address)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _hook_http_client(host: str, port: int) -> None:
+    put = http.client.HTTPConnection.putrequest
+
+    @functools.wraps(put)
+    def putrequest(self: http.client.HTTPConnection, *args: Any, **options: Any) -> None:
+        put(self, *args, **options)
+        name = CURRENT.get()
+        if name is not None and (self.host, self.port) == (host, port):
+            self.putheader(HEADER, name)
+
+    http.client.HTTPConnection.putrequest = putrequest  # type: ignore[method-assign]
+
+
+def _hook_httpx(module: ModuleType, host: str, port: int) -> None:
+    def note(url: Any, headers: MutableMapping[str, str]) -> None:
+        name = CURRENT.get()
+        if name is not None and url.port == port and url.host == host:
+            headers[HEADER] = name
+
+    send, send_async = module.Client.send, module.AsyncClient.send
+
+    @functools.wraps(send)
+    def hooked(self: object, request: Any, *args: Any, **options: Any) -> Any:
+        note(request.url, request.headers)
+        return send(self, request, *args, **options)
+
+    @functools.wraps(send_async)
+    async def hooked_async(self: object, request: Any, *args: Any, **options: Any) -> Any:
+        note(request.url, request.headers)
+        return await send_async(self, request, *args, **options)
+
+    module.Client.send, module.AsyncClient.send = hooked, hooked_async
+
+
+def _hook_aiohttp(module: ModuleType, host: str, port: int) -> None:
+    """Hook a private method, because sessions have no other place through which each request passes.
+
+    Without it, requests over aiohttp belong to no rollout; tests/endpoint/test_environment.py notices.
+    """
+    session, address = module.ClientSession, f"{host}:{port}"
+    request = session._request
+
+    @functools.wraps(request)
+    async def hooked(self: Any, method: str, url: Any, **options: Any) -> Any:
+        name = CURRENT.get()
+        if name is not None and address in f"{self._base_url} {url}":
+            options["headers"] = {**dict(options.get("headers") or {}), HEADER: name}
+        return await request(self, method, url, **options)
+
+    session._request = hooked

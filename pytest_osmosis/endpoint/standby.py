@@ -1,0 +1,122 @@
+"""The standby: threads that serve the endpoint while code holds the host's event loop.
+
+A synchronous client that is called on the loop holds it, and waits for an answer that the loop would have to give. So
+one thread watches the socket, and accepts connections that the host's loop has left waiting for a while. Another, with
+a loop of its own, serves them; it is started when it is first needed. A connection stays with the loop that serves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextvars import Context
+
+FIRST_GRACE_S = 0.25
+"""The host's loop may be as late as this when it is only busy."""
+GRACE_S = 0.02
+"""The same, once code has been seen to hold the loop: it may do so with each of its connections."""
+TURN_S = 0.005
+"""A loop that is not held begins another turn within this time."""
+NO_DESCRIPTOR_S = 0.1
+
+GetLoop = Callable[[], asyncio.AbstractEventLoop | None]
+Protocols = Callable[[], asyncio.Protocol]
+
+
+class Standby:
+    """Serves connections of the socket `listening` while `loop()` is held, or is None, because it does not run yet.
+
+    `protocols` returns the factory of protocols for the standby's loop, in which it is called.
+    """
+
+    def __init__(self, listening: socket.socket, loop: GetLoop, protocols: Callable[[], Protocols]) -> None:
+        self._listening = listening
+        self._host_loop = loop
+        self._protocols = protocols
+        self._grace_s = FIRST_GRACE_S
+        self._wake, self._woken = socket.socketpair()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._factory: Protocols | None = None
+        self._threads = [_thread(self._watch)]
+
+    def close(self) -> None:
+        """End the threads. Connections that they serve are left."""
+        with contextlib.suppress(OSError):
+            self._wake.send(b".")
+        self._threads[0].join()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._threads[1].join()
+        self._wake.close()
+        self._woken.close()
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._listening, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        stop = self._woken.fileno()
+        with contextlib.suppress(OSError, ValueError):  # user code closed the socket
+            while all(descriptor != stop for descriptor, _ in poll.poll()):
+                if self._is_held():
+                    self._grace_s = GRACE_S
+                    self._accept()
+
+    def _is_held(self) -> bool:
+        """Return True if the host's loop begins no turn within the grace."""
+        loop, turned = self._host_loop(), threading.Event()
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(turned.set, context=Context())
+        return not turned.wait(self._grace_s)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except BlockingIOError:  # the host's loop was faster
+            return
+        except OSError:
+            time.sleep(NO_DESCRIPTOR_S)
+            return
+        connection.setblocking(False)
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._threads.append(_thread(self._loop.run_forever))
+        self._loop.call_soon_threadsafe(self._serve, self._loop, connection)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        self._factory = self._factory or self._protocols()
+        self._serving = loop.create_task(loop.connect_accepted_socket(self._factory, connection))
+
+
+def _thread(target: Callable[[], object]) -> threading.Thread:
+    """Start a thread that belongs to no run, whichever run needs it first."""
+    thread = threading.Thread(target=target, name="osmosis-standby", daemon=True)
+    Context().run(thread.start)
+    return thread
+
+
+async def begins_turn(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return True if another thread's loop begins a turn soon, and False if code holds it."""
+    turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    own = asyncio.get_running_loop()
+
+    def note() -> None:
+        if not turned.done():
+            turned.set_result(None)
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            own.call_soon_threadsafe(note)
+
+    try:
+        loop.call_soon_threadsafe(tell, context=Context())
+        async with asyncio.timeout(TURN_S):
+            await turned
+    except (RuntimeError, TimeoutError):
+        return False
+    return True

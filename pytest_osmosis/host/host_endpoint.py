@@ -1,0 +1,184 @@
+"""The endpoint of a host, and the requests that each of its rollouts sends there.
+
+They pass the rollout's `RolloutChat`, as those of `ctx.chat` do. The server is made when it is first needed. With
+`[agent] endpoint = "env"` that is before the user's code loads, which then finds its address in the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_osmosis.endpoint import environment
+from pytest_osmosis.endpoint.rollouts import CURRENT, EndpointRollout
+from pytest_osmosis.endpoint.standby import begins_turn
+from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.host.chat import RolloutChat
+from pytest_osmosis.host.clients import DeniableModel
+from pytest_osmosis.host.permits import ANSWER_LIMITS
+from pytest_osmosis.host.protocol import Emit, Setup
+from pytest_osmosis.host.standby_gateway import StandbyGateway
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.rollouts.context import ChatContext, ModelAccess, keep_conversation
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pytest_osmosis.endpoint.server import Endpoint
+
+LOOPBACK = "127.0.0.1"
+
+
+class HostEndpoint:
+    """The endpoint of one host. `environ` is the environment from which its models' clients take their keys."""
+
+    def __init__(self, setup: Setup, environ: Mapping[str, str]) -> None:
+        self.setup = setup
+        self._environ = dict(environ)
+        self._server: Endpoint | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._standby: StandbyGateway | None = None
+        self._variables: Mapping[str, str | None] = {}
+
+    @property
+    def is_shared(self) -> bool:
+        """True if variables of the environment lead all clients here."""
+        return self.setup.endpoint == "env"
+
+    def set_variables(self, *, hooks: bool = True) -> None:
+        """Prepare the environment of user code, before it loads; with `hooks`, the HTTP clients of this process too."""
+        self._variables = environment.direct(LOOPBACK, self._environ)
+        if self.is_shared:
+            server = self.server
+            self._variables = {**self._variables, **environment.variables(server.share())}
+            if hooks:
+                from pytest_osmosis.endpoint import client_hooks
+
+                client_hooks.install(LOOPBACK, server.port())
+        environment.apply(self._variables)
+
+    def withdrawn(self) -> AbstractContextManager[None]:
+        """Return a context in which the environment is as it was before `set_variables`."""
+        if not self._variables:
+            return nullcontext()
+        return environment.applied({name: self._environ.get(name) for name in self._variables})
+
+    def connect(self, models: Mapping[ModelTag, DeniableModel], emit: Emit) -> None:
+        """Connect the standby: `models` learn of denials, and `emit` takes events from any thread."""
+        self._standby = StandbyGateway(self.setup, self._environ, models, emit)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let requests be served by `loop`, which runs the rollouts."""
+        if self._loop is None:
+            self._loop = loop
+            if self._server is not None:
+                self._server.attach(loop)
+
+    def grant_from_thread(self, ids: Sequence[int]) -> None:
+        """Grant the permits among `ids` that the standby asked for, from any thread."""
+        if self._standby is not None:
+            self._standby.grant(ids)
+
+    @property
+    def server(self) -> Endpoint:
+        if self._server is None:
+            from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
+
+            self._server = Endpoint()
+            if self._loop is not None:
+                self._server.attach(self._loop)
+        return self._server
+
+    @property
+    def standby(self) -> StandbyGateway:
+        assert self._standby is not None
+        return self._standby
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
+
+class RolloutEndpoint:
+    """The endpoint of one rollout, opened when the agent asks for its address, or with the rollout if it is shared.
+
+    `seed` is the run's.
+    """
+
+    def __init__(self, host: HostEndpoint, chat: RolloutChat, seed: int | None) -> None:
+        self.context: ChatContext | None = None
+        self._host = host
+        self._chat = chat
+        self._seed = seed
+        self._opened: EndpointRollout | None = None
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return str(self._host.setup.targets[self._chat.key.run.model]["model"])
+
+    def access(self) -> ModelAccess:
+        """Return where the agent's client sends its requests."""
+        return ModelAccess(*self._host.server.address_of(self._open()))
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """A context for the rollout's code, to which requests at the shared address are attributed."""
+        if not self._host.is_shared:
+            yield
+            return
+        rollout = self._open()
+        self._host.server.address_of(rollout)
+        token = CURRENT.set(rollout.name)
+        try:
+            yield
+        finally:
+            CURRENT.reset(token)
+
+    def end(self) -> None:
+        """Refuse further requests: the rollout is over."""
+        if self._opened is not None:
+            self._host.server.rollouts.end(self._opened)
+
+    def _open(self) -> EndpointRollout:
+        if self._opened is None:
+            self._opened = EndpointRollout(str(self._chat.key.run), self.model, self._send, self._send_in_standby)
+        return self._opened
+
+    async def _send(self, request: ChatRequest) -> ChatReply:
+        return self._kept(request, await self._noting_failure(self._chat.send(self._completed(request))))
+
+    async def _send_in_standby(self, request: ChatRequest) -> ChatReply:
+        """Send a request that came to the standby: from there if the host's loop is held, and else from that loop."""
+        loop = self._chat.deadline.loop
+        if await begins_turn(loop):
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._send(request), loop))
+        sent = self._chat.send_in_standby(self._completed(request), self._host.standby)
+        return self._kept(request, await self._noting_failure(sent))
+
+    async def _noting_failure(self, sent: Awaitable[ChatReply]) -> ChatReply:
+        try:
+            reply = await sent
+        except (ModelError, BoundError) as error:
+            self._chat.totals.failure = error
+            raise
+        self._chat.totals.failure = None
+        return reply
+
+    def _kept(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
+        if self.context is not None:
+            keep_conversation(self.context, request.messages, reply)
+        return reply
+
+    def _completed(self, request: ChatRequest) -> ChatRequest:
+        """Return a request with the config's sampling and the run's seed, where it has none of its own."""
+        seed = self._seed if request.seed is None else request.seed
+        bounded = any(name in request.sampling for name in ANSWER_LIMITS)
+        sampling = self._host.setup.sampling
+        defaults = {name: sampling[name] for name in sampling if not (bounded and name in ANSWER_LIMITS)}
+        own = {**defaults, **request.sampling}
+        return replace(request, sampling=own, seed=seed, run=str(self._chat.key.run))

@@ -1,0 +1,99 @@
+"""Synchronous clients and synchronous agents: in threads, and on the event loop, which they hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.evaluating import Workspace, asked_rows, evaluated
+from tests.servers import ChatServer, never, reply, status
+
+HOLDING = """
+from openai import OpenAI
+
+async def rollout(ctx):
+    client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    for _ in range(2):
+        client.chat.completions.create(model="x", messages=ctx.prompt)
+"""
+
+
+def test_a_synchronous_client_on_the_loop_is_answered(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(HOLDING)
+    execution = {"requests_per_minute": 600}
+    live = evaluated(workspace.config(server, sampling={"seed": 3}, execution=execution))
+
+    assert live.kinds() == ["passed"] * 4
+    assert asked_rows(server) == dict.fromkeys(range(4), 2)
+    assert [event["usage"] for event in live.events("rollout")] == [{"input_tokens": 14, "output_tokens": 6}] * 4
+    assert len({body["seed"] for body in server.bodies}) == 4
+
+
+def test_failures_of_a_client_on_the_loop_are_those_of_its_run(workspace: Workspace) -> None:
+    workspace.agent(HOLDING)
+    with ChatServer(status(503), reply("42"), status(401)) as server:
+        config = workspace.config(server, evaluation={"batch_size": 1}, model={"max_retries": 1})
+        live = evaluated(config)
+
+    first = live.events("rollout")[0]
+    assert (first["boundary"], first["retries"], first["usage"]) == (
+        "provider",
+        1,
+        {"input_tokens": 7, "output_tokens": 3},
+    )
+    assert first["error"].startswith("the server answered 401 Unauthorized")
+    assert len(server.requests) == 3
+    assert live.kinds()[0] == "error"
+    assert live.kinds()[2:] == ["skipped"] * 2
+
+
+def test_a_client_on_the_loop_that_gets_no_answer_ends_with_its_rollout(workspace: Workspace) -> None:
+    workspace.agent(HOLDING)
+    with ChatServer(never(), reply("42")) as server:
+        config = workspace.config(server, evaluation={"agent_workflow_timeout_s": 1.0}, data={"rows": "0"})
+        live = evaluated(config)
+
+    event = live.events("rollout")[0]
+    assert event["boundary"] == "provider", event
+
+
+THREADED = """
+import contextvars, threading, time
+from openai import OpenAI
+
+def rollout(ctx):
+    print("in the thread of", ctx.row_index)
+    client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    client.chat.completions.create(model="x", messages=ctx.prompt)
+    if ctx.row_index == 1:
+        raise KeyError("of the agent")
+    if ctx.row_index == 2:
+        raise SystemExit("of the agent")
+    if ctx.row_index == 3:
+        time.sleep(3)
+        client.chat.completions.create(model="x", messages=[{"role": "user", "content": "too late"}])
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+"""
+
+
+def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(THREADED)
+    live = evaluated(workspace.config(server, evaluation={"agent_workflow_timeout_s": 1.5}))
+
+    events = {event["row"]: event for event in live.events("rollout")}
+    assert live.kinds()[0] == "passed"
+    assert [events[row].get("boundary") for row in range(4)] == [None, "agent", "agent", "timeout"]
+    assert events[1]["error"] == "KeyError: 'of the agent'"
+    assert "in rollout" in events[1]["details"]
+    assert "its thread was here, and goes on:" in events[3]["details"]
+    assert "time.sleep(3)" in events[3]["details"]
+    assert [events[row]["output"]["stdout"] for row in range(4)] == [f"in the thread of {row}\n" for row in range(4)]
+    assert events[3]["usage"] == {"input_tokens": 7, "output_tokens": 3}
+
+
+@pytest.mark.parametrize("code", ["def rollout(ctx):\n    yield\n", "def rollout():\n    pass\n"])
+def test_other_synchronous_functions_are_refused(workspace: Workspace, code: str) -> None:
+    from pytest_osmosis.errors import CodeError
+
+    workspace.agent(code)
+    with pytest.raises(CodeError):
+        evaluated(workspace.config(None))
