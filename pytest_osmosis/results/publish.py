@@ -165,6 +165,8 @@ def _summary(results: Results) -> dict[str, Any]:
     return {
         "total_rows": len({record.run.row for record in ended}),
         "total_runs": len(ended),
+        "stopped_early": bool(results.stopped),
+        **({"stop_reason": results.stopped} if results.stopped else {}),
         "eval_fns": {name: _statistics(summary) for name, summary in results.by_function.items()},
         "total_tokens": results.total_tokens,
         "total_duration_ms": round(results.duration_ms, 3),

@@ -28,7 +28,6 @@ OSMOSIS = os.environ.get("OSMOSIS_SDK", "")
 FUNCTION = "rewards:right_amount"
 CLOCK = re.compile(r"(total_)?duration_ms$")
 EXPLAINED = {
-    "summary.stopped_early": "`status` and `stopped_by` say it",
     "rows[].runs[].error": "our texts name the class of an exception, and we keep the message of ctx.error",
     "rows[].runs[].tokens": "the tokens of failed runs are kept here",
     "summary.total_tokens": "the tokens of failed runs are kept here",

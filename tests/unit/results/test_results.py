@@ -160,7 +160,10 @@ def test_a_stop_and_a_gate_are_published() -> None:
     assert (found["status"], found["stop_reason"]) == ("stopped", "quota exhausted")
     gate = {"gate": "pass_rate >= 0.5", "state": "holds", "value": 0.5}
     assert {key: found["gates"][0][key] for key in gate} == gate
-    assert "stop_reason" not in published(results_of([finished({A: 1.0})]))
+    assert (found["summary"]["stopped_early"], found["summary"]["stop_reason"]) == (True, "quota exhausted")
+    unstopped = published(results_of([finished({A: 1.0})]))
+    assert "stop_reason" not in {**unstopped, **unstopped["summary"]}
+    assert unstopped["summary"]["stopped_early"] is False
 
 
 # -- statistics -------------------------------------------------------------------------------------------
