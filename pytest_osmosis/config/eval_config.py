@@ -14,7 +14,7 @@ from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.origins import Override, TableKey
 from pytest_osmosis.config.project import read_project
-from pytest_osmosis.config.rules import check, gates_of, has_entrypoint
+from pytest_osmosis.config.rules import check, gates_of, has_entrypoint, is_recorded
 from pytest_osmosis.config.selection import SELECTING, selecting_keys, selection
 from pytest_osmosis.config.tables import (
     AgentTable,
@@ -35,6 +35,7 @@ from pytest_osmosis.config.tables import (
 from pytest_osmosis.config.workspace import in_training, workspace_of
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.paths import absolute
+from pytest_osmosis.text.recorded import RECORDED
 
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
@@ -106,7 +107,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         path=path,
         name=path.stem,
         workspace=workspace,
-        experiment=Experiment(**{"model_path": "", **draft.table("experiment")}),
+        experiment=Experiment(**{"model_path": RECORDED if is_recorded(draft) else "", **draft.table("experiment")}),
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
         selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),

@@ -37,7 +37,8 @@ def folder_name() -> ValueKind:
 
 def code_reference(attribute_text: str, *others: str) -> ValueKind:
     """A reference like "module:function", with `attribute_text` after the colon in messages, or one of `others`."""
-    expects = " or ".join([*map(toml, others), f'"module:{attribute_text}"'])
+    named = ", ".join(map(toml, others))
+    expects = f'{named} or "module:{attribute_text}"' if others else f'"module:{attribute_text}"'
 
     def read(value: Any) -> str:
         if not isinstance(value, str):

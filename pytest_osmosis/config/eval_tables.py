@@ -49,6 +49,7 @@ from pytest_osmosis.config.kinds import (
 )
 from pytest_osmosis.config.selection import rows
 from pytest_osmosis.config.tables import ROW_COLUMNS
+from pytest_osmosis.text.recorded import RECORDED
 
 EXPERIMENT = Table(
     "experiment",
@@ -56,7 +57,12 @@ EXPERIMENT = Table(
     (
         Field("rollout", folder_name(), "Folder of the code, under rollouts/."),
         Field("entrypoint", text(), "Python file in that folder that defines the workflow and the Grader."),
-        Field("model_path", text(), 'The model, like "openai/gpt-5-mini".', required=True),
+        Field(
+            "model_path",
+            text(),
+            'The model, like "openai/gpt-5-mini". Required unless [agent] agent is "recorded": then it only names the '
+            "model that made the conversations.",
+        ),
         Field("dataset", text(), "Name or path of the dataset. Required unless [data] path is set."),
         Field(
             "commit_sha",
@@ -235,8 +241,9 @@ AGENT = Table(
     (
         Field(
             "agent",
-            code_reference("attr", "chat"),
-            'The built-in "chat", or a "module:attr". It replaces the workflow of the entrypoint.',
+            code_reference("attr", "chat", RECORDED),
+            'The built-in "chat", or a "module:attr". It replaces the workflow of the entrypoint. With "recorded", '
+            "nothing is rolled out: each row holds the conversation, or the answer, that is scored.",
         ),
         Field(
             "max_turns",

@@ -17,6 +17,7 @@ from pytest_osmosis.config.workspace import inside, is_file, is_folder
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.paths import absolute, shown
+from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.suggest import suggestion
 
 GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
@@ -26,6 +27,7 @@ _MOST_LISTED = 10
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
     draft.choose("experiment", "commit_sha", "branch")
+    _model(draft)
     _code(draft, workspace)
     _dataset(draft, workspace)
     _environment(draft)
@@ -50,6 +52,20 @@ def gates_of(draft: Draft) -> tuple[GateRule, ...]:
         else:
             found += value
     return tuple(found)
+
+
+def is_recorded(draft: Draft) -> bool:
+    """Return True if the rows hold the conversations, so that no model is asked for rollouts."""
+    return bool(draft.get("agent", "agent") == RECORDED)
+
+
+def _model(draft: Draft) -> None:
+    if is_recorded(draft):
+        if draft.is_set("baseline", "model_path"):
+            text = 'cannot be used with [agent] agent = "recorded", which asks no model'
+            draft.fail("baseline", "model_path", f"{text}; compare with [baseline] results")
+    elif not draft.is_set("experiment", "model_path"):
+        draft.fail("experiment", "model_path", "missing; must be a string that is not blank")
 
 
 def _code(draft: Draft, workspace: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Field, Table
+from pytest_osmosis.text.recorded import RECORDED
 
 Schema = dict[str, Any]
 
@@ -67,6 +68,10 @@ def _has(table: str, key: str, **value: Any) -> Schema:
 
 
 _BETWEEN_KEYS = [
+    {
+        "description": "The model is set, unless the conversations are recorded.",
+        "anyOf": [_has("experiment", "model_path"), _has("agent", "agent", const=RECORDED)],
+    },
     {
         "description": "rollout and entrypoint are both set, or neither.",
         "properties": {"experiment": {"dependentRequired": {"rollout": ["entrypoint"], "entrypoint": ["rollout"]}}},

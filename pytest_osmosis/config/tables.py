@@ -11,11 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from pytest_osmosis.text.recorded import RECORDED
+
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 RUBRIC_SUFFIXES = (".md", ".txt")
 """A rubric of one line that ends like this is a file."""
-ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata")
+ROW_COLUMNS = ("user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str")
 """The dataset columns that have a meaning. All others are the user's own."""
 
 
@@ -128,7 +130,7 @@ class JudgeTable:
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """`[agent]`: `agent` is "chat" (built in), "module:attr", or None for the rollout's entrypoint.
+    """`[agent]`: `agent` is "chat" or "recorded" (built in), "module:attr", or None for the rollout's entrypoint.
 
     Only a `max_turns` that somebody set is a bound; agents are told the default too.
     """
@@ -137,6 +139,11 @@ class AgentTable:
     max_turns: int = 10
     bounds_turns: bool = False
     endpoint: Literal["url", "env"] = "url"
+
+    @property
+    def is_recorded(self) -> bool:
+        """True if the rows hold the conversations, so that nothing is rolled out."""
+        return self.agent == RECORDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,6 @@ from typing import Any
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 
-SOLUTION = "solution_str"
-"""The user's column with a row's reference solution, which reward functions use."""
-
 _ALIASES = {"label": "ground_truth"}
 
 

@@ -47,7 +47,7 @@ class Dataset:
     """The rows of one file. Its methods may be called from any thread.
 
     With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
-    without, and why.
+    without, and why. The rows of a `recorded` dataset hold conversations that are only scored.
     """
 
     path: Path
@@ -57,6 +57,7 @@ class Dataset:
     text_cells: bool
     stamp: _Stamp
     left_out: tuple[str, ...] = ()
+    recorded: bool = False
 
     def __len__(self) -> int:
         return len(self.source)
@@ -98,7 +99,7 @@ class Dataset:
         line = self.line(row_index)
         try:
             raw = self.source.record(file, row_index)
-            return make_row(row_index, line, raw, self.columns, text_cells=self.text_cells)
+            return make_row(row_index, line, raw, self.columns, text_cells=self.text_cells, recorded=self.recorded)
         except Damaged as error:
             raise DamagedError([Problem(self.display, str(error))]) from error
         except BadRow as error:
@@ -106,8 +107,12 @@ class Dataset:
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
 
 
-def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None) -> Dataset:
+def open_dataset(
+    path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None, *, recorded: bool = False
+) -> Dataset:
     """Index a .jsonl, .json, .csv or .parquet file. `columns` maps our names of columns to the dataset's.
+
+    The rows of a `recorded` dataset hold conversations, or answers, that are only scored.
 
     Text is indexed in one pass, and Parquet by its footer. `display` is the file's name in problems. Raises
     DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
@@ -120,13 +125,13 @@ def open_dataset(path: Path, columns: Mapping[str, str] = EMPTY, display: str | 
         stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
             _check_format(file, path.suffix.lower())
-            source, text_cells, left_out = _indexed(file, path.suffix.lower(), mapping, display)
+            source, text_cells, left_out = _indexed(file, path.suffix.lower(), mapping, display, recorded)
         except Unscannable as error:
             where = display if error.line is None else f"{display}:{error.line}"
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
-    return Dataset(path, display, mapping, source, text_cells, stamp, left_out)
+    return Dataset(path, display, mapping, source, text_cells, stamp, left_out, recorded)
 
 
 def _check_format(file: BufferedReader, suffix: str) -> None:
@@ -203,31 +208,31 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
     return Columns(mapped)
 
 
-def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str) -> Indexed:
+def _indexed(file: BufferedReader, suffix: str, columns: Columns, display: str, recorded: bool) -> Indexed:
     if suffix == ".jsonl":
         return Indexed(TextReader(scan_jsonl(file), parse_object), text_cells=False)
     if suffix == ".json":
         return Indexed(TextReader(scan_json(file), parse_object), text_cells=False)
     if suffix == ".parquet":
-        return _parquet(file, columns, display)
+        return _parquet(file, columns, display, recorded)
     header, rows = scan_csv(file)
-    names = _header(file, header, columns, display) if header else []
+    names = _header(file, header, columns, display, recorded) if header else []
     return Indexed(TextReader(rows, partial(parse_cells, names)), text_cells=True)
 
 
-def _parquet(file: BufferedReader, columns: Columns, display: str) -> Indexed:
+def _parquet(file: BufferedReader, columns: Columns, display: str, recorded: bool) -> Indexed:
     footer = scan_parquet(file)
     try:
-        check_header(footer.names, columns)
+        check_header(footer.names, columns, recorded=recorded)
         return footer.rows(columns.ours(footer.names))
     except BadRow as error:
         raise DatasetError(Problem(display, f"schema: {fault}") for fault in error.faults) from error
 
 
-def _header(file: BufferedReader, extent: Extent, columns: Columns, display: str) -> list[str]:
+def _header(file: BufferedReader, extent: Extent, columns: Columns, display: str, recorded: bool) -> list[str]:
     try:
         names = parse_csv(text_at(file, extent))
-        check_header(names, columns)
+        check_header(names, columns, recorded=recorded)
     except BadRow as error:
         where = f"{display}:{error.line or extent.line}"
         raise DatasetError(Problem(where, f"header: {fault}") for fault in error.faults) from error

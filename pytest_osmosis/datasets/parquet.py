@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
-from pytest_osmosis.datasets.columns import SOLUTION, BadRow
+from pytest_osmosis.datasets.columns import BadRow
 from pytest_osmosis.datasets.row_offsets import Unscannable
 from pytest_osmosis.datasets.row_readers import Damaged, Indexed
 from pytest_osmosis.text.safe import one_line
@@ -49,7 +49,7 @@ class ParquetFooter:
                 converts[field.name] = _chat(convert) if name == "messages" else convert
             except _NoJson as error:
                 text = f'column "{field.name}": {error} has no JSON equivalent'
-                if name in (*ROW_COLUMNS, SOLUTION):
+                if name in ROW_COLUMNS:
                     faults.append(f"{text}; store it as text")
                 else:
                     left_out.append(f"{text}, so the rows come without it")

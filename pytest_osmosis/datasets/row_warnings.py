@@ -26,30 +26,33 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
     truths: set[bytes] = set()
     n_truths = 0
     revealed = []
+    recorded = False
     for row in rows:
-        first = first_with.setdefault(_digest(row.asked), row.row_index)
+        recorded = recorded or row.conversation is not None
+        first = first_with.setdefault(_digest(row.conversation or row.asked), row.row_index)
         if first != row.row_index:
             repeats[first].append(row.row_index)
         if row.ground_truth is not None:
             n_truths += 1
             truths.add(_digest(row.ground_truth))
-            if _reveals_answer(row):
+            if row.conversation is None and _reveals_answer(row):
                 revealed.append(row.row_index)
     labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
-    return (*_repeated(repeats), *([] if labels else _revealed(revealed)))
+    return (*_repeated(repeats, recorded), *([] if labels else _revealed(revealed)))
 
 
-def _repeated(repeats: Mapping[int, list[int]]) -> Iterator[str]:
+def _repeated(repeats: Mapping[int, list[int]], recorded: bool) -> Iterator[str]:
+    what, otherwise = ("conversation", "") if recorded else ("prompt", ", or raise n")
     if not repeats:
         return
     first, others = next(iter(repeats.items()))
     total = sum(map(len, repeats.values()))
     if total == 1:
-        yield f"row {others[0]} repeats the prompt of row {first}, which weighs double; remove it, or raise n"
+        yield f"row {others[0]} repeats the {what} of row {first}, which weighs double; remove it{otherwise}"
     else:
         weigh = "double" if all(len(rows) == 1 for rows in repeats.values()) else "more"
         pair = f"{first} and {others[0]} first"
-        yield f"{total:,} rows repeat an earlier prompt ({pair}) and weigh {weigh}; remove them, or raise n"
+        yield f"{total:,} rows repeat an earlier {what} ({pair}) and weigh {weigh}; remove them{otherwise}"
 
 
 def _revealed(rows: Sequence[int]) -> Iterator[str]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from pytest_osmosis.datasets.columns import SOLUTION, BadRow, Columns, fold, same_column
+from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
 from pytest_osmosis.datasets.parsing import parse_json, shown_json
 from pytest_osmosis.datasets.row_offsets import otherwise_separated
+from pytest_osmosis.text.recorded import SOLUTION, prompt_of, recorded_conversation
 from pytest_osmosis.text.row_metadata import METADATA, metadata_of
 
 ROLES = ("system", "user", "assistant", "tool")
+RECORDED_ROLES = (*ROLES, "developer", "function")
+"""The roles of messages that are not sent anywhere."""
 
 
 class Content(NamedTuple):
@@ -30,7 +33,8 @@ class Row:
 
     `messages` is the prompt, in the format of OpenAI's chat completions; empty in a row that has only metadata.
     `ground_truth` is None if absent or null.
-    `record` is the whole row: columns with a meaning under our names, and all others under their own.
+    `record` is the whole row: columns with a meaning under our names, and all others under their own. `conversation` is
+    that of a recorded row, whose `messages` are those before the first answer; None for a row that is rolled out.
     """
 
     row_index: int
@@ -38,12 +42,16 @@ class Row:
     ground_truth: object | None
     record: dict[str, Any]
     line: int
+    conversation: list[dict[str, Any]] | None = None
 
     @property
     def digest(self) -> str:
         """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits. It does not depend on the row's
-        position."""
-        return _digest([*self.asked, self.ground_truth])
+        position, nor, if it has a prompt or an id, on a recorded answer."""
+        if self.conversation is None or self.messages:
+            return _digest([*self.asked, self.ground_truth])
+        id = next((self.record[name] for name in IDS if self.record.get(name)), self.conversation)
+        return _digest([id, *self.asked, self.ground_truth])
 
     @property
     def asked(self) -> list[object]:
@@ -59,7 +67,8 @@ class Row:
     @property
     def content(self) -> Content:
         asked = self.asked
-        return Content(_digest(asked if len(asked) > 1 else self.messages), _digest(self.record))
+        prompt = asked if len(asked) > 1 else self.messages
+        return Content(_digest(prompt if self.conversation is None else self.conversation), _digest(self.record))
 
 
 def _digest(content: object) -> str:
@@ -70,9 +79,20 @@ as_text = json.JSONEncoder(sort_keys=True, default=str).encode
 """Returns the text that digests are made of: the same text for the same content."""
 
 
-def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool) -> Row:
-    """Return the row of a parsed record. With `text_cells`, messages are JSON text. Raises BadRow with all faults."""
+IDS = ("id", "conversation_id")
+"""Columns that identify a conversation."""
+
+
+def make_row(
+    row_index: int, line: int, raw: Mapping[str, Any], columns: Columns, *, text_cells: bool, recorded: bool = False
+) -> Row:
+    """Return the row of a parsed record. With `text_cells`, messages are JSON text. Raises BadRow with all faults.
+
+    With `recorded`, the row holds a conversation that is only scored.
+    """
     record = columns.canonical(raw)
+    if recorded:
+        return _recorded_row(row_index, line, record, columns, text_cells=text_cells)
     if METADATA in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
         record[METADATA] = _checked_metadata(record, columns)
         messages = _system_messages(record, columns)
@@ -85,6 +105,45 @@ def make_row(row_index: int, line: int, raw: Mapping[str, Any], columns: Columns
     return Row(row_index, messages, record.get("ground_truth"), record, line)
 
 
+def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Columns, *, text_cells: bool) -> Row:
+    if _is_blank(record.get("messages")) or record["messages"] == []:
+        record.pop("messages", None)
+        if not isinstance(record.get(SOLUTION), str):
+            raise BadRow(_missing_answer(columns, record))
+        prompt = _prompt_of_answer(record, columns)
+    else:
+        if text_cells:
+            record["messages"] = _parsed_messages(record["messages"], columns)
+        record["messages"] = _checked_chat(columns.titled("messages"), record["messages"], _recorded_fault)
+        prompt = [dict(message) for message in prompt_of(record["messages"])]
+        if len(prompt) == len(record["messages"]):
+            text = "has no message of the assistant, so there is no answer to score; add one or remove the row"
+            raise BadRow(f"{columns.titled('messages')}: {text}")
+    conversation = recorded_conversation(prompt, record)
+    return Row(row_index, prompt, record.get("ground_truth"), record, line, conversation)
+
+
+def _prompt_of_answer(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
+    """Return the prompt of a row with only an answer: its `user_prompt` or `original_input`, or none."""
+    asked = next((text for name in ("user_prompt", "original_input") if not _is_blank(text := record.get(name))), None)
+    user = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
+    return [*_system_messages(record, columns), *user]
+
+
+def _missing_answer(columns: Columns, record: Mapping[str, Any]) -> str:
+    if record.get(SOLUTION) is not None:
+        text = f"must be a string, got {shown_json(record[SOLUTION])}; write the answer there or remove the row"
+        return f"{columns.titled(SOLUTION)}: {text}"
+    return missing_conversation(columns, record)
+
+
+def missing_conversation(columns: Columns, names: Iterable[str]) -> str:
+    """Return the fault of a row, or of a header, without a conversation to score."""
+    present = ", ".join(shown_json(name) for name in names) or "none"
+    fix = 'add one of them, or name the column with the answer in [data] columns = {solution_str = "..."}'
+    return f'{columns.titled("messages")}: missing, and no "{SOLUTION}" either; the columns are {present}; {fix}'
+
+
 def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
     """Return the fault of a row, or of a header, with neither a user prompt nor messages nor metadata."""
     present = ", ".join(shown_json(name) for name in names) or "none"
@@ -92,8 +151,8 @@ def missing_prompt(columns: Columns, names: Iterable[str]) -> str:
     return f'{columns.titled("user_prompt")}: missing, and no "messages" either; the columns are {present}; {fix}'
 
 
-def check_header(names: Iterable[str], columns: Columns) -> None:
-    """Raise BadRow if a header has no prompt or has a column twice."""
+def check_header(names: Iterable[str], columns: Columns, *, recorded: bool = False) -> None:
+    """Raise BadRow if a header has no prompt, or no conversation if they are `recorded`, or has a column twice."""
     names = list(names)
     first: dict[str, str] = {}
     duplicates = []
@@ -104,8 +163,11 @@ def check_header(names: Iterable[str], columns: Columns) -> None:
     if duplicates:
         raise BadRow(*duplicates)
     ours = columns.ours(names)
-    if not {"user_prompt", "messages", METADATA} & set(ours):
-        raise BadRow(otherwise_separated(names) or missing_prompt(columns, names))
+    needed, missing = ({"user_prompt", "messages", METADATA}, missing_prompt)
+    if recorded:
+        needed, missing = {"messages", SOLUTION}, missing_conversation
+    if not needed & set(ours):
+        raise BadRow(otherwise_separated(names) or missing(columns, names))
 
 
 def _prompt_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
@@ -158,26 +220,42 @@ def _checked_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[
         for other in ("user_prompt", "system_prompt")
         if not _is_blank(record.get(other))
     ]
-    if isinstance(messages, list) and messages:
-        faults += [
-            f"{title}: message {number}: {fault}"
-            for number, message in enumerate(messages)
-            if (fault := _message_fault(message)) is not None
-        ]
-    else:
+    try:
+        chat = _checked_chat(title, messages, _message_fault)
+    except BadRow as error:
+        raise BadRow(*faults, *error.faults) from None
+    if faults:
+        raise BadRow(*faults)
+    return chat
+
+
+def _checked_chat(title: str, messages: object, fault_of: Callable[[object], str | None]) -> list[dict[str, Any]]:
+    if not isinstance(messages, list) or not messages:
         valid = 'a non-empty list of {"role": ..., "content": ...}'
-        faults.append(f"{title}: must be {valid}, got {shown_json(messages)}; write the chat there or use user_prompt")
+        raise BadRow(f"{title}: must be {valid}, got {shown_json(messages)}; write the chat there or use user_prompt")
+    faults = [
+        f"{title}: message {number}: {fault}"
+        for number, message in enumerate(messages)
+        if (fault := fault_of(message)) is not None
+    ]
     if faults:
         raise BadRow(*faults)
     return [dict(message) for message in messages]
 
 
-def _message_fault(message: object) -> str | None:
+def _recorded_fault(message: object) -> str | None:
+    """Return the fault of a message that was recorded. A model may have answered with nothing."""
+    if isinstance(message, dict) and message.get("role") == "assistant" and message.get("content") is None:
+        return None
+    return _message_fault(message, RECORDED_ROLES)
+
+
+def _message_fault(message: object, roles: Sequence[str] = ROLES) -> str | None:
     if not isinstance(message, dict):
         return f'must be an object with "role" and "content", got {shown_json(message)}'
     role, content = message.get("role"), message.get("content")
-    if role not in ROLES:
-        return f'"role" must be one of {", ".join(ROLES)}, got {shown_json(role)}'
+    if role not in roles:
+        return f'"role" must be one of {", ".join(roles)}, got {shown_json(role)}'
     if isinstance(content, str | list) or (content is None and role == "assistant" and message.get("tool_calls")):
         return None
     return f'"content" must be a string or a list of parts, got {shown_json(content)}'

@@ -185,7 +185,7 @@ def _probes(prepared: Prepared, selected: SelectedRuns) -> list[ModelTag]:
     models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
         models[ModelTag.BASELINE] = (other.target, selected.of_baseline)
-    return [tag for tag, (target, runs) in models.items() if runs and target.provider != "demo"]
+    return [tag for tag, (target, runs) in models.items() if runs and target.is_remote]
 
 
 def _max_errors(limits: LimitsTable, n_runs: int) -> int:

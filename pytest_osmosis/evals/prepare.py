@@ -25,7 +25,7 @@ from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, resolve
+from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, recorded, resolve
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
@@ -34,7 +34,7 @@ from pytest_osmosis.text.paths import shown
 
 SecretsFile = Path | Literal["-"] | None
 
-DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns")
+DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
 CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
 """The keys on which the dataset, the target of the model, and the code depend."""
@@ -82,9 +82,7 @@ def prepare(
         lambda: None if dataset is None else _data(config, dataset, named_rows),
         *("data", "evaluation.limit", "evaluation.n"),
     )
-    target = checks.made(
-        lambda: resolve(config.experiment.model_path, config.model, environ, where=model_origin), *MODEL_KEYS
-    )
+    target = checks.made(lambda: _target(config, environ, model_origin), *MODEL_KEYS, "agent.agent")
     other = checks.made(lambda: baseline_target(config, environ, baseline_origin), "baseline", "model")
     secrets = {}
     if not listing:
@@ -169,7 +167,15 @@ def once(read: Callable[[], str]) -> Callable[[], str]:
 def configured_dataset(config: EvalConfig) -> Dataset:
     """Open the dataset that the config names. Raises `DatasetError`."""
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
-    return open_dataset(path, config.data.columns, shown(path))
+    return open_dataset(path, config.data.columns, shown(path), recorded=config.agent.is_recorded)
+
+
+def _target(config: EvalConfig, environ: Mapping[str, str], origin: str) -> ModelTarget:
+    """Return the eval's model. Raises `ConfigError`."""
+    name = config.experiment.model_path
+    if config.agent.is_recorded:
+        return recorded(name)
+    return resolve(name, config.model, environ, where=origin)
 
 
 def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | None:

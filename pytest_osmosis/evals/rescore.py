@@ -47,9 +47,10 @@ from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.outlet import Outlet
 from pytest_osmosis.text.paths import shown
+from pytest_osmosis.text.recorded import RECORDED
 
 TARGET = members(
-    {"provider": one_of("server", *KNOWN), "model": text},
+    {"provider": one_of("server", RECORDED, *KNOWN), "model": text},
     {
         "base_url": nullable(text),
         "api_key_env": nullable(text),
@@ -152,7 +153,7 @@ def prepare_rescore(
         hidden=hidden,
         notes=(
             *_part_notes(run, results_then),
-            *_change_notes(rollouts.contents, rows.contents),
+            *_change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
             *_secret_notes(missing_secrets),
             *rows.notes,
         ),
@@ -272,17 +273,18 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
     )
 
 
-def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content]) -> list[str]:
+def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, recorded: bool) -> list[str]:
     both = [row for row in now if row in then]
     prompts = [row for row in both if then[row].prompt != now[row].prompt]
     others = [row for row in both if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]
     notes = []
+    one = "conversation" if recorded else "prompt"
     if prompts:
-        what, they = ("prompts", "they are") if len(prompts) > 1 else ("prompt", "it is")
+        what, they = (f"{one}s", "they are") if len(prompts) > 1 else (one, "it is")
         notes.append(f"{_rows(prompts)}: the {what} changed after the rollout, so {they} not scored")
     if others:
         they = "they are" if len(others) > 1 else "it is"
-        notes.append(f"{_rows(others)}: changed after the rollout, except in the prompt, so {they} scored as now")
+        notes.append(f"{_rows(others)}: changed after the rollout, except in the {one}, so {they} scored as now")
     return notes
 
 

@@ -69,6 +69,7 @@ class NewRollouts:
                 "batch_size": config.evaluation.batch_size,
                 "sampling": {**request_sampling(config), "seed": seed},
                 "overridden": [*config.overridden, *config.preset],
+                **({"recorded": True} if config.agent.is_recorded else {}),
             },
         )
 

@@ -11,6 +11,7 @@ from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.text.recorded import RECORDED
 
 NO_PROBE = "if the model answers other requests than this one, --osmosis-no-probe leaves it out"
 
@@ -22,8 +23,20 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """Return the clients of all models that `setup` names; `environ` holds their keys."""
     if setup.role != "roll":
         return {}
+    if setup.agent == RECORDED:
+        return {tag: UnaskedModel() for tag in setup.targets}
     targets = {tag: ModelTarget(**target) for tag, target in setup.targets.items()}
     return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
+
+
+class UnaskedModel:
+    """The model of recorded conversations, which nobody asks."""
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        raise ModelError("the conversations are recorded, so there is no model to ask")
+
+    async def close(self) -> None:
+        """Close nothing."""
 
 
 class DeniableModel:

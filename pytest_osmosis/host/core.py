@@ -32,7 +32,7 @@ from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_record import Boundary
@@ -40,6 +40,7 @@ from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
+from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.user_frames import suspended_stack
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class HostCore:
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
         self._endpoint.attach(asyncio.get_running_loop())
         endpoint = RolloutEndpoint(self._endpoint, chat, request["seed"])
+        if self._setup.agent == RECORDED:
+            chat.totals.usage = Usage(0, 0)  # known: nobody is asked
         with output.captured() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})

@@ -27,8 +27,10 @@ from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent, agent_loop
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
+from pytest_osmosis.rollouts.recorded import RecordedAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import module_advice
+from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback, with_names
@@ -192,6 +194,8 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
     if setup.agent == "chat":
         return SingleTurn()
+    if setup.agent == RECORDED:
+        return RecordedAgent()
     if setup.agent is not None:
         return _agent_of(setup.agent, imports[setup.agent])
     if entrypoint is None:  # setup names none, or it does not load

@@ -64,7 +64,7 @@ class CommitFields(TypedDict):
 class Setup:
     """All that a host must know before its first run.
 
-    `roots` are put in front of sys.path. `agent` is "chat", "module:attr" or None for the workflow of `entrypoint`
+    `roots` are put in front of sys.path. `agent` is "chat", "recorded", "module:attr" or None for that of `entrypoint`
     (a file). `grader` is "module:Class" or None for the entrypoint's. `target` and `sampling` describe the model
     (`models.targets.ModelTarget.to_json`, keys of the request body), `baseline` the model that it is compared with;
     `bounds` are those of each rollout, and `max_turns` is what agents are told;

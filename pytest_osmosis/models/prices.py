@@ -71,7 +71,7 @@ def price_of(model_path: str, target: ModelTarget, own: Mapping[str, TokenPrices
     for name in (model_path, target.model):
         if name in own:
             return Price(own[name], OURS)
-    if target.provider == "demo":
+    if not target.is_remote:
         return FREE
     return _listed(target, now)
 

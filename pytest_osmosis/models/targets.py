@@ -21,6 +21,7 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
+from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 class ModelTarget:
     """One model at one address.
 
-    `provider` is a prefix of `providers`, "demo", "litellm", or "server" if the config has a base_url. `model` is the
-    name as it is sent. `base_url` is None for the embedded model, and if LiteLLM knows the address. `api_key_env` names
-    the variable that holds the key; with None no key is sent. `max_tokens_key` and `seed_key` are the server's names
-    for the bound on an answer and for a seed; `seed_key` is None if it refuses seeds.
+    `provider` is a prefix of `providers`, "demo", "litellm", "recorded" if it is never asked, or "server" if the config
+    has a base_url. `model` is the name as it is sent. `base_url` is None for the embedded model, and if LiteLLM knows
+    the address. `api_key_env` names the variable that holds the key; with None no key is sent. `max_tokens_key` and
+    `seed_key` are the server's names for the bound on an answer and for a seed; `seed_key` is None if it refuses seeds.
     """
 
     provider: str
@@ -63,6 +64,9 @@ class ModelTarget:
         """
         if self.provider == "demo":
             return f"demo/{self.model} (embedded)"
+        if self.provider == RECORDED:
+            maker = "" if self.model == RECORDED else f" of {self.model}"
+            return f"recorded conversations{maker}, no model is asked"
         address = f" at {self.base_url}" if self.base_url is not None else ""
         if self.client == "litellm":
             return f"{self.model}{address} through LiteLLM"
@@ -72,6 +76,11 @@ class ModelTarget:
         if self.base_url != service.base_url:
             return f"{self.provider}/{self.model}{address} ({service.url_env})"
         return f"{self.provider}/{self.model}{address if service.api_key_env is None else ''}"
+
+    @property
+    def is_remote(self) -> bool:
+        """True if requests leave the machine or at least the host, so that they can fail."""
+        return self.provider not in ("demo", RECORDED)
 
     @property
     def max_message_bytes(self) -> int:
@@ -101,6 +110,11 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     if prefix == "litellm" and "/" in name:
         return _through_litellm(name, table, where)
     raise ConfigError([Problem(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")])
+
+
+def recorded(name: str) -> ModelTarget:
+    """Return the target of recorded conversations, which is never asked. `name` is that of the model that made them."""
+    return ModelTarget(RECORDED, name, client="embedded")
 
 
 def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:

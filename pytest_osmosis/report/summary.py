@@ -186,6 +186,8 @@ def _truncated(results: Results) -> list[str]:
 def _equal_answers(results: Results) -> list[str]:
     """Return a line if the runs of most rows give equal answers, so that n runs say no more than one."""
     answered, n = results.answered_rows, results.description.n
+    if results.description.extra.get("recorded"):  # its runs only repeat the scoring
+        return []
     if answered.lost < FEWEST or answered.equal < MOST * answered.rows or answered.lost_equal < MOST * answered.lost:
         return []
     sampling = results.description.extra.get("sampling", {})

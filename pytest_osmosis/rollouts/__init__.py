@@ -1,5 +1,5 @@
-"""Agents, which produce rollouts, in a module per contract: `chat` (built-in single turn), `function`, `workflow`,
-`agent_loop`.
+"""Agents, which produce rollouts, in a module per contract: `chat` (built-in single turn), `recorded` (of its row),
+`function`, `workflow`, `agent_loop`.
 
 An `Agent` is created once per host and used for all of its runs. Everything that belongs to one run is in the
 `ChatContext` that it receives.

@@ -43,6 +43,19 @@ max_errors = 100
 required = []
 """
 
+RECORDED = """
+[experiment]
+dataset = "r"
+[data]
+rows = "all"
+[scoring]
+eval_fns = ["answering:exact"]
+[agent]
+agent = "recorded"
+[secrets]
+required = []
+"""
+
 CODE = """
 from pytest_osmosis import AgentWorkflowOutput
 
@@ -157,6 +170,10 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
     two_models = evaluate(f'{CONFIG}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
+    Path("data/r.jsonl").write_text('{"solution_str": "42", "ground_truth": "42"}\n')
+    recorded = evaluate(RECORDED)
+
+    assert faults(recorded) == []
     kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
     assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False, False]
@@ -190,7 +207,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
         True,
         True,
     ]
-    assert {key for results in kinds for key in keys_of(results)} >= declared_keys(SCHEMA)
+    assert {key for results in (*kinds, recorded) for key in keys_of(results)} >= declared_keys(SCHEMA)
 
 
 def keys_of(value: object) -> Iterator[str]:

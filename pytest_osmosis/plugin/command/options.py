@@ -47,9 +47,9 @@ NAMING = (
     Option("config", "PATH", "Run the eval in this TOML, or all evals directly in this folder; repeatable.", True),
     Option(
         "agent",
-        "MODULE:ATTR|chat",
-        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent. "
-        "With a TOML: replaces its agent.",
+        "MODULE:ATTR|chat|recorded",
+        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent, and recorded "
+        "only scores the conversations of the rows. With a TOML: replaces its agent.",
     ),
     Option("env", "NAME", "Run a verifiers environment (not supported yet)."),
     Option(

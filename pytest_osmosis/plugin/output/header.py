@@ -119,7 +119,8 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
-    sampling = f"; sampling: {sampling_text(config, prepared.target)}" if source.asks_models else ""
+    asks = source.asks_models and not config.agent.is_recorded
+    sampling = f"; sampling: {sampling_text(config, prepared.target)}" if asks else ""
     yield f"  model: {prepared.target.describe}{sampling}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
     if prepared.commit is not None:
@@ -168,6 +169,8 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     elif config.evaluation.batch_size == 1 and plan.n_rollouts > 1:
         in_flight += " (raise batch_size to run more at once)"
     whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
+    if config.agent.is_recorded:
+        whole = f"{_rows_and_runs(plan)}: the rows hold the conversations, nothing is rolled out"
     yield f"  {size or whole}, {in_flight}"
     yield from number_of_tests(plan)
     if (bounds := rollout_bounds_text(config)) is not None:

@@ -302,7 +302,7 @@ BROKEN: dict[str, list[Case]] = {
         *got("scoring", "decide", "must be a string that is not blank", "true"),
     ],
     "agent": [
-        *got("agent", "agent", 'must be "chat" or "module:attr"', '"server"', '"a:b c"', "1"),
+        *got("agent", "agent", 'must be "chat", "recorded" or "module:attr"', '"server"', '"a:b c"', "1"),
         *got("agent", "max_turns", "must be an integer of at least 1", "0", "true"),
     ],
     "data": [
@@ -338,7 +338,7 @@ BROKEN: dict[str, list[Case]] = {
         (
             'columns = {prompt = "q", user_prompt = ""}',
             [
-                '2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", "metadata", got "prompt"',
+                '2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str", got "prompt"',
                 '2: [data] columns.user_prompt: must be a string that is not blank, got ""',
             ],
         ),
@@ -571,7 +571,7 @@ NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", [f"1: {NO_MODEL}", NO_SECRETS, f"1: {NO_CODE}", f"1: {NO_DATASET}"]),
+        ("", [NO_SECRETS, f"1: {NO_MODEL}", f"1: {NO_CODE}", f"1: {NO_DATASET}"]),
         (EXPERIMENT + SCORING, [NO_SECRETS]),
         (
             EXPERIMENT + SCORING + "[secrets]\n",

@@ -1,0 +1,161 @@
+"""`[agent] agent = "recorded"`: conversations that the rows hold are scored, and no model is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json
+
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
+REWARDS = """
+def right(solution_str, ground_truth, extra_info=None):
+    return float(solution_str == ground_truth)
+
+async def turns(messages, metadata=None, **kwargs):
+    return {"score": 1.0, "metrics": {"turns": len(messages)}}
+"""
+GRADER = """
+from pytest_osmosis import Grader
+
+class Strict(Grader):
+    async def grade(self, ctx):
+        ctx.set_reward(float(ctx.sample.messages[-1]["content"] == ctx.label))
+"""
+CALL = {"id": "1", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
+CONVERSATION = [
+    {"role": "user", "content": "6 * 7?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "1", "content": "42"},
+    {"role": "assistant", "content": "42"},
+]
+ROWS: Sequence[Mapping[str, Any]] = [
+    {"id": "chat", "messages": CONVERSATION, "ground_truth": "42"},
+    {"original_input": "2 + 2?", "solution_str": "5", "ground_truth": "4"},
+    {"user_prompt": "1 + 1?", "solution_str": "2", "ground_truth": "2"},
+]
+TYPED = ("--osmosis-agent=recorded", "--osmosis-dataset=answers.jsonl", "--osmosis-eval-fn=rewards:right")
+TOML = """
+[experiment]
+{model}
+dataset = "answers"
+[agent]
+agent = "recorded"
+[data]
+rows = "all"
+[scoring]
+grader = "graders:Strict"
+[secrets]
+required = []
+"""
+
+
+def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, Any]] = ROWS) -> None:
+    workspace.write("rewards.py", REWARDS)
+    workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+@PLAIN_AND_XDIST
+def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
+    fill(workspace)
+
+    result = workspace.run(*TYPED, "--osmosis-eval-fn=rewards:turns", "--osmosis-output=results.json")
+
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  model: recorded conversations, no model is asked",
+            "  3 rows x 1 run: the rows hold the conversations, nothing is rolled out, 1 in flight *",
+            "  agent: recorded, scored by rewards:right, rewards:turns",
+            'rewards:right 0 < 1: answered "5", expected "4"',
+            "  user: 2 + 2?",
+            "  assistant: 5",
+            "0 tokens, $0, *",
+        ]
+    )
+    published = read_json(workspace.root / "results.json")
+    assert (published["config"]["model"], published["config"]["recorded"]) == ("recorded", True)
+    assert [run["tokens"] for row in published["rows"] for run in row["runs"]] == [0, 0, 0]
+    assert published["rows"][0]["runs"][0]["metrics"] == {"rewards:turns": {"turns": 4}}
+
+
+def test_a_toml_scores_with_a_grader_shows_and_scores_again(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    fill(workspace, "data")
+    workspace.write("graders.py", GRADER)
+    workspace.write("configs/eval/answers.toml", TOML.format(model='model_path = "openai/gpt-5"'))
+    config = "--osmosis-config=configs/eval/answers.toml"
+
+    result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5")
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=3, xfailed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  model: recorded conversations of openai/gpt-5, no model is asked",
+            "gate pass_rate >= 0.5: HOLDS: 0.667 *",
+        ]
+    )
+    shown = workspace.show("row0-run0")
+    assert "    -> multiply({})" in shown
+    assert shown.count("assistant:") == 2
+
+    lines = [{**ROWS[1], "solution_str": "4"}, {**ROWS[0], "ground_truth": "43"}]
+    fill(workspace, "data", [lines[1], lines[0], ROWS[2]])
+    again = workspace.run("--osmosis-from=latest")
+    again.stdout.fnmatch_lines(
+        [
+            "  note: row 1: the conversation changed after the rollout, so it is not scored",
+            "  note: row 0: changed after the rollout, except in the conversation, so it is scored as now",
+        ]
+    )
+
+
+def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(plain_workspace: Workspace) -> None:
+    wrong = [{"user_prompt": f"{n}?", "solution_str": "?", "ground_truth": "!"} for n in range(4)]
+    fill(plain_workspace, rows=wrong)
+
+    result = plain_workspace.run(*TYPED, "--osmosis-n=2")
+
+    result.assert_outcomes(failed=8)
+    result.stdout.fnmatch_lines(["  4 rows x 2 runs: the rows hold the conversations, nothing is rolled out, *"])
+    result.stdout.no_fnmatch_line("*equal answers*")
+
+
+def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    rows = [{"user_prompt": f"{n}?", "solution_str": "no", "ground_truth": "yes"} for n in range(7)]
+    fill(workspace, rows=rows)
+    workspace.run(*TYPED, "--osmosis-output=earlier.json")
+    fill(workspace, rows=[{**row, "solution_str": "yes"} for row in rows])
+
+    result = workspace.run(*TYPED, "--osmosis-set=baseline.results=earlier.json")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "against the baseline earlier.json (*): pass rate 1.000, baseline 0.000, same 7 rows",
+            "  +1.000, 95% interval * to *; 7 rows better, 0 worse: *",
+        ]
+    )
+
+
+def test_bad_rows_and_settings_are_named_before_anything_runs(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    fill(workspace, rows=[ROWS[2], {"user_prompt": "What?"}])
+
+    rows = workspace.run(*TYPED)
+    settings = workspace.run(*TYPED, "--osmosis-baseline-model=openai/gpt-5", "--osmosis-limit=1")
+
+    assert rows.ret == settings.ret == 4
+    rows.stderr.fnmatch_lines(['ERROR: answers.jsonl:2: row 1: column "messages": missing, and no "solution_str" *'])
+    settings.stderr.fnmatch_lines(
+        [
+            'ERROR: --osmosis-baseline-model: cannot be used with ?agent? agent = "recorded", which asks no model; '
+            "compare with ?baseline? results"
+        ]
+    )
