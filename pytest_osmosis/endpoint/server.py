@@ -16,7 +16,7 @@ import socket
 import threading
 from contextvars import Context
 
-from aiohttp import ClientPayloadError, StreamReader, web
+from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
@@ -33,8 +33,7 @@ ASYNCHRONOUS = ("Async", "aiohttp/")
 """Parts of the User-Agent of asynchronous clients: "AsyncOpenAI/Python 3.54.0"."""
 
 _silent = logging.getLogger("pytest_osmosis.endpoint")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False  # whoever sends nonsense to the port must not fill the host's log
+_silent.disabled = True  # whoever sends nonsense to the port must not fill the host's log
 
 
 class Endpoint:
@@ -110,6 +109,8 @@ class Endpoint:
             answer = await answered(rollout, came, await _body(request), in_standby=in_standby)
         except (ApiError, ModelError) as error:
             answer = failed(error, came)
+        except Exception as bug:
+            answer = failed(ApiError(500, f"pytest-osmosis could not handle the request: {type(bug).__name__}"), came)
         response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
         if in_standby is _is_asynchronous(request):
             response.force_close()
@@ -126,7 +127,7 @@ async def _body(request: web.BaseRequest) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES // 2**20} MB") from None
-    except ClientPayloadError:
+    except web.RequestPayloadError:
         raise ApiError(400, "the body is broken") from None
 
 

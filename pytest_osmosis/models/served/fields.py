@@ -33,9 +33,9 @@ def _has_role(message: object) -> bool:
 def check_content(content: object, name: str) -> None:
     """Raise `ApiError` for content that is neither text nor a list of texts and objects."""
     if isinstance(content, list):
-        wrong = next((part for part in content if not isinstance(part, (str, dict))), None)
-        if wrong is not None:
-            raise refuse(f"{name} must be a list of objects, each with a type, got {shape(wrong)} in it")
+        for part in content:
+            if not isinstance(part, (str, dict)):
+                raise refuse(f"{name} must be a list of objects, each with a type, got {shape(part)} in it")
     elif not isinstance(content, str | None):
         raise refuse(f"{name} must be a string or a list of objects, got {shape(content)}")
 
