@@ -10,6 +10,8 @@ from pytest_osmosis.endpoint.rollouts import Address
 
 REMOVED = ("ANTHROPIC_AUTH_TOKEN",)
 """Variables of keys that clients would send in place of the endpoint's."""
+NO_TRACES = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
+"""OpenAI Agents SDK sends each conversation to OpenAI if there is a key, even if it is the endpoint's."""
 PROXIES = ("HTTP_PROXY", "ALL_PROXY")
 
 
@@ -21,6 +23,7 @@ def variables(address: Address) -> dict[str, str | None]:
         "OPENAI_API_KEY": address.api_key,
         "ANTHROPIC_BASE_URL": address.base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": address.api_key,
+        **NO_TRACES,
         **dict.fromkeys(REMOVED),
     }
 

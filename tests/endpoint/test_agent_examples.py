@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "pydantic-ai": "pydantic_ai",
     "smolagents": "smolagents",
     "strands": "strands",
+    "unchanged": "openai",
 }
 """The module that each example needs."""
 DEADLINE_S = 120
