@@ -1,8 +1,7 @@
-"""Agent loops of Osmosis 0.2, whose SDK these tests do not have, so that the names come from the stand-in."""
+"""Agent loops of Osmosis 0.2, with the SDK if it is installed, and else with what stands in for it."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +11,6 @@ import pytest
 from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, reply, status, tool_call
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed, so nothing stands in for it"
-)
 
 HEAD = """
 from osmosis_ai.rollout import (
