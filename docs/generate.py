@@ -29,6 +29,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/hooks.md": hooks.page,
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
+    "reference/training-config.md": config_keys.training_page,
 }
 """Each page's path under docs/, and the function that returns its text."""
 

@@ -1,4 +1,4 @@
-"""Generate docs/reference/config.md from the declared tables of the eval config."""
+"""Generate docs/reference/config.md and training-config.md from the declared tables of these configs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from docs.pages.markdown import cell
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Entries, Family, Field, Table
 from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.training_tables import TRAINING_TABLES
 
 HEAD = """\
 # Eval config
@@ -28,13 +29,36 @@ pytest-osmosis schema config > configs/eval.schema.json
 """
 
 
+TRAINING_HEAD = """\
+# Training config
+
+This page lists every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The
+other tables are those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses
+them, so they belong in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line.
+[Check a training config](../how-to/training-configs.md) says what the preflight tests.
+
+If your editor checks TOML as you type (taplo, Even Better TOML), write the schema to a file and refer to it in the
+first line of a config under `configs/training/`, as `#:schema ../training.schema.json`:
+
+```console check
+pytest-osmosis schema training > configs/training.schema.json
+```
+
+`docs/generate.py` generates this page.
+"""
+
+
+def training_page() -> str:
+    return markdown.page([TRAINING_HEAD, *map(section, TRAINING_TABLES.values())])
+
+
 def page() -> str:
     return markdown.page([HEAD, *map(section, EVAL_TABLES.values())])
 
 
 def section(table: Table) -> Iterator[str]:
     """Yield the lines about one table of the config."""
-    required = " Required." if table.required or any(field.required for field in table.fields) else ""
+    required = " Required." if table.must_be_there else ""
     yield from (f"## `[{table.name}]`", "", table.help + required, "")
     if table.entries is not None:
         yield entries_text(table.entries)

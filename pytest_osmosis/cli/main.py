@@ -116,10 +116,10 @@ def _request(options: argparse.Namespace) -> ShowRequest:
 
 
 def _schema(of: str) -> str:
-    if of == "config":
-        from pytest_osmosis.config.schema import eval_schema
+    if of in ("config", "training"):
+        from pytest_osmosis.config.schema import eval_schema, training_schema
 
-        return json.dumps(eval_schema(), indent=2)
+        return json.dumps(eval_schema() if of == "config" else training_schema(), indent=2)
     return files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8").rstrip("\n")
 
 
@@ -171,14 +171,14 @@ def argument_parser() -> argparse.ArgumentParser:
     _add_output_options(runs)
 
     schema = commands.add_parser(
-        "schema", help="print the JSON Schema of results.json or of an eval config", description=_SCHEMA
+        "schema", help="print the JSON Schema of results.json or of a config", description=_SCHEMA
     )
     schema.add_argument(
         "of",
         nargs="?",
-        choices=["results", "config"],
+        choices=["results", "config", "training"],
         default="results",
-        help="results (default) for results.json, config for the TOML of an eval",
+        help="results (default) for results.json, config for the TOML of an eval, training for that of a training run",
     )
 
     commands.add_parser("demo", help="serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)")

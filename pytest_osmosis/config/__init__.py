@@ -1,20 +1,23 @@
-"""Eval configs: a TOML, pyproject.toml and the command line become a frozen `EvalConfig`, or a list of all problems.
+"""Configs: a TOML, pyproject.toml and the command line become a frozen `EvalConfig`, or a list of all problems.
 
 `load_eval_config` and `typed_eval_config` make one. `tables` defines its classes, `eval_tables` declares every key, and
-`named_keys` lists the keys that have an option.
+`named_keys` lists the keys that have an option. `load_training_config` makes one of a training config.
 """
 
 from pytest_osmosis.config.eval_config import RejectedConfig, load_eval_config, typed_eval_config
 from pytest_osmosis.config.origins import Override
 from pytest_osmosis.config.secrets import resolve_secrets
 from pytest_osmosis.config.tables import EvalConfig
+from pytest_osmosis.config.training_config import is_training_config, load_training_config
 from pytest_osmosis.config.workspace import workspace_of
 
 __all__ = [
     "EvalConfig",
     "Override",
     "RejectedConfig",
+    "is_training_config",
     "load_eval_config",
+    "load_training_config",
     "resolve_secrets",
     "typed_eval_config",
     "workspace_of",

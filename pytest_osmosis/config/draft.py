@@ -247,6 +247,8 @@ class Draft:
                 if self.document is not None:
                     self._report(Origin("file", self.document), text)
                 continue
+            if table.optional and (self.document is None or table.name not in self.document.content):
+                continue
             for field in table.fields:
                 if field.required and not self.is_set(table.name, field.name):
                     self.fail(table.name, field.name, f"missing; must be {field.kind.expects}")

@@ -40,6 +40,9 @@ from pytest_osmosis.text.recorded import RECORDED
 ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 
 
+_OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
+
+
 class RejectedConfig(ConfigError):
     """A config has problems. `config` has defaults in place of the values of its `faulty` keys."""
 
@@ -85,11 +88,9 @@ def _reject_other_configs(document: Document) -> None:
             raise ConfigError([Problem(document.where(name), f"[[{name}]]: {text}")])
     for name in ("training", "checkpoints"):
         if name in document.content:
-            text = f"[{name}]: training configs are not supported yet; an eval config has no [{name}]"
-            raise ConfigError([Problem(document.where(name), text)])
+            raise ConfigError([Problem(document.where(name), f"[{name}]: {_OF_TRAINING}")])
     if in_training(document.path):
-        text = "training configs are not supported yet; an eval config belongs in configs/eval/"
-        raise ConfigError([Problem(document.where(), text)])
+        raise ConfigError([Problem(document.where(), _OF_TRAINING)])
 
 
 def _accepted(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
@@ -111,7 +112,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         evaluation=Evaluation(**_without_selection(draft, "evaluation")),
         selection=selection(draft.levels, default),
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
+        secrets=draft.get("secrets", "required") or valid_secrets(draft.raw("secrets", "required")),
         model=ModelTable(**draft.table("model")),
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
@@ -120,13 +121,13 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
             **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent")),
             bounds_turns=draft.get("agent", "max_turns") is not None,
         ),
-        data=Data(**_from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
+        data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
-        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(_rollout_bounds(draft))}),
+        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(rollout_bounds(draft))}),
         baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
-        output=Output(**_from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
+        output=Output(**from_current_folder(draft, draft.table("output"), "output", "dir", "results")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
@@ -134,7 +135,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
     )
 
 
-def _valid_secrets(given: object) -> tuple[str, ...]:
+def valid_secrets(given: object) -> tuple[str, ...]:
     """Return the names in a list of secrets that is not valid as a whole."""
     names = given if isinstance(given, list) else []
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
@@ -144,7 +145,7 @@ def _without_selection(draft: Draft, table: str) -> dict[str, Any]:
     return {key: value for key, value in draft.table(table).items() if (table, key) not in SELECTING.values()}
 
 
-def _rollout_bounds(draft: Draft) -> dict[str, Any]:
+def rollout_bounds(draft: Draft) -> dict[str, Any]:
     """Return the bounds of each rollout, each from the highest level that sets it: no level lifts another's bounds."""
     bounds: dict[str, Any] = {}
     for level in draft.levels:
@@ -156,11 +157,11 @@ def _baseline(draft: Draft) -> Baseline:
     """Return the baseline of the highest level that sets one: a model, or results."""
     model, results = ("baseline", "model_path"), ("baseline", "results")
     first = next((level for level in draft.levels if model in level or results in level), {})
-    values = _from_current_folder(draft, draft.table("baseline"), "baseline", "results")
+    values = from_current_folder(draft, draft.table("baseline"), "baseline", "results")
     return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
 
 
-def _from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
+def from_current_folder(draft: Draft, values: Mapping[str, Any], table: str, *paths: str) -> dict[str, Any]:
     """Return the values, with typed `paths` made absolute from the current folder."""
     typed = [key for key in paths if key in values and draft.is_typed(table, key)]
     return {**values, **{key: str(absolute(Path(values[key]))) for key in typed}}

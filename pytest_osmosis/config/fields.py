@@ -66,7 +66,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a config."""
+    """One table of a config. The required keys of an `optional` one may be left out with the whole table."""
 
     name: str
     help: str
@@ -74,6 +74,12 @@ class Table:
     entries: Entries | None = None
     required: bool = False
     families: tuple[Family, ...] = ()
+    optional: bool = False
+
+    @property
+    def must_be_there(self) -> bool:
+        """True if every config has this table."""
+        return self.required or (not self.optional and any(field.required for field in self.fields))
 
     def field(self, key: str) -> Field | None:
         """Return the field with that name, or a field of the family that the name matches, or None."""

@@ -39,6 +39,17 @@ def check(draft: Draft, workspace: Path) -> None:
         _stays_inside(draft, workspace, table, key)
 
 
+def check_training(draft: Draft, workspace: Path) -> None:
+    """Add the problems of the rules of a training config to the draft."""
+    draft.choose("experiment", "commit_sha", "branch")
+    _rollout_folder(draft, workspace)
+    if draft.is_set("data", "path"):
+        _dataset(draft, workspace)
+    _environment(draft)
+    for key in ("dir", "results"):
+        _stays_inside(draft, workspace, "output", key)
+
+
 def has_entrypoint(draft: Draft) -> bool:
     return draft.is_set("experiment", "rollout") or draft.is_set("experiment", "entrypoint")
 

@@ -1,6 +1,6 @@
-"""The JSON Schema of an eval config, made from its field tables, for editors that check TOML while it is typed.
+"""The JSON Schemas of configs, made from their field tables, for editors that check TOML while it is typed.
 
-It knows tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and names
+They know tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and names
 that refer to other keys are left to the validator, which is stricter.
 """
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.fields import Field, Table
+from pytest_osmosis.config.training_tables import TRAINING_TABLES
 from pytest_osmosis.text.recorded import RECORDED
 
 Schema = dict[str, Any]
@@ -24,13 +25,23 @@ def eval_schema() -> Schema:
         "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has.",
         "type": "object",
         "properties": {table.name: _table(table) for table in EVAL_TABLES.values()},
-        "required": [
-            table.name
-            for table in EVAL_TABLES.values()
-            if table.required or any(field.required for field in table.fields)
-        ],
+        "required": [table.name for table in EVAL_TABLES.values() if table.must_be_there],
         "additionalProperties": False,
         "allOf": _BETWEEN_KEYS,
+    }
+
+
+def training_schema() -> Schema:
+    """Return the schema of a training config, draft 2020-12."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:pytest-osmosis:training-config",
+        "title": "Training config of pytest-osmosis",
+        "description": "configs/training/*.toml: the training config of Osmosis, and tables of pytest-osmosis.",
+        "type": "object",
+        "properties": {table.name: _table(table) for table in TRAINING_TABLES.values()},
+        "required": [table.name for table in TRAINING_TABLES.values() if table.must_be_there],
+        "additionalProperties": False,
     }
 
 

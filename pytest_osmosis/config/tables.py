@@ -252,8 +252,22 @@ class TokenPrices:
 
 
 @dataclass(frozen=True, slots=True)
+class Training:
+    """The part of a training config that evals do not have: the `base_model` that is trained, and the longest prompt.
+
+    `asks_model`: a model that can be asked was named, which may be another one.
+    `lines` are those of the tables and keys, by name, at which tests of the preflight are shown.
+    """
+
+    base_model: str = ""
+    max_prompt_length: int | None = None
+    asks_model: bool = False
+    lines: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """The config of one eval.
+    """The config of one eval, or of the preflight of a training config: `training` is then set.
 
     `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
     the TOML. `name` is the stem of `path`, and relative paths start from `workspace`. Keys of `prices` are models, as
@@ -285,3 +299,4 @@ class EvalConfig:
     preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     text: str | None = field(default=None, repr=False, compare=False)
+    training: Training | None = None

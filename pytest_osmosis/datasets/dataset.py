@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
@@ -155,10 +155,17 @@ class Checked(NamedTuple):
     contents: Mapping[int, Content]
 
 
-def check_rows(dataset: Dataset, selected: Iterable[int], *, must_ask: bool = False) -> Checked:
+def check_rows(
+    dataset: Dataset,
+    selected: Iterable[int],
+    *,
+    must_ask: bool = False,
+    fault_of: Callable[[Row], str | None] = lambda row: None,
+) -> Checked:
     """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others.
 
     With `must_ask`, a row that has only metadata is a problem: the built-in agent sends its prompt and nothing else.
+    `fault_of` is called with each valid row in turn, and returns what is wrong with it, or None.
     """
     listed: list[Problem] = []
     n_problems = 0
@@ -171,8 +178,9 @@ def check_rows(dataset: Dataset, selected: Iterable[int], *, must_ask: bool = Fa
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
-                if must_ask and not row.messages:
-                    raise DatasetError([Problem(f"{dataset.display}:{row.line}", f"row {row_index}: {NOTHING_ASKED}")])
+                fault = NOTHING_ASKED if must_ask and not row.messages else fault_of(row)
+                if fault is not None:
+                    raise DatasetError([Problem(f"{dataset.display}:{row.line}", f"row {row_index}: {fault}")])
             except DamagedError as error:
                 n_problems += len(error.problems)
                 listed.extend(error.problems)

@@ -8,8 +8,9 @@ from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
+from pytest_osmosis.evals.preflight import prepare_training
 from pytest_osmosis.evals.prepare import SecretsFile, prepare
-from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.prepared import Preflight, Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_source import RescoreSource
@@ -23,6 +24,7 @@ __all__ = [
     "EvalRun",
     "FinishedEval",
     "GitQueries",
+    "Preflight",
     "Prepared",
     "RescoreSource",
     "RunSettings",
@@ -35,6 +37,7 @@ __all__ = [
     "gates_decide",
     "host_setup",
     "prepare",
+    "prepare_training",
     "rate_limit_texts",
     "rollout_bounds_text",
     "sampling_text",

@@ -75,7 +75,7 @@ def prepare(
         lambda: load_eval_config(path, overrides) if path else typed_eval_config(folder.absolute(), overrides)
     )
     config = config if compared else replace(config, baseline=Baseline())
-    model_origin, baseline_origin = (_origin(config, overrides, table) for table in ("experiment", "baseline"))
+    model_origin, baseline_origin = (origin_of(config, overrides, table) for table in ("experiment", "baseline"))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     data = checks.made(
@@ -93,7 +93,7 @@ def prepare(
         visible = {**environ, **config.env, **(secrets or {})}
         checks.add(missing_login(each, visible, where=at) for each, at in targets)
         if target is not None:
-            checks.made(lambda: _check_prices(config, target, other, datetime.now(UTC)), "limits", "prices", "baseline")
+            checks.made(lambda: check_prices(config, target, other, datetime.now(UTC)), "limits", "prices", "baseline")
     baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
     checks.raise_problems()
     prepared = Prepared(
@@ -206,7 +206,7 @@ def with_digest(prepared: Prepared) -> Prepared:
     return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
 
 
-def _origin(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
+def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
     """Return the origin of a table's `model_path`: the option or variable that takes precedence, or the config."""
     named = [each for each in overrides if (each.table, each.key) == (table, "model_path") and each.level != "ini"]
     return named[-1].origin if named else shown(config.path)
@@ -251,7 +251,7 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
         raise ConfigError([Problem(shown(config.path), f"{size}; {fix}")])
 
 
-def _check_prices(config: EvalConfig, target: ModelTarget, other: ModelTarget | None, at: datetime) -> None:
+def check_prices(config: EvalConfig, target: ModelTarget, other: ModelTarget | None, at: datetime) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}

@@ -26,6 +26,19 @@ from pytest_osmosis.text.redaction import Redaction, is_too_short
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The findings about a training config before its code is loaded.
+
+    `missing_secrets` and `row_faults` are problems, one a line. `without_model` says why nothing is rolled out, None if
+    a few rows are.
+    """
+
+    missing_secrets: tuple[str, ...] = ()
+    row_faults: tuple[str, ...] = ()
+    without_model: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An eval that may start.
@@ -39,6 +52,7 @@ class Prepared:
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
     - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
+    - `preflight`: the findings about a training config before its code is loaded, None for an eval
     - `typed`: the overrides of the command line
     - `commit`: the commit whose code runs, None for the files in the workspace
     - `source`: new rollouts, or stored ones
@@ -60,6 +74,7 @@ class Prepared:
     baseline_model: BaselineModel | None = None
     baseline_results: PublishedResults | None = None
     differs: tuple[str, ...] = ()
+    preflight: Preflight | None = None
     typed: tuple[Override, ...] = ()
     commit: Commit | None = None
     source: NewRollouts | RescoreSource = NEW_ROLLOUTS

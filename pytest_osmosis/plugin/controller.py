@@ -22,6 +22,7 @@ from pytest_osmosis.plugin.debug.debugger import DebuggerHooks
 from pytest_osmosis.plugin.items.collect import EvalFile, eval_file, eval_items
 from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
+from pytest_osmosis.plugin.items.steps import StepItem, amend_step, step_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
@@ -81,7 +82,9 @@ class ControllerPlugin:
         if not plans:
             return None
         inline, withheld = self.evals.inline is not None, file_path in self.naming.withheld
-        return eval_file(parent, file_path, plans, self.evals.answer, inline=inline, withheld=withheld)
+        return eval_file(
+            parent, file_path, plans, self.evals.answer, self.evals.preflights.answer, inline=inline, withheld=withheld
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -102,7 +105,7 @@ class ControllerPlugin:
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
-        if self.evals.selected:
+        if self.evals.selected or self.evals.preflights.selected:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
@@ -189,6 +192,8 @@ class ControllerPlugin:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report the test of an eval with the duration, place, reason and properties of its unit."""
         report = yield
+        if isinstance(item, StepItem):
+            amend_step(item, report)
         if isinstance(item, EvalItem):
             amend(item, report)
             self.evals.add_properties(report, item.key)
@@ -199,7 +204,7 @@ class ControllerPlugin:
         return self.progress.status(report) if self._is_ours(report) else None
 
     def _is_ours(self, report: pytest.TestReport) -> bool:
-        return eval_id_of(report.nodeid) in self.evals.by_id
+        return eval_id_of(report.nodeid) in self.evals.by_id and step_key(report.nodeid) is None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:

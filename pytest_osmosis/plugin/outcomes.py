@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pytest_osmosis.evals import EvalRun
@@ -37,6 +38,14 @@ class Outcomes:
             self._outcomes[key] = outcome
             self._added.notify_all()
         self.completed.put(key)
+
+    def add_all(self, keys: Iterable[UnitKey], outcome: Outcome) -> None:
+        """Add one outcome of several units, none of which was begun."""
+        for key in keys:
+            with self._added:
+                self._outcomes[key] = outcome
+                self._added.notify_all()
+            self.completed.put(key)
 
     def wait(self, key: UnitKey) -> Outcome:
         """Wait for an outcome. Only the first caller gets its `sections`, which pytest's report keeps from then on."""

@@ -15,7 +15,16 @@ import pytest
 
 from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import CodeError, JournalError
-from pytest_osmosis.evals import EvalRun, GitQueries, RunSettings, SelectedRuns, Spawn, Worktrees, gates_decide
+from pytest_osmosis.evals import (
+    EvalRun,
+    GitQueries,
+    Prepared,
+    RunSettings,
+    SelectedRuns,
+    Spawn,
+    Worktrees,
+    gates_decide,
+)
 from pytest_osmosis.plugin.command import cost_confirmation, named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.arguments import session_arguments, set_arguments
 from pytest_osmosis.plugin.eval_queue import EvalQueue
@@ -25,8 +34,10 @@ from pytest_osmosis.plugin.items.item import Answer
 from pytest_osmosis.plugin.items.last_failed import FailedTests
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, unit_key
+from pytest_osmosis.plugin.items.steps import step_items, step_key
 from pytest_osmosis.plugin.outcomes import Outcomes
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.preflights import Preflights
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
 from pytest_osmosis.plugin.session_end import SessionEnd
@@ -67,6 +78,7 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
+        self.preflights = Preflights(self._named_prepared)
         self.test_evals = TestEvals(config, naming, options)
         self.inline = _inline_hosts(config) if options.inline else None
         self.hook_caller = HookCaller(config)
@@ -108,11 +120,15 @@ class EvalSession:
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
+        items = list(items)
+        self.preflights.select(item.key for item in step_items(items))
         ours = [item for item in eval_items(items) if not item.withheld]
         self.keep_back(item.key for item in ours if not may_run(item))
         self._select(item.key for item in ours)
 
     def select_ids(self, ids: Iterable[str]) -> None:
+        ids = list(ids)
+        self.preflights.select(key for key in map(step_key, ids) if key is not None)
         self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
 
     def keep_back(self, keys: Iterable[UnitKey]) -> None:
@@ -140,7 +156,8 @@ class EvalSession:
         if not self._has_selected:
             return
         for eval_id, named in self.named.items():
-            if eval_id not in self.selected and eval_id not in self.end.skipped_whole:
+            skipped = eval_id in self.end.skipped_whole or named.prepared.preflight is not None
+            if eval_id not in self.selected and not skipped:
                 yield named.prepared.config.name, sum(1 for _ in named.prepared.collected.units())
 
     def _on_done(self, each: SessionEval) -> Callable[[RunId, Outcome], None]:
@@ -159,7 +176,13 @@ class EvalSession:
         Raise `pytest.UsageError` if code does not load, or a run directory cannot be written or is in use.
         """
         self._confirm_cost()
+        self.preflights.load(self.selected, lambda eval_id: self._settings(self.by_id[eval_id], HostConnection))
         for eval_id, selected in self.selected.items():
+            reason = self.preflights.keeps_back(eval_id)
+            if reason is not None:
+                outcome = Outcome("error", reason.partition("\n")[0], reason)
+                self.outcomes.add_all((UnitKey(eval_id, run) for run in selected.runs), outcome)
+                continue
             try:
                 self.queue.add(eval_id, self._started(self.by_id[eval_id], selected))
             except (CodeError, JournalError) as error:
@@ -172,11 +195,18 @@ class EvalSession:
         say(self.config, [f"osmosis: {note}" for note in notes])
 
     def _started(self, each: SessionEval, selected: SelectedRuns) -> EvalRun:
-        settings = RunSettings(
+        settings = self._settings(each, self._spawn(each.id))
+        run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
+        if each.may_stop_early and selected.partial:
+            run.notices.add("did not stop early: with only some runs selected, no gate is decided")
+        return run
+
+    def _settings(self, each: SessionEval, spawn: Spawn) -> RunSettings:
+        return RunSettings(
             environ=os.environ,
             pythonpath=session_options.pythonpath(self.config),
             hosts=session_options.workers(self.config),
-            spawn=self._spawn(each.id),
+            spawn=spawn,
             probe=self.options.probe,
             stand_in=reward_options.stands_in(self.config),
             inline=self.inline is not None,
@@ -187,10 +217,9 @@ class EvalSession:
             git=self._git,
             worktrees=self._worktrees,
         )
-        run = EvalRun.start(each.prepared, selected, settings, rerun=each.rerun, on_done=self._on_done(each))
-        if each.may_stop_early and selected.partial:
-            run.notices.add("did not stop early: with only some runs selected, no gate is decided")
-        return run
+
+    def _named_prepared(self, eval_id: str) -> Prepared | None:
+        return self.named[eval_id].prepared if eval_id in self.named else None
 
     def _spawn(self, eval_id: str) -> Spawn:
         if self.inline is not None:
@@ -220,6 +249,8 @@ class EvalSession:
             text = f"{key.unit} was not rolled out: a mark kept it from running when it was collected"
             return Answer(Outcome("error", text, text), gated=False)
         runs = self.by_id[key.eval_id].prepared.collected.runs_of(key.unit)
+        if key.eval_id not in self.runs:  # a preflight whose rows cannot be rolled out
+            return Answer(self.outcomes.wait(key), gated=False)
         self.queue.perform(key.eval_id, runs, lambda: self.outcomes.is_done(key))
         each = self.by_id[key.eval_id]
         run = self.runs[key.eval_id]

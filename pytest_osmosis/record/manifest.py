@@ -42,7 +42,8 @@ PLAN = members(
         "named": SPANS,
         "granularity": one_of(*get_args(Granularity)),
         "baseline": flag,
-    }
+    },
+    {"steps": listing(listing(anything, length=2))},
 )
 EXTRA = members(
     {

@@ -26,6 +26,17 @@ class Span(NamedTuple):
     line: int
 
 
+class Step(NamedTuple):
+    """A test of a preflight that belongs to no row: its name, and its line in the TOML."""
+
+    name: str
+    line: int
+
+
+STEPS = ("secrets", "rows", "rollout", "slice")
+"""The names of all steps, in the order of their tests."""
+
+
 class Place(NamedTuple):
     """A line of a file. Lines count from 1."""
 
@@ -44,6 +55,7 @@ class Plan:
     - `named`: further rows, which node ids on the command line name
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs
+    - `steps`: the tests of a preflight that belong to no row
     - `rows_have_lines`: False if the dataset is no text, so that no editor could show a row
     """
 
@@ -57,6 +69,7 @@ class Plan:
     granularity: Granularity = "run"
     baseline: bool = False
     rows_have_lines: bool = True
+    steps: tuple[Step, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -134,12 +147,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         spans = {"spans": [list(span) for span in self.spans], "named": [list(span) for span in self.named]}
-        return {**asdict(self), **spans}
+        return {**asdict(self), **spans, "steps": [list(step) for step in self.steps]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Plan:
         spans = {key: tuple(Span(*span) for span in data[key]) for key in ("spans", "named")}
-        return cls(**{**data, **spans})
+        steps = tuple(Step(*step) for step in data.get("steps", ()))
+        return cls(**{**data, **spans, "steps": steps})
 
 
 def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, ...]:

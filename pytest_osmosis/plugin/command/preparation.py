@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override
+from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.evals import Prepared, baseline_path, prepare
+from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
@@ -100,6 +100,8 @@ class EvalPreparer:
         if self._named.stored is not None and path not in self._named.listed:
             return self._prepare_rescore(self._named.stored, path)
         rows = [unit.row for unit in units_in_arguments(self._config, path).values()]
+        if path is not None and is_training_config(path):
+            return self._prepare_training(path, rows)
         prepared, smoke = self.prepare(path, rows=rows, listed=path in self._named.listed), self._options.smoke
         return prepared if smoke is None else prepared.as_smoke(smoke, rows)
 
@@ -130,6 +132,23 @@ class EvalPreparer:
             outlet=outlet_of(self._config),
         )
         return replace(prepared, config=self._limited(prepared.config))
+
+    def _prepare_training(self, path: Path, rows: Sequence[int]) -> Prepared:
+        """Prepare the preflight of a training config: a smoke test, without rows if there is no model to ask."""
+        prepared = prepare_training(
+            path,
+            self._overrides(path),
+            environ=os.environ,
+            secrets_file=self._options.secrets_file,
+            read_stdin=self._read_stdin,
+            listing=path in self._named.listed or self._only_lists,
+            named_rows=rows,
+            outlet=outlet_of(self._config),
+        )
+        prepared = replace(prepared, config=self._limited(prepared.config))
+        asks_model = prepared.preflight is not None and prepared.preflight.without_model is None
+        n_rows = self._options.smoke if self._options.smoke is not None else session_options.SMOKE_ROWS
+        return prepared.as_smoke(n_rows, rows) if asks_model else prepared.as_smoke(0)
 
     @property
     def _only_lists(self) -> bool:

@@ -1,4 +1,4 @@
-"""Collection: a named file becomes a File whose items are the units of its evals.
+"""Collection: a named file becomes a File whose items are the units of its evals, and the steps of preflights.
 
 Items are flat and carry an explicit node id. pytest 9.2 parses node ids, and an id that it makes itself from a name
 with brackets does not equal the id that it reads back from its cache.
@@ -14,7 +14,8 @@ import pytest
 from pytest_osmosis.plugin.items.item import EvalItem, Fetch
 from pytest_osmosis.plugin.items.item_hooks import item_hooks
 from pytest_osmosis.plugin.items.node_ids import UnitKey, file_id, node_id
-from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.plugin.items.steps import FetchStep, StepItem, StepKey
+from pytest_osmosis.record.plan import Place, Plan
 
 
 class EvalFile(pytest.File):
@@ -22,6 +23,7 @@ class EvalFile(pytest.File):
 
     plans: Sequence[Plan]
     fetch: Fetch
+    fetch_step: FetchStep
     inline = False
     withheld = False
 
@@ -29,6 +31,17 @@ class EvalFile(pytest.File):
         hooks = self.ihook if self.inline else item_hooks(self)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
+            for step in plan.steps:
+                test: StepItem = StepItem.from_parent(
+                    self,
+                    name=f"{plan.name}[{step.name}]",
+                    nodeid=node_id(eval_id, step.name),
+                    key=StepKey(eval_id, step.name),
+                    place=Place(plan.path, step.line),
+                    fetch=self.fetch_step,
+                    withheld=self.withheld,
+                )
+                yield test
             for unit, line in plan.units():
                 item: EvalItem = EvalItem.from_parent(
                     self,
@@ -49,13 +62,15 @@ def eval_file(
     path: Path,
     plans: Sequence[Plan],
     fetch: Fetch,
+    fetch_step: FetchStep,
     *,
     inline: bool = False,
     withheld: bool = False,
 ) -> EvalFile:
     """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id."""
     file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
-    file.plans, file.fetch, file.inline, file.withheld = plans, fetch, inline, withheld
+    file.plans, file.fetch, file.fetch_step = plans, fetch, fetch_step
+    file.inline, file.withheld = inline, withheld
     return file
 
 

@@ -15,6 +15,7 @@ import pytest
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.items.item import EvalItem
 from pytest_osmosis.plugin.items.node_ids import UnitKey, eval_id_of, node_id, unit_key
+from pytest_osmosis.plugin.items.steps import step_key
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
@@ -67,7 +68,7 @@ class FailedTests:
             if key is not None and eval_id_of(nodeid) in eval_ids:
                 stays = node_id(*key) not in recalled and not _is_outdated(key, finished.get(key.eval_id))
             else:
-                stays = eval_id_of(nodeid) not in eval_ids
+                stays = eval_id_of(nodeid) not in eval_ids or step_key(nodeid) is not None
             if stays:
                 kept[nodeid] = True
         for nodeid in list(failed)[:MAX_FAILED]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.evals import (
+    Preflight,
     Prepared,
     RescoreSource,
     baseline_path,
@@ -62,9 +63,18 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
     names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
     for name, each, size in zip(names, prepared, sizes, strict=True):
         in_flight = [] if evals.inline is not None else [f"{count(each.config.evaluation.batch_size)} in flight"]
+        if each.preflight is not None:
+            yield f"  {name}: {_brief_preflight(each, each.preflight, size)}"
+            continue
         yield f"  {name}: {', '.join([*_models(each), size, *in_flight, *_code(each), *_brief_gates(each, evals)])}"
     for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
+
+
+def _brief_preflight(prepared: Prepared, preflight: Preflight, size: str) -> str:
+    asked = "no model to ask" if preflight.without_model is not None else f"{prepared.target.describe}, {size}"
+    n_notes = len(_notes(prepared))
+    return ", ".join(["preflight of a training config", asked, *([plural(n_notes, "note")] if n_notes else [])])
 
 
 def _models(prepared: Prepared) -> list[str]:
@@ -116,6 +126,9 @@ def test_eval_lines(evals: EvalSession) -> list[str]:
 
 def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
     """Yield the lines of one eval; `size` replaces "rows x runs"."""
+    if prepared.preflight is not None:
+        yield from _preflight_lines(prepared, prepared.preflight, evals)
+        return
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
@@ -144,6 +157,38 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  preset: {', '.join(config.preset)}"
     for note in (*_notes(prepared), *_secret_notes(prepared)):
         yield f"  note: {note}"
+
+
+def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSession) -> Iterator[str]:
+    """Yield the lines of the preflight of a training config."""
+    config, plan = prepared.config, prepared.collected
+    yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
+    yield f"  base model: {config.training.base_model if config.training is not None else ''}"
+    yield f"  dataset: {prepared.dataset.display}, {prepared.plan.selection}"
+    if preflight.without_model is not None:
+        yield "  no model to ask: nothing is rolled out or graded"
+    else:
+        yield f"  model: {prepared.target.describe}; sampling: {sampling_text(config, prepared.target)}"
+        in_flight = count(min(config.evaluation.batch_size, plan.n_rollouts))
+        yield f"  slice: {_rows_and_runs(plan)}, {in_flight} in flight, scores do not decide"
+        if (bounds := rollout_bounds_text(config)) is not None:
+            yield f"  limit: {bounds}"
+        for limit in rate_limit_texts(config, plan.n_rollouts, prepared.last):
+            yield f"  limit: {limit}"
+    if config.overridden:
+        yield f"  overridden: {', '.join(config.overridden)}"
+    if config.preset:
+        yield f"  preset: {', '.join(config.preset)}"
+    for note in (*_findings(config.name, preflight), *_notes(prepared), *_secret_notes(prepared)):
+        yield f"  note: {note}"
+
+
+def _findings(name: str, preflight: Preflight) -> Iterator[str]:
+    """Yield what tests will report, for those who only list them."""
+    if n := len(preflight.missing_secrets):
+        yield f"{plural(n, 'secret')} {'is' if n == 1 else 'are'} missing ({name}[secrets])"
+    if preflight.row_faults:
+        yield f"not every row fits ({name}[rows])"
 
 
 def _notes(prepared: Prepared) -> list[str]:

@@ -19,6 +19,7 @@ from pytest_osmosis.plugin.items.collect import EvalFile, by_file, eval_file, ev
 from pytest_osmosis.plugin.items.item import Answer, EvalItem, amend
 from pytest_osmosis.plugin.items.marks import may_run
 from pytest_osmosis.plugin.items.node_ids import UnitKey, node_id
+from pytest_osmosis.plugin.items.steps import StepItem, StepKey, amend_step
 from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
 from pytest_osmosis.plugin.rollout_tests.model_source import RemoteSource
 from pytest_osmosis.plugin.rollout_tests.source import SOURCE
@@ -53,7 +54,7 @@ class WorkerPlugin:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalFile | None:
         plans = self._plans.get(file_path)
         withheld = str(file_path) in self._withheld
-        return eval_file(parent, file_path, plans, self._fetch, withheld=withheld) if plans else None
+        return eval_file(parent, file_path, plans, self._fetch, self._fetch_step, withheld=withheld) if plans else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,6 +75,8 @@ class WorkerPlugin:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report an eval's test with the duration, place and reason of its run."""
         report = yield
+        if isinstance(item, StepItem):
+            amend_step(item, report)
         if isinstance(item, EvalItem):
             amend(item, report)
         return report
@@ -85,6 +88,9 @@ class WorkerPlugin:
     def _fetch(self, key: UnitKey) -> Answer:
         reply = self._ask({"ask": "outcome", "test": node_id(*key)})
         return Answer(Outcome.from_json(reply["outcome"]), reply["gated"])
+
+    def _fetch_step(self, key: StepKey) -> Outcome:
+        return Outcome.from_json(self._ask({"ask": "step", "test": node_id(*key)})["outcome"])
 
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._connection is None:

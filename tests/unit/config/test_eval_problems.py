@@ -565,6 +565,7 @@ NO_SCORING = (
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
+OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
 
@@ -629,11 +630,11 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
         ),
         (
             "[experiment]\n[training]\nlr = 1\n",
-            "2: [training]: training configs are not supported yet; an eval config has no [training]",
+            f"2: [training]: {OF_TRAINING}",
         ),
         (
             "[checkpoints]\neval_interval = 1\n",
-            "1: [checkpoints]: training configs are not supported yet; an eval config has no [checkpoints]",
+            f"1: [checkpoints]: {OF_TRAINING}",
         ),
         ("[experiment\n", "1: not valid TOML: Expected ']' at the end of a table declaration (column 12)"),
         ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (column 5)"),
@@ -660,9 +661,7 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     path = workspace / "configs/training/deep/x.toml"
     path.parent.mkdir()
     path.write_text(EXPERIMENT + SECRETS)
-    assert problem_of(path) == (
-        "configs/training/deep/x.toml:1: training configs are not supported yet; an eval config belongs in configs/eval/"
-    )
+    assert problem_of(path) == f"configs/training/deep/x.toml:1: {OF_TRAINING}"
 
 
 def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path) -> None:

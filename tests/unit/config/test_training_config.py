@@ -1,0 +1,230 @@
+"""Training configs: every table, key and rule, and the preflight that a config and its overrides describe."""
+
+# ruff: noqa: E501 (messages are not broken)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tomli
+from jsonschema import Draft202012Validator
+
+from pytest_osmosis.config import EvalConfig, Override, is_training_config, load_training_config
+from pytest_osmosis.config.schema import training_schema
+from pytest_osmosis.config.tables import ModelTable, Sampling
+from pytest_osmosis.config.training_config import NOT_OF_TRAINING
+from pytest_osmosis.config.training_tables import TRAINING_TABLES
+from pytest_osmosis.errors import ConfigError
+
+EXPERIMENT = """\
+[experiment]
+rollout = "multiply"
+entrypoint = "main.py"
+model_path = "Qwen/Qwen3.6-35B-A3B"
+dataset = "multiply"
+"""
+WHOLE = (
+    EXPERIMENT
+    + """
+[training]
+lr = 1e-6
+total_epochs = 1
+n_samples_per_prompt = 8
+rollout_batch_size = 16
+max_prompt_length = 8192
+max_response_length = 4096
+agent_workflow_timeout_s = 45
+grader_timeout_s = 15.5
+[sampling]
+rollout_temperature = 0.7
+rollout_top_p = 0.9
+[checkpoints]
+eval_interval = 10
+checkpoint_save_freq = 20
+[advanced]
+anything = {a = [1]}
+[env]
+LOG_LEVEL = "INFO"
+[secrets]
+required = ["MY_TOKEN"]
+"""
+)
+TABLES = "experiment, training, sampling, checkpoints, advanced, env, secrets, model, agent, data, execution, limits, output, prices"
+
+Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def load(workspace: Path) -> Load:
+    """Load a text and overrides as configs/training/x.toml of the workspace."""
+
+    def load(text: str, *overrides: Override) -> EvalConfig:
+        path = workspace / "configs/training/x.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_training_config(path, overrides)
+
+    return load
+
+
+@pytest.fixture
+def problems(load: Load) -> Problems:
+    def problems(text: str, *overrides: Override) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            load(text, *overrides)
+        return [str(problem).removeprefix("configs/training/x.toml:") for problem in caught.value.problems]
+
+    return problems
+
+
+def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -> None:
+    config = load(WHOLE)
+
+    assert config.training is not None
+    assert (config.training.base_model, config.training.max_prompt_length) == ("Qwen/Qwen3.6-35B-A3B", 8192)
+    assert not config.training.asks_model
+    assert config.training.lines == {
+        "experiment.entrypoint": 3, "experiment.model_path": 4, "experiment.dataset": 5, "secrets": 26,
+    }  # fmt: skip
+    evaluation = config.evaluation
+    assert (evaluation.n, evaluation.batch_size) == (1, 16)
+    assert (evaluation.agent_workflow_timeout_s, evaluation.grader_timeout_s) == (45.0, 15.5)
+    assert config.sampling == Sampling(temperature=0.7, top_p=0.9, max_tokens=4096)
+    assert (dict(config.env), config.secrets) == ({"LOG_LEVEL": "INFO"}, ("MY_TOKEN",))
+    assert config.notes == ("[advanced] is for the Osmosis platform and has no effect here",)
+
+
+def test_only_the_experiment_is_required(load: Load) -> None:
+    assert load(EXPERIMENT).secrets == ()
+    assert load(EXPERIMENT + "[training]\n[sampling]\n[checkpoints]\n").evaluation.agent_workflow_timeout_s == 450.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "",
+            [
+                f"1: [experiment] {key}: missing; must be {kind}"
+                for key, kind in (
+                    ("rollout", "the name of one folder under rollouts/, not a path"),
+                    ("entrypoint", "a string that is not blank"),
+                    ("model_path", "a string that is not blank"),
+                    ("dataset", "a string that is not blank"),
+                )
+            ],
+        ),
+        (EXPERIMENT + "[secrets]\n", ["6: [secrets] required: missing; must be an array of distinct names"]),
+        (
+            EXPERIMENT + '[env]\nA = "x"\n_OSMOSIS_B = "y"\n[secrets]\nrequired = ["A"]\n',
+            [
+                "8: [env] _OSMOSIS_B: the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got \"_OSMOSIS_B\"",
+                '10: [secrets] required: "A" is also in [env]; keep it in one of them',
+            ],
+        ),
+        (
+            EXPERIMENT.replace("multiply", "nowhere", 1),
+            ['2: [experiment] rollout: must be a folder in rollouts, got "nowhere" (available: elsewhere, empty, multiply)'],
+        ),
+        (
+            EXPERIMENT.replace("main.py", "../empty/x.py"),
+            ['3: [experiment] entrypoint: must be under rollouts/multiply/ (symlinks resolved), got "../empty/x.py"'],
+        ),
+        (
+            EXPERIMENT + 'commit_sha = "xyz"\n[training]\nlr = 0\ntotal_epochs = 1.5\nmax_prompt_lenght = 3\n'
+            "agent_workflow_timeout_s = true\n[sampling]\ntemperature = 1\nrollout_top_p = 2\n"
+            "[checkpoints]\neval_interval = 0\n[evaluation]\nn = 2\n",
+            [
+                '6: [experiment] commit_sha: must be a commit SHA of 7 to 40 hexadecimal digits, got "xyz"',
+                "8: [training] lr: must be a finite number above 0, got 0",
+                "9: [training] total_epochs: must be an integer of at least 1, got 1.5",
+                '10: [training] max_prompt_lenght: unknown key, did you mean "max_prompt_length"? (valid: lr, total_epochs, '
+                "n_samples_per_prompt, rollout_batch_size, max_prompt_length, max_response_length, "
+                "agent_workflow_timeout_s, grader_timeout_s)",
+                "11: [training] agent_workflow_timeout_s: must be a finite number above 0 and at most 31,536,000 (a year), "
+                "got true",
+                "13: [sampling] temperature: unknown key, did you mean \"rollout_temperature\"? "
+                "(valid: rollout_temperature, rollout_top_p)",
+                "14: [sampling] rollout_top_p: must be a finite number above 0 and at most 1, got 2",
+                "16: [checkpoints] eval_interval: must be an integer of at least 1, got 0",
+                f"17: [evaluation]: unknown table, did you mean [execution]? (valid: {TABLES})",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_every_problem_is_reported_with_its_line(problems: Problems, text: str, expected: list[str]) -> None:
+    assert problems(text) == expected
+
+
+def test_a_model_to_ask_is_one_with_an_address_or_one_that_was_typed(load: Load) -> None:
+    at_server = load(EXPERIMENT + '[model]\nbase_url = "http://localhost:1/v1"\n')
+    typed = load(EXPERIMENT, Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model"))
+
+    assert at_server.training is not None
+    assert typed.training is not None
+    assert at_server.training.asks_model
+    assert at_server.experiment.model_path == "Qwen/Qwen3.6-35B-A3B"
+    assert at_server.notes == (
+        "osmosis train submit refuses [model]; move it to [tool.pytest-osmosis] of pyproject.toml",
+    )
+    assert typed.training.asks_model
+    assert (typed.training.base_model, typed.experiment.model_path) == ("Qwen/Qwen3.6-35B-A3B", "demo/arithmetic")
+
+
+def test_settings_for_evals_apply_as_far_as_a_training_config_has_them(load: Load, workspace: Path) -> None:
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis]\nn = 5\nbatch_size = 9\nbase_url = "http://localhost:1/v1"\n'
+        '[tool.pytest-osmosis.sampling]\ntemperature = 2\n[tool.pytest-osmosis.gate]\npass_rate = ">= 1"\n'
+        '[tool.pytest-osmosis.limits.rollout]\ntokens = 7\n[tool.pytest-osmosis.eval.x]\nmodel = "other/m"\n'
+    )
+    environment = Override("evaluation", "n", "3", "PYTEST_OSMOSIS_N", level="environment")
+
+    config = load(EXPERIMENT, environment)
+
+    assert config.model == ModelTable(base_url="http://localhost:1/v1")
+    assert (config.evaluation.n, config.sampling, config.gates) == (1, Sampling(), ())
+    assert config.limits.rollout == {"tokens": 7}
+    assert config.experiment.model_path == "Qwen/Qwen3.6-35B-A3B"
+
+
+def test_an_option_that_does_not_apply_is_a_problem(problems: Problems) -> None:
+    options = [Override("evaluation", "n", "3", "--osmosis-n"), Override("sampling", "temperature", "1", "--osmosis-t")]
+    assert problems(EXPERIMENT, *options) == [f"--osmosis-n: {NOT_OF_TRAINING}", f"--osmosis-t: {NOT_OF_TRAINING}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("configs/training/x.toml", "", True),
+        ("configs/eval/x.toml", "[training]\n", True),
+        ("configs/eval/x.toml", "[checkpoints]\n", True),
+        ("configs/eval/x.toml", EXPERIMENT, False),
+        ("configs/eval/x.toml", "[training\n", False),
+    ],
+)
+def test_a_training_config_is_known_by_its_folder_or_its_tables(
+    workspace: Path, path: str, text: str, expected: bool
+) -> None:
+    (workspace / path).write_text(text)
+    assert is_training_config(workspace / path) is expected
+
+
+def test_a_training_config_elsewhere_is_accepted_with_a_note(workspace: Path) -> None:
+    path = workspace / "configs/eval/x.toml"
+    path.write_text(EXPERIMENT + "[training]\n")
+    assert load_training_config(path).notes == ("osmosis train submit takes only configs in configs/training/",)
+
+
+def test_the_schema_knows_every_key_and_accepts_what_the_validator_accepts() -> None:
+    schema = training_schema()
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+
+    assert schema["required"] == ["experiment"]
+    for table in TRAINING_TABLES.values():
+        assert list(schema["properties"][table.name].get("properties", {})) == [field.name for field in table.fields]
+    assert validator.is_valid(tomli.loads(WHOLE))
+    assert not validator.is_valid(tomli.loads(EXPERIMENT + "[secrets]\n"))
+    assert not validator.is_valid(tomli.loads(EXPERIMENT + "[training]\ntotal_epochs = 0\n"))
