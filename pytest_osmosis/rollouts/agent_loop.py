@@ -7,6 +7,7 @@ Sources: osmosis_ai 0.2.17, rollout/core/base.py and rollout/eval/common.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -215,11 +216,12 @@ def check_tools(tools: object, who: str) -> None:
 
 
 def _metrics(result: Any) -> dict[str, float]:
-    metrics = getattr(result, "metrics", None)
-    try:
-        return {name: number_of(getattr(metrics, name)) for name in PUBLISHED_METRICS if hasattr(metrics, name)}
-    except UserValueFault as fault:
-        raise AgentLoopError(f"metrics: {fault}") from None
+    """Return those of a result's metrics that are numbers. The SDK takes any value, so no other one fails a run."""
+    metrics: dict[str, float] = {}
+    for name in PUBLISHED_METRICS:
+        with contextlib.suppress(UserValueFault):
+            metrics[name] = number_of(getattr(getattr(result, "metrics", None), name, None))
+    return metrics
 
 
 def _usage(reply: ChatReply) -> dict[str, int]:

@@ -158,6 +158,8 @@ class Faulty(RolloutAgentLoop):
             return RolloutResult(status="ERROR", final_messages=[], finish_reason="error")
         if row == 4:
             return ctx.complete("42")
+        if row == 9:
+            ctx.record_tool_call(float("nan"))
         return ctx.complete(messages)
 
 loop = Faulty()
@@ -188,6 +190,7 @@ def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Wo
         None,
     ]
     assert records[0].usage is not None
+    assert records[9].metrics["rollout"].keys() == {"num_llm_calls", "llm_latency_ms", "num_tool_calls"}
     assert [message["role"] for message in live.events("rollout")[0]["messages"]] == ["user", "assistant"]
 
 

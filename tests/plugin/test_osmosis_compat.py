@@ -58,6 +58,7 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
     assert (outcomes["passed"], outcomes.get("failed", 0), outcomes.get("errors", 0)) == (14, 0, 0)
     if not workspace.distributed:
         result.stdout.fnmatch_lines([NOTE])
+        assert "osmosis_ai" not in workspace.run("rewards.py", "-q").stdout.str()
 
 
 @pytest.mark.parametrize("inline", [[], ["--osmosis-inline"]], ids=["hosts", "inline"])

@@ -86,8 +86,11 @@ class RewardFiles:
         with self._stand_in.active():
             return (yield)
 
-    def pytest_report_collectionfinish(self) -> list[str]:
-        return [f"osmosis: {note}" for note in (self._stand_in.notes if self._stand_in is not None else ())]
+    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
+        """Say what stands in for `osmosis_ai`, unless pytest is quiet."""
+        if self._stand_in is None or config.get_verbosity() < 0:
+            return []
+        return [f"osmosis: {note}" for note in self._stand_in.notes]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
