@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-litellm test-frameworks lint types check coverage docs matrix clean bench
+.PHONY: help setup demo test test-all test-litellm test-mcp test-frameworks lint types check coverage docs matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -49,6 +49,11 @@ test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI
 	test -d $(VENV)/strands/strands || $(BIN)/python -m pip install --quiet --target $(VENV)/strands --group strands
 	PYTHONPATH=$(abspath $(VENV)/frameworks) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py
 	PYTHONPATH=$(abspath $(VENV)/strands) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py -k strands
+
+# fastmcp brings some forty packages.
+test-mcp: $(STAMP) ## test MCP tools
+	test -d $(VENV)/mcp/fastmcp || $(BIN)/python -m pip install --quiet --target $(VENV)/mcp "fastmcp>=4"
+	PYTHONPATH=$(abspath $(VENV)/mcp) $(BIN)/python -m pytest tests/mcp
 
 coverage: $(STAMP) ## run every test under coverage; list the modules that are not fully covered
 	$(BIN)/python -m pip install --quiet --group coverage

@@ -117,10 +117,7 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         sampling=Sampling(**draft.table("sampling")),
         scoring=Scoring(**draft.table("scoring")),
         judge=JudgeTable(**draft.table("judge")),
-        agent=AgentTable(
-            **(draft.table("agent") if has_entrypoint(draft) else {"agent": "chat"} | draft.table("agent")),
-            bounds_turns=draft.get("agent", "max_turns") is not None,
-        ),
+        agent=_agent(draft),
         data=Data(**from_current_folder(draft, _without_selection(draft, "data"), "data", "path")),
         execution=Execution(**draft.table("execution")),
         gates=gates_of(draft),
@@ -133,6 +130,14 @@ def _build(draft: Draft, path: Path, workspace: Path) -> EvalConfig:
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
     )
+
+
+def _agent(draft: Draft) -> AgentTable:
+    """Return the agent: the built-in chat, if the config names no other code."""
+    values = from_current_folder(draft, draft.table("agent"), "agent", "mcp")
+    if not has_entrypoint(draft) and "mcp" not in values:
+        values = {"agent": "chat"} | values
+    return AgentTable(**values, bounds_turns="max_turns" in values)
 
 
 def valid_secrets(given: object) -> tuple[str, ...]:

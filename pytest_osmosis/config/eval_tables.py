@@ -246,6 +246,12 @@ AGENT = Table(
             "nothing is rolled out: each row holds the conversation, or the answer, that is scored.",
         ),
         Field(
+            "mcp",
+            text(),
+            "Folder inside the workspace whose main.py holds a FastMCP server. The model is offered its tools until it "
+            "answers. Cannot be used with agent, or with [experiment] rollout.",
+        ),
+        Field(
             "max_turns",
             integer(1),
             "Most turns in one rollout. The agent is told; if the key is set, a rollout that asks the model more often "

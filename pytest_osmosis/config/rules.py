@@ -27,8 +27,10 @@ _MOST_LISTED = 10
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
     draft.choose("experiment", "commit_sha", "branch")
+    draft.choose("agent", "agent", "mcp")
     _model(draft)
     _code(draft, workspace)
+    _mcp(draft, workspace)
     _dataset(draft, workspace)
     _environment(draft)
     _scoring(draft)
@@ -86,10 +88,32 @@ def _code(draft: Draft, workspace: Path) -> None:
     elif rollout or entrypoint:
         missing = "entrypoint" if rollout else "rollout"
         draft.fail("experiment", missing, "missing; set both rollout and entrypoint, or neither")
-    elif not draft.is_set("agent", "agent") and not _has_scoring(draft):
+    elif not _names_agent(draft) and not _has_scoring(draft):
         text = "missing, and so is entrypoint; name the code under rollouts/"
         alternative = 'set [scoring] eval_fns = ["module:function"] to score the built-in chat'
         draft.fail("experiment", "rollout", f"{text}, or {alternative}")
+
+
+def _names_agent(draft: Draft) -> bool:
+    return draft.is_set("agent", "agent") or draft.is_set("agent", "mcp")
+
+
+def _mcp(draft: Draft, workspace: Path) -> None:
+    path = draft.get("agent", "mcp")
+    if path is None or draft.is_set("agent", "agent"):
+        return
+    folder = absolute(Path(path)) if draft.is_typed("agent", "mcp") else workspace / path
+    if has_entrypoint(draft):
+        text = "cannot be used with [experiment] rollout and entrypoint; keep one of them"
+        draft.fail("agent", "mcp", f"{text} ([scoring] grader can name a Grader)")
+    elif not draft.is_typed("agent", "mcp") and inside(workspace, path) is None:
+        draft.fail("agent", "mcp", f"must be inside the workspace (symlinks resolved), got {toml(path)}")
+    elif _is_of_a_commit(draft):
+        return
+    elif not is_folder(folder):
+        draft.fail("agent", "mcp", f"must be a folder, got {toml(path)} (looked for {shown(folder)})")
+    elif not is_file(folder / "main.py"):
+        draft.fail("agent", "mcp", f"must hold main.py with a FastMCP server, got {toml(path)}")
 
 
 def _is_of_a_commit(draft: Draft) -> bool:
@@ -157,7 +181,7 @@ def _environment(draft: Draft) -> None:
 
 
 def _scoring(draft: Draft) -> None:
-    if draft.is_set("agent", "agent") and not has_entrypoint(draft) and not _has_scoring(draft):
+    if _names_agent(draft) and not has_entrypoint(draft) and not _has_scoring(draft):
         text = 'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class"'
         draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
 

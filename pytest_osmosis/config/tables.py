@@ -132,6 +132,7 @@ class JudgeTable:
 class AgentTable:
     """`[agent]`: `agent` is "chat" or "recorded" (built in), "module:attr", or None for the rollout's entrypoint.
 
+    `mcp` is set in its place: a folder, relative to the workspace in a TOML, absolute from the command line.
     Only a `max_turns` that somebody set is a bound; agents are told the default too.
     """
 
@@ -139,6 +140,7 @@ class AgentTable:
     max_turns: int = 10
     bounds_turns: bool = False
     endpoint: Literal["url", "env"] = "url"
+    mcp: str | None = None
 
     @property
     def is_recorded(self) -> bool:

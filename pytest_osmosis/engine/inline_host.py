@@ -275,7 +275,7 @@ class InlineHost:
                 if setup.role == "roll":
                     self._endpoint.set_variables(hooks=False)
                 self._code = load(setup)
-                self._code = replace(self._code, notes=self._stand_in.notes)
+                self._code = replace(self._code, notes=(*self._code.notes, *self._stand_in.notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
@@ -290,7 +290,8 @@ class InlineHost:
         setup = self._setup
         assert setup is not None
         if self._process_state is None:
-            self._process_state = ProcessState(setup.workspace, self._environ, setup.roots)
+            roots = setup.roots if setup.mcp is None else (*setup.roots, setup.mcp)
+            self._process_state = ProcessState(setup.workspace, self._environ, roots)
         return self._of_the_eval(self._process_state, setup.stand_in)
 
     @contextmanager

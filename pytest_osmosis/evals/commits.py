@@ -55,6 +55,8 @@ def worktree_of(prepared: Prepared, worktrees: Worktrees) -> Worktree | None:
 
 def _missing(config: EvalConfig, commit: Commit) -> str | None:
     """Return what the config names and the commit lacks."""
+    if config.agent.mcp is not None:
+        return _missing_server(config, commit, config.agent.mcp)
     rollout, entrypoint = config.experiment.rollout, config.experiment.entrypoint
     if rollout is None or entrypoint is None:
         return None
@@ -65,6 +67,16 @@ def _missing(config: EvalConfig, commit: Commit) -> str | None:
         available = _names(commit, str(folder), ".py")
         text = f"{commit.title} has no file {toml(entrypoint)} in {folder}"
         return f"[experiment] entrypoint: {text} (available: {available})"
+    return None
+
+
+def _missing_server(config: EvalConfig, commit: Commit, mcp: str) -> str | None:
+    try:
+        folder = (config.workspace / mcp).resolve().relative_to(config.workspace.resolve())
+    except ValueError:
+        return f"[agent] mcp: must be inside the workspace to be that of a commit, got {toml(mcp)}"
+    if commit.kind(str(PurePosixPath(folder) / "main.py")) != "blob":
+        return f"[agent] mcp: {commit.title} has no file {folder / 'main.py'}"
     return None
 
 

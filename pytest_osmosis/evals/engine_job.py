@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_osmosis.config.tables import LimitsTable
+from pytest_osmosis.config.tables import EvalConfig, LimitsTable
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import GateTracker
@@ -81,6 +81,7 @@ def host_setup(
         workspace=str(workspace),
         roots=(*([str(folder)] if folder else []), str(workspace), *_moved(pythonpath, worktree)),
         commit=None if worktree is None else _commit_fields(worktree),
+        mcp=_mcp_folder(config, worktree),
         target=prepared.target.to_json(),
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
@@ -103,6 +104,14 @@ def host_setup(
         agent_timeout_s=math.inf if inline else config.evaluation.agent_workflow_timeout_s,
         grader_timeout_s=math.inf if inline else config.evaluation.grader_timeout_s,
     )
+
+
+def _mcp_folder(config: EvalConfig, worktree: Worktree | None) -> str | None:
+    """Return the folder of the MCP server, None without one."""
+    if config.agent.mcp is None:
+        return None
+    folder = str(config.workspace / config.agent.mcp)
+    return folder if worktree is None else worktree.moved(folder)
 
 
 def _moved(pythonpath: Sequence[str], worktree: Worktree | None) -> Sequence[str]:

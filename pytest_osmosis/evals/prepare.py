@@ -225,7 +225,9 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _D
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
-    notes, digests, contents = check_rows(dataset, sorted({*selected, *named}), must_ask=config.agent.agent == "chat")
+    notes, digests, contents = check_rows(
+        dataset, sorted({*selected, *named}), must_ask=config.agent.agent == "chat" or config.agent.mcp is not None
+    )
     plan = Plan(
         name=config.name,
         path=str(config.path),

@@ -126,11 +126,16 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         ),
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url],
-        "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent],
+        "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
     }
+
+
+def _mcp(config: EvalConfig) -> list[str]:
+    folder = config.agent.mcp
+    return [] if folder is None else [os.path.relpath(config.workspace / folder, config.workspace)]
 
 
 def differences(prepared: Prepared) -> tuple[str, ...]:

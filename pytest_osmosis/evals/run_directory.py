@@ -95,11 +95,11 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
 
 def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:
     """Return an override of the command line, to be read back from any folder."""
-    is_dataset = (override.table, override.key) == OPTIONS["dataset"]
+    paths = {OPTIONS["dataset"]: config.data.path, OPTIONS["mcp"]: config.agent.mcp}
     return {
         "table": override.table,
         "key": override.key,
-        "value": config.data.path if is_dataset else override.value,
+        "value": paths.get((override.table, override.key), override.value),
         "below": override.below,
         "as_toml": override.as_toml,
     }

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
+from pytest_osmosis.host.mcp_server import import_fastmcp, mcp_agent
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
 from pytest_osmosis.host.signatures import check_class, check_function
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
@@ -27,9 +28,13 @@ from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent, agent_loop
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
+from pytest_osmosis.rollouts.mcp import McpAgent
 from pytest_osmosis.rollouts.recorded import RecordedAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import module_advice
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
@@ -37,6 +42,7 @@ from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
 
 T = TypeVar("T")
+MOST_TOOLS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,9 @@ def load(setup: Setup) -> UserCode:
 
 
 def _loaded(setup: Setup) -> UserCode:
+    mcp = setup.mcp if setup.role == "roll" else None
+    if mcp is not None:
+        _reporting_errors("[agent] mcp", lambda: import_fastmcp(setup.roots))
     _add_roots(setup.roots)
     errors, imports = _Errors(), _Imports()
     file = setup.entrypoint
@@ -119,8 +128,16 @@ def _loaded(setup: Setup) -> UserCode:
         )
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
+    notes = () if mcp is None or not isinstance(agent, McpAgent) else (_tools_note(mcp, agent),)
     digests = _digests(functions, grader, setup.roots)
-    return UserCode(agent, functions, grader, digests, scored_apart=setup.endpoint == "env")
+    return UserCode(agent, functions, grader, digests, notes, scored_apart=setup.endpoint == "env")
+
+
+def _tools_note(folder: str, agent: McpAgent) -> str:
+    names = [tool["function"]["name"] for tool in agent.tools]
+    named = with_names(folder)
+    where = shown(Path(folder)) if named == folder else named
+    return f"{plural(len(names), 'tool')} of {where}: {listed(names, MOST_TOOLS)}"
 
 
 class _Errors:
@@ -192,6 +209,8 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
+    if setup.mcp is not None:
+        return mcp_agent(Path(setup.mcp), _reporting_errors)
     if setup.agent == "chat":
         return SingleTurn()
     if setup.agent == RECORDED:

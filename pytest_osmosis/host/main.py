@@ -111,7 +111,8 @@ def _load(setup: Setup) -> UserCode:
     stand_in = StandIn()
     if setup.stand_in:
         stand_in.install()
-    code = replace(load(setup), notes=stand_in.notes)
+    code = load(setup)
+    code = replace(code, notes=(*code.notes, *stand_in.notes))
     gc.freeze()  # imported objects stay to the end, so no later collection needs to look at them
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own
         gc.set_threshold(COLLECT_AFTER)

@@ -72,7 +72,8 @@ class Setup:
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `endpoint` "env", clients that user code makes find the endpoint in the environment.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
-    `commit` is the commit that the code is from, if it is not the files of the workspace.
+    `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
+    FastMCP server whose tools the built-in agent offers.
     """
 
     role: Role
@@ -96,6 +97,7 @@ class Setup:
     agent_timeout_s: float = 450.0
     grader_timeout_s: float = 150.0
     commit: CommitFields | None = None
+    mcp: str | None = None
 
     @property
     def targets(self) -> dict[ModelTag, Mapping[str, Any]]:

@@ -107,7 +107,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "jsonschema",
         "tomli",
     }
-    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab"}
+    assert set(project["optional-dependencies"]) == {"all", "parquet", "prices", "litellm", "lab", "mcp"}
 
 
 def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
     targets = [step["run"].split()[1] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
 
-    assert {"setup", "test-all", "test-litellm", "docs"} == {*targets}
+    assert {"setup", "test-all", "test-litellm", "test-mcp", "docs"} == {*targets}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []
 

@@ -81,7 +81,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     positional = [path_of(config, arg) for arg in arguments if is_eval_toml(arg)]
     withheld = [path for path in _withheld(config, arguments) if path not in tomls]
     explicit: list[Path | None] = [path for path in dict.fromkeys([*tomls, *positional]) if path not in withheld]
-    if not explicit and not withheld and typed.osmosis_agent and source is None:
+    if not explicit and not withheld and _names_agent(typed) and source is None:
         explicit = [None]
     run = config.getoption(options.FROM.dest) if explicit else typed.osmosis_from
     stored = _stored_run(config, run, explicit) if run else None
@@ -105,10 +105,14 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     )
 
 
+def _names_agent(typed: Any) -> bool:
+    return any(getattr(typed, option.dest) for option in options.AGENTS)
+
+
 def _arguments(config: pytest.Config, typed: Any, tomls: Sequence[Path]) -> list[str]:
     """Return the typed arguments. Node ids that name rows by their dataset become those of the eval, for pytest too."""
     arguments: list[str] = list(typed.file_or_dir)
-    if (typed.osmosis_agent and not tomls) or not any(map(options.names_a_row, arguments)):
+    if (_names_agent(typed) and not tomls) or not any(map(options.names_a_row, arguments)):
         return arguments  # an eval without a TOML has no other node ids
     from pytest_osmosis.plugin.command.dataset_ids import ids_of_tomls
 
@@ -227,7 +231,7 @@ def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_mod
     folder = config.invocation_params.dir
     configs = [value for value in config.getoption("osmosis_config") if absolute(folder / value) not in explicit]
     folders = [folder for path in explicit if path is not None for folder in path.parents]
-    others = [config.getoption(dest) for dest in ("osmosis_agent", options.FROM.dest)]
+    others = [config.getoption(dest) for dest in (*(option.dest for option in options.AGENTS), options.FROM.dest)]
     models = config.getoption(options.SOURCE.dest) == "model" and not asks_models
     return (
         *arguments,

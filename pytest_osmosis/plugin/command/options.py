@@ -58,6 +58,12 @@ NAMING = (
         "Rescore the stored rollouts of this run with the current reward functions, thresholds and gates, without "
         "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
     ),
+    Option(
+        "mcp",
+        "DIR",
+        "Offer the tools of the FastMCP server in DIR/main.py on --osmosis-dataset, without a TOML. "
+        "With a TOML: replaces its agent.",
+    ),
 )
 """Options that name an eval."""
 
@@ -110,6 +116,8 @@ GATE = Option(
     True,
 )
 
+AGENTS = (NAMING[1], NAMING[4])
+"""Options that name an agent, and so an eval without a TOML."""
 FROM = NAMING[3]
 RESCORE = Option(
     "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."

@@ -22,7 +22,7 @@ from pytest_osmosis.text.suggest import suggestion
 
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
-VARIABLES = {option.variable: option for option in (*options.NAMING[1:2], *options.OF_CONFIG, *options.OF_SESSION)}
+VARIABLES = {option.variable: option for option in (*options.AGENTS, *options.OF_CONFIG, *options.OF_SESSION)}
 _COMMAND_ONLY = {
     **dict.fromkeys(
         (options.NAMING[0].variable, options.NAMING[2].variable, options.FROM.variable),
@@ -44,7 +44,7 @@ def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Overrid
     for text in config.getoption(options.SET.dest):
         yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
     yield from _gates(config.getoption(options.GATE.dest), options.GATE.flag, "command", problems)
-    for option in (options.NAMING[1], *options.OF_CONFIG):
+    for option in (*options.AGENTS, *options.OF_CONFIG):
         value = config.getoption(option.dest)
         if value not in (None, []):
             yield Override(*OPTIONS[option.dest.removeprefix("osmosis_")], value, option.flag)

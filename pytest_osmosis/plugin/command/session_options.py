@@ -112,7 +112,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
 def typed(config: pytest.Config) -> list[str]:
     """Return our options as they were typed, for commands that repeat a run."""
     words = []
-    for option in (options.NAMING[1], *options.OF_CONFIG, options.SET, *options.OF_SESSION):
+    for option in (*options.AGENTS, *options.OF_CONFIG, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
         if option.name in _NOT_REPEATED or not value:
             continue

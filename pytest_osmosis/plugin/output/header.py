@@ -150,7 +150,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
             yield f"  {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
     if config.text is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
-        yield f"  agent: {config.agent.agent}, scored by {', '.join(scorers)}"
+        yield f"  agent: {_agent(config)}, scored by {', '.join(scorers)}"
     if overridden := _overridden(config):
         yield f"  overridden: {', '.join(overridden)}"
     if config.preset:
@@ -270,6 +270,11 @@ def _early_stop(prepared: Prepared, *, runxfail: bool) -> str:
     if prepared.needs_every_run is not None:
         return f"does not stop early: {prepared.needs_every_run}"
     return "stops as soon as the gates are decided (not with -k, --lf or node ids)"
+
+
+def _agent(config: EvalConfig) -> str:
+    folder = config.agent.mcp
+    return f"{config.agent.agent}" if folder is None else f"the tools of {shown(config.workspace / folder)}"
 
 
 def _overridden(config: EvalConfig) -> list[str]:

@@ -304,6 +304,10 @@ BROKEN: dict[str, list[Case]] = {
     "agent": [
         *got("agent", "agent", 'must be "chat", "recorded" or "module:attr"', '"server"', '"a:b c"', "1"),
         *got("agent", "max_turns", "must be an integer of at least 1", "0", "true"),
+        ('mcp = "nothing"', ['2: [agent] mcp: must be a folder, got "nothing" (looked for nothing)']),
+        ('mcp = "rollouts"', ['2: [agent] mcp: must hold main.py with a FastMCP server, got "rollouts"']),
+        ('mcp = ".."', ['2: [agent] mcp: must be inside the workspace (symlinks resolved), got ".."']),
+        ('agent = "chat"\nmcp = "rollouts"', ["3: [agent] mcp: cannot be used with agent; keep one of them"]),
     ],
     "data": [
         *(

@@ -1,0 +1,196 @@
+"""`--osmosis-mcp`: the server of a folder is imported as `python <folder>/main.py` would, and its tools are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.unit.git.repositories import commit, git
+
+MAIN = """
+from server import mcp
+from tools import *
+
+if __name__ == "__main__":
+    raise SystemExit("not to be run")
+"""
+SERVER = """
+from fastmcp import FastMCP
+
+mcp = FastMCP("sums")
+"""
+MULTIPLY = """
+from server import mcp
+
+@mcp.tool()
+def multiply(first_val: float, second_val: float) -> float:
+    '''Multiply two numbers.'''
+    {}
+    return first_val * second_val
+"""
+COMMAND = (
+    "--osmosis-mcp=mcp",
+    "--osmosis-dataset=data/x.jsonl",
+    "--osmosis-eval-fn=rewards:score",
+    "--osmosis-model=demo/arithmetic",
+)
+CALLED = "tool_calls   1.000  1.000  1.000     3"
+FAILED = "tool_errors  1.000  1.000  1.000     3"
+
+
+def make(workspace: Workspace, *, body: str = "pass", folder: str = "mcp", main: str = MAIN) -> None:
+    """A folder like those of git-sync projects: packages called server and tools, in a folder called mcp."""
+    workspace.eval(agent={"mcp": folder})
+    workspace.write(f"{folder}/main.py", main)
+    workspace.write(f"{folder}/server/__init__.py", "from server.sums import mcp\n")
+    workspace.write(f"{folder}/server/sums.py", SERVER)
+    workspace.write(f"{folder}/tools/__init__.py", '__all__ = ["math"]\n')
+    workspace.write(f"{folder}/tools/math.py", MULTIPLY.format(body))
+
+
+@PLAIN_AND_XDIST
+def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
+    make(workspace)
+
+    result = workspace.run(*COMMAND)
+
+    result.assert_outcomes(passed=3)
+    assert "  agent: the tools of mcp, scored by rewards:score" in result.outlines
+    assert "osmosis: 1 tool of mcp: multiply" in result.outlines
+    assert CALLED in result.outlines
+
+
+def test_a_config_names_the_folder(plain_workspace: Workspace) -> None:
+    make(plain_workspace)
+
+    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    result.assert_outcomes(passed=3)
+    assert CALLED in result.outlines
+    first = plain_workspace.events("rollout")[0]
+    assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
+    again = plain_workspace.run("--osmosis-from=latest", "--osmosis-rescore")
+    again.assert_outcomes(passed=3)
+
+
+def test_modules_of_the_same_names_do_not_meet(plain_workspace: Workspace) -> None:
+    """The workspace has modules `tools`, `server` and a package `mcp` of its own, which its reward function imports."""
+    make(plain_workspace)
+    plain_workspace.write("mcp/__init__.py", "raise OSError('not the package that fastmcp imports')\n")
+    plain_workspace.write("tools.py", "NAME = 'of the workspace'\n")
+    plain_workspace.write("server.py", "import tools\n\nNAME = tools.NAME\n")
+    plain_workspace.write(
+        "rewards.py",
+        "import server, tools\n\n"
+        "async def score(solution_str, ground_truth):\n"
+        "    import sys\n"
+        "    assert sys.modules['tools'] is tools\n"
+        "    return float(server.NAME == tools.NAME == 'of the workspace')\n",
+    )
+
+    result = plain_workspace.run(*COMMAND)
+
+    result.assert_outcomes(passed=3)
+    assert CALLED in result.outlines
+
+
+def test_a_tool_may_import_a_sibling_when_it_is_called(plain_workspace: Workspace) -> None:
+    make(plain_workspace, body="import late; late.used()")
+    plain_workspace.write("mcp/late.py", "def used(): pass\n")
+
+    result = plain_workspace.run(*COMMAND)
+
+    result.assert_outcomes(passed=3)
+    assert FAILED not in result.outlines
+
+
+def test_relative_imports_work_too(plain_workspace: Workspace) -> None:
+    make(plain_workspace, main="from .server import mcp\nfrom .tools import math\n")
+    plain_workspace.write("mcp/server/__init__.py", SERVER)
+    plain_workspace.write("mcp/tools/math.py", MULTIPLY.format("pass").replace("from server", "from ..server"))
+
+    plain_workspace.run(*COMMAND).assert_outcomes(passed=3)
+
+
+def test_a_folder_outside_of_the_workspace_may_be_typed(plain_workspace: Workspace, tmp_path: Path) -> None:
+    make(plain_workspace)
+    elsewhere = tmp_path / "elsewhere"
+    (plain_workspace.root / "mcp").rename(elsewhere)
+
+    result = plain_workspace.run(f"--osmosis-mcp={elsewhere}", *COMMAND[1:], "--osmosis-inline")
+
+    result.assert_outcomes(passed=3)
+    assert CALLED in result.outlines
+
+
+def test_tools_that_raise_and_print_belong_to_their_rollout(plain_workspace: Workspace) -> None:
+    make(plain_workspace, body="print('a tool printed this'); raise ValueError('broken tool')")
+
+    result = plain_workspace.run(*COMMAND)
+
+    assert FAILED in result.outlines
+    rollouts = plain_workspace.events("rollout")
+    assert all("a tool printed this" in str(event["output"]) for event in rollouts)
+    assert all("Error calling tool 'multiply': broken tool" in str(event["messages"]) for event in rollouts)
+
+
+@pytest.mark.parametrize("body", ["import time; time.sleep(600)", "while True: pass"])
+def test_a_tool_that_hangs_costs_its_rollout_alone(plain_workspace: Workspace, body: str) -> None:
+    make(plain_workspace, body=f"if first_val == 1:\n        {body}")
+    (plain_workspace.root / "data/x.jsonl").write_text(
+        "".join(f'{{"user_prompt": "What is {n} * 2?", "ground_truth": "{n * 2}"}}\n' for n in range(3))
+    )
+
+    result = plain_workspace.run(*COMMAND, "--osmosis-set=evaluation.agent_workflow_timeout_s=2")
+
+    result.assert_outcomes(passed=2, errors=1)
+    errors = [event for event in plain_workspace.events("rollout") if event.get("boundary")]
+    assert [event["boundary"] for event in errors] == ["timeout"]
+
+
+@pytest.mark.parametrize(
+    ("main", "text"),
+    [
+        ("import nothing_such", "mcp/main.py: does not load: ModuleNotFoundError: No module named 'nothing_such'"),
+        ("x = 1", 'mcp/main.py: holds no FastMCP object; make one, like `mcp = FastMCP("tools")`, or import it'),
+        (
+            "from fastmcp import FastMCP\na, b = FastMCP('a'), FastMCP('b')",
+            "mcp/main.py: holds several FastMCP objects (a, b); call the one to use mcp",
+        ),
+        ("from fastmcp import FastMCP\nmcp = FastMCP('a')", "mcp/main.py: the server has no tools; register functions"),
+        (
+            f"{MAIN}\nmcp.run(transport='http')",
+            'mcp/main.py: calls run() when it is imported; guard it with `if __name__ == "__main__":`',
+        ),
+        (
+            f"{MAIN}\n@mcp.tool(name='a/b')\ndef ab() -> int: return 1",
+            "mcp/main.py: names of tools that models cannot call: 'a/b'; a name has up to 64 letters",
+        ),
+    ],
+    ids=["import", "none", "several", "empty", "run", "name"],
+)
+def test_a_server_that_cannot_be_used_is_an_error_before_any_request(
+    plain_workspace: Workspace, main: str, text: str
+) -> None:
+    make(plain_workspace, main=main)
+
+    result = plain_workspace.run(*COMMAND)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert text in result.stderr.str()
+
+
+def test_the_server_of_a_commit(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    make(workspace)
+    git(workspace.root, "init")
+    early = commit(workspace.root, {})
+    workspace.write("mcp/tools/math.py", "raise OSError")
+
+    result = workspace.run(*COMMAND, f"--osmosis-set=experiment.commit_sha={early}")
+
+    result.assert_outcomes(passed=3)
+    assert CALLED in result.outlines
+    assert f"osmosis: 1 tool of {early[:7]}:mcp: multiply" in result.outlines

@@ -1,0 +1,214 @@
+"""Rollouts of the built-in agent for MCP tools, with a real FastMCP server and a script in place of the model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.models.base import ChatReply, Message
+from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
+from pytest_osmosis.rollouts.output import RolloutOutput
+
+
+class Script:
+    """Answers with one message after the other; the last one stays. `asked` keeps the messages and tools it got."""
+
+    def __init__(self, *answers: Message) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[list[Message], Sequence[Mapping[str, Any]]]] = []
+
+    async def chat(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]
+    ) -> ChatReply:
+        self.asked.append((list(messages), tools))
+        return ChatReply(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+
+
+def call(*calls: tuple[str, Any]) -> Message:
+    """Return the message of a model that calls tools."""
+    return {
+        "role": "assistant",
+        "tool_calls": [
+            {
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+            }
+            for number, (name, given) in enumerate(calls)
+        ],
+    }
+
+
+DONE: Message = {"role": "assistant", "content": "done"}
+
+
+async def rolled(server: Any, *answers: Message, max_turns: int = 10) -> RolloutOutput:
+    ctx = ChatContext(
+        prompt=[{"role": "user", "content": "?"}],
+        metadata={},
+        row_index=0,
+        run_index=0,
+        max_turns=max_turns,
+        artifacts="",
+        chat=Script(*answers).chat,
+    )
+    return await McpAgent(server, await offered_tools(server)).roll(ctx)
+
+
+def add(a: float, b: float = 1) -> float:
+    """Add two numbers."""
+    return a + b
+
+
+def fail() -> str:
+    raise ValueError("no luck")
+
+
+async def record() -> dict[str, Any]:
+    return {"name": "Ada", "age": 36}
+
+
+def several() -> list[int]:
+    return [1, 2]
+
+
+def text() -> str:
+    return "a text"
+
+
+def truth() -> bool:
+    return True
+
+
+def picture() -> Any:
+    from fastmcp.utilities.types import Image
+
+    return ["see:", Image(data=b"x", format="png")]
+
+
+@pytest.fixture
+def server() -> Any:
+    """A server with a tool for each kind of result."""
+    from fastmcp import FastMCP
+
+    mcp = FastMCP("tools")
+    for function in (add, fail, record, several, text, truth, picture):
+        mcp.tool(function)
+    return mcp
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "content"),
+    [
+        ("add", {"a": 20, "b": 22}, "42.0"),
+        ("add", {"a": 1}, "2.0"),
+        ("add", '{"a": "4"}', "5.0"),
+        ("record", {}, '{"name": "Ada", "age": 36}'),
+        ("record", "", '{"name": "Ada", "age": 36}'),
+        ("several", {}, "[1, 2]"),
+        ("text", {}, "a text"),
+        ("truth", {}, "true"),
+        ("picture", {}, "see:\n[image, image/png: not shown]"),
+    ],
+)
+async def test_the_result_of_a_tool_is_a_message(server: Any, name: str, given: Any, content: str) -> None:
+    output = await rolled(server, call((name, given)), DONE)
+
+    assert output.messages[-2] == {"role": "tool", "content": content, "tool_call_id": "call_0"}
+    assert output.messages[-1] == DONE
+    assert output.metrics == {"tool_calls": 1, "tool_errors": 0}
+    assert output.info == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "text"),
+    [
+        ("fail", {}, "Error: Error calling tool 'fail': no luck"),
+        ("add", {"b": 1}, "Error: 1 validation error for call[add]"),
+        ("add", "{a: 1}", "Error: Invalid JSON arguments: "),
+        ("add", "[1]", "Error: Expected dict from JSON, got list"),
+        ("multiply", {}, "Error: Unknown tool: "),
+    ],
+)
+async def test_an_error_of_a_tool_is_told_to_the_model(server: Any, name: str, given: Any, text: str) -> None:
+    output = await rolled(server, call((name, given)), DONE)
+
+    assert output.messages[-2]["content"].startswith(text)
+    assert output.metrics == {"tool_calls": 1, "tool_errors": 1}
+
+
+async def test_all_calls_of_a_turn_are_answered_in_their_order(server: Any) -> None:
+    output = await rolled(server, call(("add", {"a": 1}), ("fail", {}), ("add", {"a": 2})), DONE)
+
+    results = [(message["tool_call_id"], message["content"][:5]) for message in output.messages[2:-1]]
+    assert results == [("call_0", "2.0"), ("call_1", "Error"), ("call_2", "3.0")]
+
+
+async def test_the_last_turn_ends_a_rollout_that_still_calls_tools(server: Any) -> None:
+    output = await rolled(server, call(("add", {"a": 1})), max_turns=2)
+
+    assert [message["role"] for message in output.messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert output.info == {"finish_reason": "max_turns"}
+
+
+async def test_tools_are_offered_as_functions_with_their_whole_schema(server: Any) -> None:
+    tools = {tool["function"]["name"]: tool for tool in await offered_tools(server)}
+
+    assert tools["add"]["type"] == "function"
+    function = tools["add"]["function"]
+    assert function["description"] == "Add two numbers."
+    assert function["parameters"]["type"] == "object"
+    assert function["parameters"]["properties"]["b"] == {"default": 1, "type": "number"}
+    assert function["parameters"]["required"] == ["a"]
+    assert "description" not in tools["text"]["function"]
+    assert tools["text"]["function"]["parameters"]["properties"] == {}
+
+
+async def test_names_that_a_model_cannot_call_are_refused() -> None:
+    from fastmcp import FastMCP
+
+    mcp = FastMCP("tools")
+    for name in ("math/add", "good-name_1", "two words", "x" * 65):
+        mcp.tool(name=name)(lambda: 1)
+
+    with pytest.raises(UnusableTools, match=r"cannot call: .*math/add.*two words.*xxx.*: rename") as error:
+        await offered_tools(mcp)
+    assert "good-name_1" not in str(error.value)
+
+
+async def test_a_server_without_tools_is_refused() -> None:
+    from fastmcp import FastMCP
+
+    with pytest.raises(UnusableTools, match="the server has no tools"):
+        await offered_tools(FastMCP("empty"))
+
+
+async def test_rollouts_in_flight_share_the_lifespan_of_the_server() -> None:
+    from fastmcp import FastMCP
+
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Any) -> Any:
+        events.append("begin")
+        yield {}
+        events.append("end")
+
+    async def wait() -> str:
+        events.append("call")
+        await asyncio.sleep(0.05)
+        return "ok"
+
+    mcp = FastMCP("tools", lifespan=lifespan)
+    mcp.tool(wait)
+    outputs = await asyncio.gather(*[rolled(mcp, call(("wait", {})), DONE) for _ in range(3)])
+
+    assert all(output.metrics == {"tool_calls": 1, "tool_errors": 0} for output in outputs)
+    calls = [index for index, event in enumerate(events) if event == "call"]
+    assert "end" not in events[calls[0] : calls[-1]]

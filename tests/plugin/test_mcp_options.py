@@ -1,0 +1,58 @@
+"""`--osmosis-mcp` names an eval, with or without fastmcp."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
+def test_without_fastmcp_the_extra_is_named(plain_workspace: Workspace) -> None:
+    plain_workspace.eval()
+    plain_workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
+
+    result = plain_workspace.run("--osmosis-mcp=mcp", *ARGUMENTS)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
+    assert plain_workspace.run_dirs("x") == []
+
+
+def test_an_option_replaces_the_agent_of_a_config(plain_workspace: Workspace) -> None:
+    plain_workspace.eval(agent={"agent": "chat"})
+    plain_workspace.write("mcp/main.py", "")
+
+    result = plain_workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run")
+
+    assert result.ret == 0
+    assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--osmosis-mcp=nothing"], '--osmosis-mcp: must be a folder, got "nothing" (looked for nothing)'),
+        (["--osmosis-mcp=data"], '--osmosis-mcp: must hold main.py with a FastMCP server, got "data"'),
+        (["--osmosis-mcp=mcp", "--osmosis-agent=chat"], "--osmosis-mcp: cannot be used with agent; keep one of them"),
+    ],
+)
+def test_folders_and_options_that_do_not_fit(plain_workspace: Workspace, arguments: list[str], text: str) -> None:
+    plain_workspace.eval()
+    plain_workspace.write("mcp/main.py", "")
+
+    result = plain_workspace.run(*arguments, *ARGUMENTS)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert text in result.stderr.str()
+
+
+def test_a_variable_never_starts_an_eval(plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
+    plain_workspace.write("test_x.py", "def test_x(): pass\n")
+
+    plain_workspace.run("test_x.py").assert_outcomes(passed=1)
