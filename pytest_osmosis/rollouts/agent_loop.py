@@ -85,7 +85,7 @@ class AgentLoopAgent:
     types: LoopTypes
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
-        """Return the conversation of the loop's result, with its metrics and finish reason.
+        """Return the conversation of the loop's result, with its metrics, and its finish reason if it is its own.
 
         Raises `AgentLoopError` for a result that is an error, and `ToolSchemaError`.
         """
@@ -98,7 +98,7 @@ class AgentLoopAgent:
         context = self.types.context(request=request, tools=tools, llm=client, _start_time=begun, _debug_dir=debug_dir)
         result = await self.loop.run(context)
         try:
-            return self._output(result, ctx)
+            return self._output(result, ctx, client)
         except AgentLoopError as error:
             raise error from client.failure
 
@@ -123,7 +123,7 @@ class AgentLoopAgent:
             },
         )
 
-    def _output(self, result: Any, ctx: ChatContext) -> RolloutOutput:
+    def _output(self, result: Any, ctx: ChatContext, client: LoopClient) -> RolloutOutput:
         who = f"{self.name}.run()"
         missing = [field for field in ("status", "final_messages") if not hasattr(result, field)]
         if missing:
@@ -138,7 +138,7 @@ class AgentLoopAgent:
         if not isinstance(messages, list):
             raise AgentLoopError(f"{who}: final_messages must be a list of messages, got {type_name(messages)}")
         reason = getattr(result, "finish_reason", None)
-        info = {"finish_reason": reason} if isinstance(reason, str) else {}
+        info = {"finish_reason": reason} if isinstance(reason, str) and reason != client.finish_reason else {}
         return RolloutOutput(output_of(messages, ctx, who).messages, _metrics(result), info)
 
 
@@ -146,12 +146,14 @@ class LoopClient:
     """`ctx.llm` of a loop: asks the eval's model, with the rollout's tools in every request.
 
     `failure` is the error of the last request, None if it was answered: what the loop makes of it is the model's too.
+    `finish_reason` is that of the last answer.
     """
 
     def __init__(self, ctx: ChatContext, tools: Sequence[Any], types: LoopTypes) -> None:
         self._ctx = ctx
         self._types = types
         self.failure: ModelError | BoundError | None = None
+        self.finish_reason = ""
         self.reset_metrics()
         self.set_tools(tools)
 
@@ -183,6 +185,7 @@ class LoopClient:
             self.failure = error
             raise
         self.failure = None
+        self.finish_reason = reply.finish_reason or "stop"
         usage = _usage(reply)
         self._counts["llm_latency_ms"] += (time.monotonic() - begun) * 1000
         self._counts["num_llm_calls"] += 1
@@ -193,7 +196,7 @@ class LoopClient:
             token_ids=[],
             logprobs=[],
             usage=usage,
-            finish_reason=reply.finish_reason or "stop",
+            finish_reason=self.finish_reason,
         )
 
 

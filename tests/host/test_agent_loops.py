@@ -222,6 +222,7 @@ def test_an_error_that_a_loop_made_of_a_models_refusal_is_the_models(workspace: 
         live = loop_eval(workspace, server, "server:loop")
 
     assert [live.record(0, run).boundary for run in (0, 1)] == [None, "model"]
+    assert "fields" not in live.events("rollout")[0]  # its finish reason is the model's
     assert "the context is too long" in (live.record(0, 1).error or "")
 
 
