@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "osmosis_ai"
+SERVER = "uvicorn"
+"""A module that entrypoints import too: the SDK's extra `server` installs it. It is stood in for as a whole."""
 INI = "osmosis_compat"
 """The ini key that turns this off."""
 OURS = f"{__name__.rpartition('.')[0]}.{PACKAGE}"
@@ -81,9 +83,11 @@ class StandIn:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of the SDK's module, which gets the names that it lacks, or else of ours."""
-        if name.partition(".")[0] != PACKAGE or not _is_offered(name):
+        if name.partition(".")[0] not in (PACKAGE, SERVER) or not _is_offered(name):
             return None
         spec = self._installed(name, path, target)
+        if name == SERVER:
+            return _spec_of_ours(name, _OurLoader(self)) if spec is None else None
         if spec is None or spec.loader is None:  # a folder of that name without any module is no SDK
             return _spec_of_ours(name, _OurLoader(self))
         spec.loader = _ExtendingLoader(spec.loader, self)  # type: ignore[assignment]  # a loader by its methods
@@ -99,7 +103,7 @@ class StandIn:
     def serve(self, module: ModuleType) -> None:
         """Give a new module all names of ours."""
         self._served[module.__name__] = module
-        self.used[module.__name__] = None
+        self._use(module.__name__)
         ours = _ours(module.__name__)
         module.__doc__ = ours.__doc__
         vars(module)["__all__"] = ours.__all__
@@ -125,13 +129,17 @@ class StandIn:
 
         module.__getattr__ = __getattr__  # type: ignore[method-assign]
 
+    def _use(self, module: str) -> None:
+        if module != SERVER:
+            self.used[module] = None
+
     def _ours(self, module: str, name: str) -> object:
         """Return our value of a name of a module, or the module of that name below it; None if there is neither."""
         if name.startswith("__") and name != "__version__":  # looked up by the import system, and by tools
             return None
         ours = _ours(module)
         if name in ours.__all__:
-            self.used[module] = None
+            self._use(module)
             value: object = getattr(ours, name)
             return value
         below = f"{module}.{name}"
@@ -170,6 +178,8 @@ class _ExtendingLoader:
 
 def _file_of(name: str) -> Path | None:
     """Return our file for a module of the SDK, None if we have none."""
+    if name == SERVER:
+        return FOLDER.with_name(f"{SERVER}.py")
     path = FOLDER.joinpath(*name.split(".")[1:])
     candidates = (path / "__init__.py", path.with_suffix(".py"))
     return next((file for file in candidates if file.is_file()), None)
@@ -180,6 +190,8 @@ def _is_offered(name: str) -> bool:
 
 
 def _ours(name: str) -> ModuleType:
+    if name == SERVER:
+        return importlib.import_module(f"{OURS.rpartition('.')[0]}.{SERVER}")
     return importlib.import_module(f"{OURS}{name.removeprefix(PACKAGE)}")
 
 

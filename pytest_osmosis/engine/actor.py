@@ -20,7 +20,7 @@ from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
 from pytest_osmosis.engine.host_starts import Host, start_failure
-from pytest_osmosis.engine.hosts import Hosts, exit_text
+from pytest_osmosis.engine.hosts import Hosts, Most, exit_text
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.permits import Permits
@@ -281,6 +281,7 @@ class Actor:
         if self.loaded.is_set():
             return
         self.notes = tuple(event.get("notes", ()))
+        self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
         self.recorder.loaded(event["scorers"], event["sync"], event["digests"])
         if event["sync"]:
             self.hosts.start_scorers()

@@ -173,6 +173,7 @@ class Feed:
         rollout = rescore.rollouts.rollout(run)
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
         state.messages, state.n_prompt = rollout["messages"], rollout["n_prompt"]
+        state.samples = rollout.get("samples", ())
         state.details = rollout.get("details", "")
         state.add_output(rollout.get("output", {}))
         codes = {} if rescore.calls_all else self._recorder.codes
@@ -236,4 +237,5 @@ class Feed:
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
             "metrics": self._recorder.rollout_metrics(state.run),
+            "samples": state.samples,
         }

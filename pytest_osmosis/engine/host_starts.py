@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, Post
 from pytest_osmosis.engine.job import Job
@@ -17,11 +17,24 @@ MAX_BARREN = 3
 """After this many hosts of a role in a row that died before they began anything, no further host is started."""
 
 
+class Share(NamedTuple):
+    """The numbers of rollouts in flight, of rollouts that have begun, and of scorings in flight, of one host."""
+
+    limit: int
+    begun: int
+    scorings: int
+
+    @classmethod
+    def of(cls, limit: int) -> Share:
+        """Return the share of a host that only `batch_size` limits."""
+        return cls(limit, 2 * limit, limit)
+
+
 @dataclass(slots=True, eq=False)
 class Host:
     """One host process.
 
-    `limit` is how many runs it may have in flight now, `heard_at` the time of its last message or request, `begun`
+    `share` is what it may have in flight now, `heard_at` the time of its last message or request, `begun`
     whether it has begun a run or a function, `score_ms` a moving average of how long a function takes, `handed_at` the
     time when it was last handed rollouts (0.0: never). Its messages may be gathered for `gather_s`. If it `gives_back`,
     it was asked for the runs that it has not begun, and has not answered yet.
@@ -29,7 +42,7 @@ class Host:
 
     role: HostRole
     connection: Connection
-    limit: int
+    share: Share
     heard_at: float
     ready: bool = False
     begun: bool = False
@@ -38,6 +51,11 @@ class Host:
     score_ms: float = 10.0
     handed_at: float = 0.0
     gather_s: float = 0.0
+
+    @property
+    def limit(self) -> int:
+        """The number of rollouts that it may have in flight."""
+        return self.share.limit
 
     def hand(self, requests: list[Request]) -> None:
         """Send requests. The time that the host may be silent begins anew."""
@@ -62,7 +80,7 @@ class HostStarts:
         if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
             setup = replace(job.setup, role="score", limit=1, agent="chat", entrypoint=None, grader=None)
         connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
-        return Host(role, connection, limit, time.monotonic())
+        return Host(role, connection, Share.of(limit), time.monotonic())
 
     def has_begun(self, host: Host) -> None:
         """Note that hosts of this role can work."""

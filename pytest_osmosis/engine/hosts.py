@@ -9,14 +9,16 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, Post
-from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts
+from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request
+from pytest_osmosis.text.numbers import plural
 
 START_S = 300.0
 """A host that has not loaded its code after this long is ended."""
@@ -34,8 +36,16 @@ most; for `GATHER_SOON_S` if one run may stop the eval or other hosts must wait,
 permit. Fewer and larger reads save a quarter of the CPU time of an eval whose rollouts take 20 ms."""
 
 
+class Most(NamedTuple):
+    """The most rollouts and scorings that user code allows at once, None for any number."""
+
+    rollouts: int | None = None
+    scorings: int | None = None
+
+
 class Hosts:
-    """All hosts of one eval. `throttle` limits them while servers have no room; with `closing` none is replaced."""
+    """All hosts of one eval. `throttle` limits them while servers have no room, and `most` as user code says; with
+    `closing` none is replaced."""
 
     def __init__(self, job: Job, post: Post, notices: Notices) -> None:
         self.rolling: list[Host] = []
@@ -44,6 +54,7 @@ class Hosts:
         self.starts = HostStarts(job, post)
         # Each host may always have one run in flight: a host without a slot would hold what it has begun for ever.
         self.throttle = Throttle(job.batch_size, min(job.hosts, job.batch_size))
+        self.most = Most()
         self.closing = False
         self._job = job
         self._notices = notices
@@ -107,6 +118,15 @@ class Hosts:
         if left_s > 0 and host.role != "scorer":
             host.hand([{"op": "hold", "wait_s": left_s}])
 
+    def allow(self, most: Most) -> None:
+        """Have no more at once than user code allows."""
+        self.most = most
+        batch_size = self.throttle.limit
+        if most.rollouts is not None and most.rollouts < batch_size:
+            texts = "the workflow's config allows {} at once, fewer than batch_size = {}"
+            self._notices.add(texts.format(plural(most.rollouts, "rollout"), batch_size))
+        self.relimit()
+
     def broadcast(self, message: Request) -> None:
         for host in self:
             host.connection.send([message])
@@ -158,13 +178,32 @@ class Hosts:
         A run in quarantine takes a slot from the newest host, which replaces the one that died. An older host may have
         all its slots in use, so that a lower limit would not hold at once.
         """
-        limits = shares(self.throttle.ceiling, len(self.rolling))
-        if self.quarantine is not None and limits:
-            limits[-1] = max(0, limits[-1] - 1)
-        for host, limit in zip(self.rolling, limits, strict=True):
-            if host.limit != limit:
-                host.limit = limit
-                host.hand([{"op": "limit", "limit": limit}])
+        for host, share in zip(self.rolling, self._shares(), strict=True):
+            if host.share != share:
+                host.share = share
+                host.hand([{"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}])
+
+    def _shares(self) -> list[Share]:
+        """Return the shares of the hosts that roll out.
+
+        If user code allows fewer at once than there are hosts, the last hosts get nothing to do: one that may roll out
+        must be able to score too.
+        """
+        n_hosts, ceiling = len(self.rolling), self.throttle.ceiling
+        most = self.most
+        n_active = min(n_hosts, *(number for number in most if number is not None), self.throttle.limit)
+        if not n_active:
+            return []
+        quarantined = self.quarantine is not None
+        limits = _shares_but_one(min(ceiling, most.rollouts or ceiling), n_active, quarantined)
+        begun, scorings = [2 * limit for limit in limits], limits
+        if most.rollouts is not None:
+            begun = _shares_but_one(most.rollouts, n_active, quarantined)
+            scorings = shares(ceiling, n_active)
+        if most.scorings is not None:
+            scorings = _shares_but_one(min(ceiling, most.scorings), n_active, quarantined)
+        each = map(Share, limits, begun, scorings)
+        return [*each, *[Share.of(0)] * (n_hosts - n_active)]
 
     def retire_quarantine(self, host: Host) -> None:
         """Close the quarantine, which has nothing left to do."""
@@ -203,6 +242,17 @@ class Hosts:
             if not host.connection.join(max(0.0, until - time.monotonic())):
                 host.connection.kill()
                 host.connection.join(CLOSE_S)
+
+
+def _shares_but_one(total: int, parts: int, is_one_less: bool) -> list[int]:
+    """Return `shares`, the last of which is less by one if it can be.
+
+    >>> _shares_but_one(4, 2, True), _shares_but_one(1, 2, True)
+    ([2, 1], [1, 0])
+    """
+    result = shares(total, parts)
+    result[-1] -= is_one_less and result[-1] > 0
+    return result
 
 
 def shares(total: int, parts: int) -> list[int]:

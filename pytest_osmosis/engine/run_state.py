@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -41,7 +41,8 @@ class RunState:
 
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
-    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's.
+    the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` are those
+    of the `RolloutEvent`.
     """
 
     run: RunId
@@ -57,6 +58,7 @@ class RunState:
     since: float = field(default_factory=time.monotonic)
     messages: list[dict[str, Any]] = field(default_factory=list)
     n_prompt: int = 0
+    samples: Sequence[Mapping[str, Any]] = ()
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
 

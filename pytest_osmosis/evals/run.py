@@ -148,6 +148,7 @@ class EvalRun:
             "ground_truth": row.ground_truth,
             "record": row.record,
             "metrics": last.get("metrics", {}).get(ROLLOUT, {}),
+            "samples": last.get("samples", ()),
         }
 
     def stop_clock(self) -> None:

@@ -36,6 +36,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent
 from pytest_osmosis.record.run_record import Boundary
+from pytest_osmosis.rewards.graders import RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import RolloutOutput
@@ -119,6 +120,7 @@ class HostCore:
                     "ground_truth": request["ground_truth"],
                     "record": request["record"],
                     "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
+                    "samples": rollout.get("samples", ()),
                 }
             )
 
@@ -152,6 +154,7 @@ class HostCore:
         context = endpoint.context = self._context(request, chat, endpoint)
         failure: Failure | None = None
         notes: NoteFields = {}
+        samples: Sequence[Mapping[str, Any]] = ()
         prompt = request["prompt"]
         begun = time.perf_counter()
         try:
@@ -160,7 +163,7 @@ class HostCore:
             messages = list(output.messages)
             n_prompt = prompt_length(prompt, messages)
             _refuse_refusal(messages[n_prompt:])
-            notes = _notes_of(output)
+            notes, samples = _notes_of(output), output.samples
         except BaseException as error:
             if self.closing:
                 raise
@@ -169,7 +172,10 @@ class HostCore:
             failure = await self._described(chat.key, "agent", error, describe)
             messages = await self._messages_so_far(chat.key, context) or prompt
             n_prompt = prompt_length(prompt, messages)
-        return _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
+        event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure, notes)
+        if samples:
+            event["samples"] = samples
+        return event
 
     async def _output(self, context: ChatContext, running: MonitoredCode) -> RolloutOutput:
         """Return the output of the agent, as plain JSON."""
@@ -274,14 +280,16 @@ class HostCore:
     async def _grade(self, request: ScoringFields, artifacts: str) -> Reward:
         if self._code.grader is None:
             raise RuntimeError("this host has no Grader")
-        return await self._code.grader.grade(
-            request["messages"],
-            request["ground_truth"],
-            request["record"],
+        rollout = RolloutToGrade(
+            messages=request["messages"],
+            ground_truth=request["ground_truth"],
+            row=request["record"],
             metrics=request["metrics"],
+            samples=request["samples"],
             project=Path(self._setup.workspace),
             artifacts=Path(artifacts),
         )
+        return await self._code.grader.grade(rollout)
 
     @contextmanager
     def _user_code(self, running: MonitoredCode) -> Iterator[None]:

@@ -18,13 +18,13 @@ class HostLimits:
         self.slots = Slots(limit, on_change)
         self.requests = ResizableSemaphore(limit)
         self.scorings = ResizableSemaphore(limit)
-        self._limit = limit
+        self._limit = self._max_scorings = limit
         self._paused = False
         self._held_until = 0.0
 
-    def resize(self, limit: int) -> None:
-        """Allow `limit` rollouts, requests and scorings at once."""
-        self._limit = limit
+    def resize(self, limit: int, begun: int, scorings: int) -> None:
+        """Allow `limit` rollouts and requests, `begun` rollouts with those that wait, and this many `scorings`."""
+        self._limit, self.slots.max_begun, self._max_scorings = limit, begun, scorings
         self._apply()
 
     def pause(self, paused: bool) -> None:
@@ -46,6 +46,6 @@ class HostLimits:
 
     def _apply(self) -> None:
         limit = 0 if self._paused else self._limit
-        self.scorings.resize(limit)
+        self.scorings.resize(0 if self._paused else self._max_scorings)
         for semaphore in (self.slots, self.requests):
             semaphore.resize(0 if self._held_until else limit)

@@ -22,7 +22,19 @@ from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.mcp_server import import_fastmcp, mcp_agent
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
-from pytest_osmosis.host.signatures import check_class, check_function
+from pytest_osmosis.host.signatures import check_function
+from pytest_osmosis.host.workflow_classes import (
+    GRADER,
+    WORKFLOW,
+    Configured,
+    config_in,
+    derives,
+    grader_code,
+    grader_in,
+    max_concurrent,
+    workflow_agent,
+    workflow_in,
+)
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
 from pytest_osmosis.rollouts import Agent, agent_loop
@@ -30,7 +42,6 @@ from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
 from pytest_osmosis.rollouts.mcp import McpAgent
 from pytest_osmosis.rollouts.recorded import RecordedAgent
-from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import module_advice
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
@@ -51,7 +62,8 @@ class UserCode:
 
     `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
     tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
-    clients to the model under test, and reward functions that ask a model must get their own.
+    clients to the model under test, and reward functions that ask a model must get their own. Configs of the workflow
+    and the Grader may limit how many rollouts and scorings are in flight, in all hosts together.
     """
 
     agent: Agent | None
@@ -60,6 +72,8 @@ class UserCode:
     digests: Mapping[str, str]
     notes: tuple[str, ...] = ()
     scored_apart: bool = False
+    max_rollouts: int | None = None
+    max_scorings: int | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -91,6 +105,8 @@ class UserCode:
             "sync": self.synchronous,
             "digests": self.digests,
             "notes": self.notes,
+            "max_rollouts": self.max_rollouts,
+            "max_scorings": self.max_scorings,
         }
 
     def function(self, name: str) -> object:
@@ -129,8 +145,16 @@ def _loaded(setup: Setup) -> UserCode:
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
     notes = () if mcp is None or not isinstance(agent, McpAgent) else (_tools_note(mcp, agent),)
-    digests = _digests(functions, grader, setup.roots)
-    return UserCode(agent, functions, grader, digests, notes, scored_apart=setup.endpoint == "env")
+    return UserCode(
+        agent,
+        functions,
+        grader,
+        _digests(functions, grader, setup.roots),
+        notes,
+        scored_apart=setup.endpoint == "env",
+        max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
+        max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
+    )
 
 
 def _tools_note(folder: str, agent: McpAgent) -> str:
@@ -202,10 +226,10 @@ def _function(imports: _Imports, name: str) -> EvalFunction:
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
     if setup.grader is not None:
         return _grader(imports[setup.grader], setup.grader)
-    grader = _only(entrypoint, "Grader") if entrypoint is not None else None
+    grader = grader_in(entrypoint) if entrypoint is not None else None
     if entrypoint is None or grader is None:
         return None
-    return _checked_grader(f"{entrypoint.__file__}: {grader.__name__}", grader, _config(entrypoint, "GraderConfig"))
+    return grader_code(f"{entrypoint.__file__}: {grader.cls.__name__}", grader)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -219,10 +243,8 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
         return _agent_of(setup.agent, imports[setup.agent])
     if entrypoint is None:  # setup names none, or it does not load
         return None
-    workflow = _only(entrypoint, "AgentWorkflow")
-    if workflow is None:
-        raise CodeError(f"{entrypoint.__file__}: has no AgentWorkflow: define one class that derives from it")
-    return _workflow_agent(f"{entrypoint.__file__}: {workflow.__name__}", workflow, entrypoint)
+    workflow = workflow_in(entrypoint)
+    return workflow_agent(f"{entrypoint.__file__}: {workflow.cls.__name__}", workflow)
 
 
 def _agent_of(name: str, value: object) -> Agent:
@@ -232,10 +254,9 @@ def _agent_of(name: str, value: object) -> Agent:
     if inspect.isroutine(value) and not (inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)):
         check_function(name, value)
         return ThreadedFunctionAgent(name, value)
-    if inspect.isclass(value) and _derives(value, "AgentWorkflow"):
-        _refuse_sdk_class(value)
-        return _workflow_agent(name, value, sys.modules[value.__module__])
-    if _derives(value if inspect.isclass(value) else type(value), agent_loop.BASE):
+    if inspect.isclass(value) and derives(value, WORKFLOW):
+        return workflow_agent(name, Configured(value, config_in(sys.modules[value.__module__], WORKFLOW)))
+    if derives(value if inspect.isclass(value) else type(value), agent_loop.BASE):
         return _agent_loop(name, value)
     raise CodeError(
         f"{name}: must be `async def rollout(ctx)`, a class that derives from AgentWorkflow, or a RolloutAgentLoop, "
@@ -253,65 +274,9 @@ def _agent_loop(name: str, value: Any) -> Agent:
 
 
 def _grader(value: object, name: str) -> GraderCode:
-    if not inspect.isclass(value) or not _derives(value, "Grader"):
+    if not inspect.isclass(value) or not derives(value, GRADER):
         raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
-    _refuse_sdk_class(value)
-    return _checked_grader(name, value, _config(sys.modules[value.__module__], "GraderConfig"))
-
-
-def _checked_grader(name: str, grader: type[Any], config: object) -> GraderCode:
-    check_class(name, grader, "grade", config)
-    return GraderCode(grader, config)
-
-
-def _workflow_agent(name: str, workflow: type[Any], module: ModuleType) -> WorkflowAgent:
-    config = _config(module, "AgentWorkflowConfig")
-    check_class(name, workflow, "run", config)
-    return WorkflowAgent(workflow, config)
-
-
-def _only(module: ModuleType, base: str) -> type[Any] | None:
-    """Return the concrete class in `module` with a base class of that name, or None. `CodeError` if there are several.
-
-    Classes from which another of them derives do not count.
-    """
-    classes = {
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value) and _derives(value, base) and not inspect.isabstract(value)
-    }
-    leaves = [cls for cls in classes if not any(other is not cls and issubclass(other, cls) for other in classes)]
-    if len(leaves) > 1:
-        names = ", ".join(sorted(cls.__name__ for cls in leaves))
-        raise CodeError(f"{module.__file__}: must hold one concrete {base}, found {len(leaves)}: {names}")
-    for cls in leaves:
-        _refuse_sdk_class(cls)
-    return leaves[0] if leaves else None
-
-
-def _derives(cls: type[Any], base: str) -> bool:
-    return any(ancestor.__name__ == base for ancestor in cls.__mro__[1:])
-
-
-def _refuse_sdk_class(cls: type[Any]) -> None:
-    for ancestor in cls.__mro__[1:]:
-        if ancestor.__module__.split(".")[0] == "osmosis_ai":
-            raise CodeError(
-                f"{cls.__module__}:{cls.__name__}: derives from {ancestor.__module__}.{ancestor.__name__}: classes of "
-                f"osmosis_ai are not supported yet; derive from pytest_osmosis.{ancestor.__name__}"
-            )
-
-
-def _config(module: ModuleType, base: str) -> Any:
-    """Return the instance of a config class in `module`, or None. `CodeError` if there are several."""
-    configs = [
-        value
-        for value in vars(module).values()
-        if not inspect.isclass(value) and any(cls.__name__ == base for cls in type(value).__mro__)
-    ]
-    if len({id(config) for config in configs}) > 1:
-        raise CodeError(f"{module.__file__}: must hold at most one {base}, found {len(configs)}")
-    return configs[0] if configs else None
+    return grader_code(name, Configured(value, config_in(sys.modules[value.__module__], GRADER)))
 
 
 def _module(name: str, module_name: str) -> ModuleType:

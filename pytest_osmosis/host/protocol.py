@@ -124,8 +124,9 @@ SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "setup": Mappi
 """Load the user's code. `setup` holds the fields of `Setup`; sent once, before all that follow."""
 ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
 """Send one small request to a model."""
-LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int})
-"""Have at most `limit` rollouts in flight from now on."""
+LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int, "begun": int, "scorings": int})
+"""Have at most `limit` rollouts, and `scorings` scorings, in flight from now on. Those that only wait for a retry are
+not in flight, but no more than `begun` may have begun."""
 HoldRequest = TypedDict("HoldRequest", {"op": Literal["hold"], "wait_s": float})
 """Begin no rollout and no request for `wait_s`: the server has no room."""
 PermitRequest = TypedDict("PermitRequest", {"op": Literal["permit"], "ids": Sequence[int]})
@@ -151,7 +152,7 @@ class RunRequest(AttemptFields):
 class ScoringFields(AttemptFields):
     """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's.
 
-    `metrics` are those of the rollout.
+    `metrics` are those of the rollout, `samples` those of its `RolloutEvent`.
     """
 
     messages: list[dict[str, Any]]
@@ -159,6 +160,7 @@ class ScoringFields(AttemptFields):
     ground_truth: Any
     record: dict[str, Any]
     metrics: Mapping[str, float]
+    samples: Sequence[Mapping[str, Any]]
 
 
 class ScoreRequest(ScoringFields):
@@ -182,10 +184,12 @@ ReadyEvent = TypedDict(
         "sync": Sequence[str],
         "digests": Mapping[str, str],
         "notes": NotRequired[Sequence[str]],
+        "max_rollouts": NotRequired[int | None],
+        "max_scorings": NotRequired[int | None],
     },
 )
 """The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code.
-The header prints `notes`."""
+The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`: the code does not load, and the host ends."""
 ProbedEvent = TypedDict(

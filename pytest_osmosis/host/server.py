@@ -84,7 +84,7 @@ class HostServer:
                 case "score":
                     self._spawn(self._core.score(request), Key.of(request))
                 case "limit":
-                    self._limits.resize(request["limit"])
+                    self._limits.resize(request["limit"], request["begun"], request["scorings"])
                 case "hold":
                     self._limits.hold(request["wait_s"])
                 case "permit":

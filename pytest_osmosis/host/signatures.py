@@ -10,12 +10,12 @@ from typing import Any
 from pytest_osmosis.errors import CodeError
 
 
-def check_class(name: str, cls: type[Any], method: str, config: object) -> None:
-    """Raise `CodeError` unless `cls(config)`, or `cls()` without a config, has an async `method(ctx)`."""
+def check_class(name: str, cls: type[Any], method: str, *, passes_config: bool) -> None:
+    """Raise `CodeError` unless `cls(config)`, or without `passes_config` `cls()`, has an async `method(ctx)`."""
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise CodeError(f"{name}: is abstract: it does not define {missing}")
-    given = (None,) if config is not None else ()
+    given = (None,) if passes_config else ()
     fault = _fault(cls, given)
     if fault is not None:
         called = f"{cls.__name__}({'config' if given else ''})"

@@ -1,9 +1,9 @@
 """Limits on the rollouts and requests in flight, and the slot that each rollout holds.
 
-`limit` rollouts hold a slot, and at most twice as many have begun. A rollout whose requests all wait for a retry
-releases its slot meanwhile, so that a server's `Retry-After` does not idle the others. When it continues, it comes
-before rollouts that have not begun. Requests in flight have a limit of their own, because one rollout may send several
-at once.
+`limit` rollouts hold a slot, and at most twice as many have begun, or fewer if the user's code says so. A rollout
+whose requests all wait for a retry releases its slot meanwhile, so that a server's `Retry-After` does not idle the
+others. When it continues, it comes before rollouts that have not begun. Requests in flight have a limit of their own,
+because one rollout may send several at once.
 
 A rollout that waits for its slot may hold something that rollouts with a slot wait for, such as a lock or a pool of
 connections. If no request is in flight for a while, the first in the queue therefore continues beyond the limit: that
@@ -15,6 +15,7 @@ Used from one event loop only.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -105,16 +106,20 @@ class ResizableSemaphore:
 
 
 class Slots(ResizableSemaphore):
-    """The slots of a host's rollouts. `on_change` is called whenever another rollout might begin."""
+    """The slots of a host's rollouts. `on_change` is called whenever another rollout might begin.
+
+    No more than `max_begun` rollouts have begun, nor more than twice the limit.
+    """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         super().__init__(limit)
         self.begun = 0
+        self.max_begun: float = math.inf
         self._on_change = on_change
 
     def begin(self) -> bool:
         """Acquire a slot for a new rollout; return False if none is free."""
-        if not self.free or self.begun >= 2 * self.limit:
+        if not self.free or self.begun >= min(self.max_begun, 2 * self.limit):
             return False
         self._hold()
         self.begun += 1

@@ -62,6 +62,7 @@ SHAPES: Mapping[str, Check] = {
             "error": text,
             "details": text,
             "systemic": text,
+            "samples": listing(table(anything)),
         },
     ),
     "score": members(

@@ -67,8 +67,9 @@ class RolloutEvent(AttemptFields, NoteFields):
     `bound` is the bound of its rollout for which a request was refused, like "[agent] max_turns = 10"; it is there too
     if the agent then ended well.
 
-    `systemic` ("always" or "until_success") means that further runs will meet the same failure; "never", that they will
-    not.
+    `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
+    (`rollouts.sdk_workflow`). `systemic` ("always" or "until_success") means that further runs will meet the same
+    failure; "never", that they will not.
     """
 
     ev: Literal["rollout"]
@@ -86,6 +87,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     details: NotRequired[str]
     systemic: NotRequired[str]
     output: NotRequired[Mapping[str, str]]
+    samples: NotRequired[Sequence[Mapping[str, Any]]]
 
 
 class ScoreEvent(AttemptFields, NoteFields):

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import NotAScore, Reward, reward_of, score_of
@@ -102,48 +102,70 @@ class Grader(ABC):
         """Read `ctx.sample`, and call `ctx.set_reward` or set `ctx.sample.remove_sample`; the result is ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class GraderCode:
+class RolloutToGrade(NamedTuple):
+    """A rollout, its row, and folders.
+
+    `metrics` are those of the rollout, `samples` the fields of samples that a workflow of `osmosis_ai` left for its
+    Grader (`rollouts.sdk_workflow`).
+    """
+
+    messages: Sequence[Message]
+    ground_truth: object
+    row: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    samples: Sequence[Mapping[str, Any]]
+    project: Path
+    artifacts: Path
+
+
+class GraderCode(Protocol):
     """A user's Grader class, ready to be called."""
+
+    @property
+    def grader(self) -> type[Any]: ...
+
+    async def grade(self, rollout: RolloutToGrade) -> Reward:
+        """Return the reward by a new instance, without a score if it removed the sample.
+
+        Raises `NotAScore` if the sample is neither scored nor removed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGraderCode:
+    """Calls a Grader with our context and sample."""
 
     grader: type[Any]
     config: Any = None
 
-    async def grade(
-        self,
-        messages: Sequence[Message],
-        ground_truth: object,
-        row: Mapping[str, Any],
-        *,
-        metrics: Mapping[str, float],
-        project: Path,
-        artifacts: Path,
-    ) -> Reward:
-        """Return the reward by a new instance, without a score if it removed the sample.
-
-        `metrics` are those of the rollout. Raises `NotAScore` if the sample is neither scored nor removed.
-        """
+    async def grade(self, rollout: RolloutToGrade) -> Reward:
         config = copy.deepcopy(self.config)
         instance = self.grader(config) if config is not None else self.grader()
-        sample = RolloutSample(list(messages), ground_truth, metrics=dict(metrics), trajectory_messages=list(messages))
-        ctx = GraderContext(sample, ground_truth, dict(row), project, artifacts)
+        messages, truth, metrics = rollout.messages, rollout.ground_truth, rollout.metrics
+        sample = RolloutSample(list(messages), truth, metrics=dict(metrics), trajectory_messages=list(messages))
+        ctx = GraderContext(sample, truth, dict(rollout.row), rollout.project, rollout.artifacts)
         await instance.grade(ctx)
         if not sample.remove_sample and sample.reward is None:
-            raise NotAScore(f"{self.grader.__name__}.grade() set no reward: call ctx.set_reward(...)")
+            raise NotAScore(no_reward(self.grader))
         score = None if sample.remove_sample else score_of(sample.reward)
-        return _with_fields(Reward(score, ctx.reason), sample, metrics)
+        return with_notes(Reward(score, ctx.reason), sample.metrics, sample.extra_fields, metrics)
 
 
-def _with_fields(reward: Reward, sample: RolloutSample, before: Mapping[str, float]) -> Reward:
+def no_reward(grader: type[Any]) -> str:
+    """Return the fault of a Grader that neither scored nor removed its sample."""
+    return f"{grader.__name__}.grade() set no reward: call ctx.set_reward(...)"
+
+
+def with_notes(reward: Reward, metrics_after: object, extra_fields: object, before: Mapping[str, float]) -> Reward:
     """Return a reward with the metrics that its Grader added or changed, and with its extra fields.
 
     Osmosis takes any value as a metric, and keeps the reward whatever it is. So what is no finite number becomes a
     field.
     """
     try:
-        fields = fields_of(sample.extra_fields, "sample.extra_fields")
+        fields = fields_of(extra_fields, "sample.extra_fields")
         metrics: dict[str, float] = {}
-        for name, value in _mapping(sample.metrics).items():
+        for name, value in _mapping(metrics_after).items():
             try:
                 metrics |= metrics_of({name: value})
             except UserValueFault:

@@ -17,11 +17,16 @@ class NotAConversation(TypeError):
 
 
 class RolloutOutput(NamedTuple):
-    """The conversation, finite numbers by name, and plain JSON by name."""
+    """The conversation, finite numbers by name, and plain JSON by name.
+
+    `samples` are the fields of the samples that a Grader of `osmosis_ai` gets, as plain JSON; none if it gets the
+    conversation and the metrics alone.
+    """
 
     messages: Sequence[Message]
     metrics: Mapping[str, float]
     info: Mapping[str, Any]
+    samples: Sequence[Mapping[str, Any]] = ()
 
 
 def output_of(returned: object, ctx: ChatContext, who: str) -> RolloutOutput:

@@ -20,6 +20,9 @@ _OF_MODULES: Mapping[str, str] = {
 }
 
 
+_SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.compat.osmosis_ai")
+
+
 def library_of(parameters: Sequence[str]) -> Library | None:
     """Return the library that calls reward functions with these parameters, None if it is not known here.
 
@@ -42,6 +45,21 @@ def reward_advice(library: Library) -> str:
     """Return how the reward functions of a library differ from ours, and what to do."""
     fix = "write one that takes a single answer and calls it"
     return f"a reward function of {library} {_DIFFERENCES[library]}; {fix}: {_REWARDS_PAGE}"
+
+
+def sdk_package(cls: type) -> str | None:
+    """Return the package that defines a class's bases if that is the Osmosis SDK, or our copy of it; else None.
+
+    >>> sdk_package(type("Mine", (type("AgentWorkflow", (), {"__module__": "osmosis_ai.rollout.agent_workflow"}),), {}))
+    'osmosis_ai'
+    >>> sdk_package(int)
+    """
+    for ancestor in cls.__mro__[1:]:
+        module = f"{ancestor.__module__}."
+        for package in _SDK_PACKAGES:
+            if module.startswith(f"{package}."):
+                return package
+    return None
 
 
 def module_advice(missing: object) -> str | None:

@@ -43,6 +43,10 @@ CLIMATES = {
     "a server without room": Climate(permits=True, retries=0.3, throttles=0.7, fails=0.05, deaths=2),
     "a model that denies all requests": Climate(scorers=("sync", "async"), denies=0.1, deaths=2),
     "a grader": Climate(scorers=("reward", "sync"), deaths=3, removes=0.3, breaks=0.2, fails=0.1),
+    "a workflow that runs alone": Climate(scorers=("reward",), sync=(), deaths=3, retries=0.3, max_rollouts=1),
+    "code that limits both": Climate(
+        scorers=("reward", "sync"), permits=True, retries=0.3, throttles=0.5, deaths=3, max_rollouts=3, max_scorings=2
+    ),
     "rows that are gone": Climate(bad_rows=frozenset({1, 2, 5, 6, 7, 9}), deaths=2),
     "hosts that die before they begin": Climate(scorers=("sync", "async"), deaths=3, doomed=0.6),
     "hosts that never begin": Climate(scorers=("sync", "async"), doomed=1.0),

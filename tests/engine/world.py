@@ -37,7 +37,7 @@ Move = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """The probabilities of failures at each move of a host."""
+    """The probabilities of failures at each move of a host, and the limits of its code."""
 
     scorers: tuple[str, ...] = ("sync",)
     sync: tuple[str, ...] = ("sync",)
@@ -51,6 +51,8 @@ class Climate:
     breaks: float = 0.0
     removes: float = 0.0
     bad_rows: frozenset[int] = frozenset()
+    max_rollouts: int | None = None
+    max_scorings: int | None = None
     unloadable: float = 0.0
     unspawnable: float = 0.0
     doomed: float = 0.0
@@ -235,8 +237,21 @@ class World:
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.batch_size:
             self.violations.append(f"{in_flight} in flight of {self.batch_size}")
+        begun = sum(len(host.rollouts) for host in self.living())
+        if begun > (self.climate.max_rollouts or begun):
+            self.violations.append(f"{begun} begun of {self.climate.max_rollouts}")
         if self.engine.stopped and not host.is_sent("drop"):
             self.violations.append(f"{key} begins after a stop that {host.name} has not heard of")
+
+    def scores(self) -> None:
+        """Check a scoring that a host has begun."""
+        held = sum(host.n_scoring for host in self.living())
+        if held > (self.climate.max_scorings or held):
+            self.violations.append(f"{held} scorings at once of {self.climate.max_scorings}")
+
+    def living(self) -> Iterator[FakeHost]:
+        """Yield the hosts that live and roll out."""
+        return (host for host in self.hosts if not (host.dead or host.killed or host.name == "scorer"))
 
     def truth(self, run: RunId, name: str) -> tuple[str, float]:
         """Return the result of a function for a run: "score" and its value, "error", or "removed"."""
@@ -254,6 +269,8 @@ class FakeHost:
         self.gather_s = 0.0
         self.ready = self.dead = self.killed = self.frozen = self.closing = self.paused = self.doomed = False
         self.limit = setup.limit
+        self.max_begun = 2 * setup.limit
+        self.max_scorings = setup.limit
         self.held = 0
         self.rollouts: dict[Key, Rollout] = {}
         self._world = world
@@ -329,6 +346,11 @@ class FakeHost:
             self._post(Heard(self, [(event, json.dumps(event).encode() + b"\n") for event in events]))
 
     @property
+    def n_scoring(self) -> int:
+        """The number of scorings in flight."""
+        return sum(scoring.held for scoring in self._scorings)
+
+    @property
     def _may_ask(self) -> bool:
         open_requests = sum(rollout.at in ("open", "permit") for rollout in self.rollouts.values())
         return self._may_begin and open_requests < self.limit
@@ -362,13 +384,13 @@ class FakeHost:
             return
         if self._probes:
             yield self._probed
-        if self._waiting and self._may_begin and self.held < self.limit and len(self.rollouts) < 2 * self.limit:
+        most_begun = min(2 * self.limit, self.max_begun)
+        if self._waiting and self._may_begin and self.held < self.limit and len(self.rollouts) < most_begun:
             yield self._begin
         for rollout in self.rollouts.values():
             yield from self._moves_of(rollout)
-        scoring_now = sum(scoring.held for scoring in self._scorings)
         for scoring in self._scorings:
-            if scoring.held or (scoring_now < self.limit and not self.paused):
+            if scoring.held or (self.n_scoring < self.max_scorings and not self.paused):
                 yield lambda scoring=scoring: self._score(scoring)  # type: ignore[misc]
                 if self.name == "scorer":
                     break
@@ -388,7 +410,8 @@ class FakeHost:
             return
         self.ready = True
         self.doomed = self._chance.random() < climate.doomed
-        ready = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
+        ready: dict[str, Any] = {"ev": "ready", "scorers": climate.scorers, "sync": climate.sync}
+        ready |= {"max_rollouts": climate.max_rollouts, "max_scorings": climate.max_scorings}
         self._emit({**ready, "digests": dict.fromkeys(climate.scorers, "0")}, flush=True)
 
     def _read(self) -> None:
@@ -402,7 +425,8 @@ class FakeHost:
                 case "score":
                     self._scorings.append(Scoring(Key.of(message), list(message["names"])))
                 case "limit":
-                    self.limit = message["limit"]
+                    self.limit, self.max_begun = message["limit"], message["begun"]
+                    self.max_scorings = message["scorings"]
                 case "hold":
                     self._held_until = max(self._held_until, self._world.now + message["wait_s"])
                 case "permit":
@@ -533,7 +557,9 @@ class FakeHost:
 
     def _score(self, scoring: Scoring) -> None:
         """Begin its next function, or end the one that runs."""
-        scoring.held = True
+        if not scoring.held:
+            scoring.held = True
+            self._world.scores()
         if scoring.name is None:
             scoring.name = scoring.names.pop(0)
             self._emit({"ev": "scoring", **scoring.key.to_json(), "name": scoring.name}, flush=True)

@@ -232,7 +232,7 @@ class Grader: pass
 """
 
 
-def test_classes_of_osmosis_ai_are_refused(workspace: Workspace) -> None:
+def test_classes_of_an_sdk_without_contexts_are_refused(workspace: Workspace) -> None:
     workspace.write("osmosis_ai/__init__.py", "")
     workspace.write("osmosis_ai/rollout.py", SDK)
     code = """
@@ -241,8 +241,7 @@ class Flow(AgentWorkflow):
     async def run(self, ctx): pass
 """
     message = entrypoint_error(workspace, code)
-    assert "derives from osmosis_ai.rollout.AgentWorkflow" in message
-    assert "not supported yet; derive from pytest_osmosis.AgentWorkflow" in message
+    assert "Flow: derives from a class of osmosis_ai, but osmosis_ai.rollout.context cannot be imported" in message
 
 
 @pytest.mark.parametrize(

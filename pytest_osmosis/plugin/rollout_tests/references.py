@@ -145,6 +145,7 @@ class ReferenceSolutions:
             "ground_truth": row.ground_truth,
             "record": row.record,
             "metrics": {},
+            "samples": (),
         }
         try:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))

@@ -44,12 +44,19 @@ def imported(code: str) -> dict[str, object]:
     return names
 
 
+FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
+"""The packages that modules of integrations need."""
+
+
 def missing_names() -> list[str]:
     """Import each name of each of our modules by the SDK's path, and return those that fail."""
     failed = []
     for file in sorted(FOLDER.rglob("*.py")):
         parts = file.relative_to(FOLDER.parent).with_suffix("").parts
         name = ".".join(parts).removesuffix(".__init__")
+        framework = FRAMEWORKS.get(file.stem)
+        if framework is not None and importlib.util.find_spec(framework) is None:
+            continue
         module = importlib.import_module(name)
         failed += [f"{name}.{each}" for each in module.__all__ if not hasattr(module, each)]
     return failed
@@ -146,3 +153,15 @@ def test_an_sdk_that_was_imported_before_gets_names_only_for_the_time(installed:
     assert package.own == 1
     with pytest.raises(AttributeError):
         _ = package.osmosis_reward
+
+
+@pytest.mark.skipif(importlib.util.find_spec("uvicorn") is not None, reason="uvicorn is installed, so it is used")
+def test_uvicorn_can_be_imported_and_serves_nothing() -> None:
+    stand_in = StandIn()
+    with stand_in.active():
+        uvicorn = imported("import uvicorn")["uvicorn"]
+        with pytest.raises(RuntimeError, match="serves nothing"):
+            uvicorn.run(object(), port=8000)  # type: ignore[attr-defined]
+
+    assert stand_in.notes == ()
+    assert "uvicorn" not in sys.modules

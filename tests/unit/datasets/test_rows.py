@@ -117,7 +117,7 @@ def test_row_with_metadata_may_have_a_system_prompt_alone(opened: Callable[..., 
     assert row.messages == [{"role": "system", "content": "Be brief."}]
 
 
-def test_metadata_beside_a_prompt_is_a_column_like_others(opened: Callable[..., Dataset]) -> None:
+def test_metadata_with_a_prompt_is_a_column_like_others(opened: Callable[..., Dataset]) -> None:
     row = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
     assert [message["content"] for message in row.messages] == ["2+2?"]
     assert row.record["metadata"] == "easy"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.run_state import RunState
@@ -46,7 +46,7 @@ class AskingHosts:
     def __init__(self, limits: Limits | None = None) -> None:
         self.permits = Permits(limits or Limits(requests_per_minute=10))
         self.connections = [FakeConnection(), FakeConnection()]
-        self.hosts = [Host("host", each, 8, 0.0) for each in self.connections]
+        self.hosts = [Host("host", each, Share.of(8), 0.0) for each in self.connections]
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
         state = RunState(RunId(number, 0), Row(number, [], None, {}, 0))

@@ -6,13 +6,13 @@ from typing import Any
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_connection import Connection
-from pytest_osmosis.engine.host_starts import Host
+from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.stall_notice import StallNotice, waiting_for
 from pytest_osmosis.record.run_id import RunId
 
 ROW = Row(0, [], None, {}, 1)
-HOST = Host("scorer", Connection, 1, 0.0)  # type: ignore[arg-type]  # its connection is not used
+HOST = Host("scorer", Connection, Share.of(1), 0.0)  # type: ignore[arg-type]  # its connection is not used
 
 
 def state(row: int, since: float, **fields: Any) -> RunState:

@@ -42,7 +42,7 @@ async def test_a_pause_outlasts_a_hold_and_a_hold_outlasts_a_pause() -> None:
     limits.hold(LONG_S)
     limits.pause(False)
     assert limits.slots.limit == 0
-    limits.resize(LIMIT + 1)
+    limits.resize(LIMIT + 1, 2 * LIMIT, LIMIT)
     assert limits.slots.limit == 0
     await fire_all_timers()
     assert limits.slots.limit == LIMIT + 1

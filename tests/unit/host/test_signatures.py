@@ -70,7 +70,7 @@ class Needy:
 
 @pytest.mark.parametrize("cls", [Plain, Optional, Static, OfTheClass, Decorated])
 def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
-    check_class("rewards:Judge", cls, "grade", None)
+    check_class("rewards:Judge", cls, "grade", passes_config=False)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
 )
 def test_a_class_that_no_run_can_call_is_refused(cls: type[Any], config: object, text: str) -> None:
     with pytest.raises(CodeError) as refused:
-        check_class("rewards:Judge", cls, "grade", config)
+        check_class("rewards:Judge", cls, "grade", passes_config=config is not None)
 
     assert str(refused.value).startswith("rewards:Judge: ")
     assert text in str(refused.value)

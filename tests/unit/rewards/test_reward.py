@@ -6,13 +6,14 @@ import math
 from collections import UserDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_osmosis.rewards.graders import GraderCode, GraderContext
+from pytest_osmosis.rewards.graders import GraderContext, OwnGraderCode, RolloutToGrade
 from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, NotAScore, Reward, reward_of
 from pytest_osmosis.text.user_values import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS
 from tests.hostile.hostile_objects import VALUES
@@ -168,7 +169,7 @@ async def graded(grade: Any, **metrics: float) -> Reward:
         async def grade(self, ctx: GraderContext) -> None:
             grade(ctx)
 
-    return await GraderCode(Judge).grade([], "15", {}, metrics=metrics, project=Any, artifacts=Any)  # type: ignore[arg-type]
+    return await OwnGraderCode(Judge).grade(RolloutToGrade([], "15", {}, metrics, (), Path(), Path()))
 
 
 async def test_a_grader_sees_the_rollouts_metrics_and_only_its_own_are_kept() -> None:

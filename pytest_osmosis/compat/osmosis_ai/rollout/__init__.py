@@ -1,4 +1,8 @@
-"""`osmosis_ai.rollout`: agents, their contexts and their helpers."""
+"""`osmosis_ai.rollout`: agents, their contexts and their helpers, of 0.2; workflows and Graders, of 0.3.
+
+Both have a `RolloutContext` and a `RolloutStatus`. Here they are those of 0.2, which agents name in signatures; those
+of 0.3 are in `.context` and `.types`.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,30 @@ HOMES = {
     "AgentLoopNotFoundError": ".core.exceptions",
     "AgentLoopRegistry": ".registry",
     "AgentLoopValidationError": ".validator",
+    "AgentWorkflow": ".agent_workflow",
+    "AgentWorkflowConfig": ".types",
+    "AgentWorkflowContext": ".context",
+    "AgentWorkflowOutput": ".types",
+    "BaseConfig": ".types",
     "CompletionUsage": ".core.schemas",
     "CompletionsChoice": ".core.schemas",
     "CompletionsRequest": ".core.schemas",
     "CompletionsResponse": ".core.schemas",
     "CompletionsResult": ".client",
+    "ConcurrencyConfig": ".types",
     "DEFAULT_HOST": ".server.serve",
     "DEFAULT_MAX_METADATA_SIZE_BYTES": ".core.schemas",
     "DEFAULT_PORT": ".server.serve",
+    "ExecutionBackend": ".backend",
+    "ExecutionOutcome": ".types",
+    "ExecutionRequest": ".types",
+    "ExecutionResult": ".types",
+    "Grader": ".grader",
+    "GraderConfig": ".types",
+    "GraderContext": ".context",
     "InitResponse": ".core.schemas",
     "LLMClientProtocol": ".core.llm_client",
+    "LocalBackend": ".backend",
     "MessageDict": ".core.schemas",
     "OpenAIFunctionCallSchema": ".core.schemas",
     "OpenAIFunctionParametersSchema": ".core.schemas",
@@ -35,13 +53,16 @@ HOMES = {
     "RolloutAgentLoop": ".core.base",
     "RolloutClientSettings": ".config",
     "RolloutContext": ".core.base",
+    "RolloutErrorCategory": ".types",
     "RolloutMetrics": ".core.schemas",
     "RolloutRequest": ".core.schemas",
     "RolloutResponse": ".core.schemas",
     "RolloutResult": ".core.base",
+    "RolloutSample": ".types",
     "RolloutServerSettings": ".config",
     "RolloutSettings": ".config",
     "RolloutStatus": ".core.schemas",
+    "SampleSource": ".context",
     "SamplingParamsDict": ".core.schemas",
     "ServeError": ".server.serve",
     "ToolArgumentError": ".core.exceptions",
@@ -52,6 +73,7 @@ HOMES = {
     "configure": ".config",
     "count_messages_by_role": ".utils",
     "create_app": ".server.app",
+    "create_rollout_server": ".server",
     "create_tool_error_result": ".tools",
     "create_tool_result": ".tools",
     "execute_tool_calls": ".tools",
@@ -59,6 +81,7 @@ HOMES = {
     "get_max_metadata_size_bytes": ".core.schemas",
     "get_message_content": ".utils",
     "get_message_role": ".utils",
+    "get_rollout_context": ".context",
     "get_settings": ".config",
     "get_tool_call_info": ".tools",
     "is_assistant_message": ".utils",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pytest_osmosis.compat.homes import names_from
 
 HOMES = {
+    "ControllerAuth": ".auth",
     "DEFAULT_HOST": ".serve",
     "DEFAULT_PORT": ".serve",
     "ServeError": ".serve",
     "create_app": ".app",
+    "create_rollout_server": ".app",
     "serve_agent_loop": ".serve",
     "validate_and_report": ".serve",
 }

@@ -25,4 +25,9 @@ def create_app(agent_loop: Any, *_args: Any, **_options: Any) -> Any:
     return InertApp()
 
 
-__all__ = ["create_app"]
+def create_rollout_server(*_args: Any, **_options: Any) -> InertApp:
+    """Return an application without effect: an eval runs workflows itself."""
+    return InertApp()
+
+
+__all__ = ["create_app", "create_rollout_server"]

@@ -1,0 +1,167 @@
+"""Workflows of `osmosis_ai` 0.2.18 and newer, the SDK's own classes or our stand-in for them.
+
+They ask the model at the URL in the `RolloutContext` that is active while they run, and get contexts of the package's
+own types. The versions differ: a sample source used to have a name, and there could be several; what `run` returned was
+ignored. So the adapter looks at what the installed types offer, never at a version. Backends of the SDK are not used.
+Source of the rules: osmosis_ai.rollout.backend.local, SDK 0.3.7.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from pytest_osmosis.models.base import Message
+from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput
+from pytest_osmosis.text.json_line import dumps
+from pytest_osmosis.text.row_metadata import metadata_of
+from pytest_osmosis.text.user_objects import error_in_words, type_name
+from pytest_osmosis.text.user_values import UserValueFault, fields_of, metrics_of
+
+NOTHING_TO_GRADE = (
+    "returned None and registered no sample source, so there is nothing to grade; return the messages, or "
+    "construct an agent or a session of osmosis_ai.rollout.integrations in run()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkWorkflowAgent:
+    """Runs a workflow class of the SDK in `package`, a new instance with a copy of `config` for each rollout."""
+
+    workflow: type[Any]
+    package: str
+    config: Any = None
+
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the conversation that `run` returned or that its sample source holds.
+
+        Raises `NotAConversation` if there is neither, and what user code and the SDK's checks of its values raise.
+        """
+        contexts = importlib.import_module(f"{self.package}.rollout.context")
+        config = copy.deepcopy(self.config)
+        instance = self.workflow(config)
+        rollout = contexts.RolloutContext(
+            chat_completions_url=ctx.base_url,
+            api_key=ctx.api_key,
+            rollout_id=f"row{ctx.row_index}-run{ctx.run_index}-{secrets.token_hex(4)}",
+        )
+        folder = ctx.artifacts_dir
+        try:
+            context = only_taken(
+                contexts.AgentWorkflowContext,
+                prompt=ctx.prompt,
+                config=config,
+                metadata=metadata_of(ctx.metadata),
+                artifacts_dir=folder,
+            )
+            with rollout:
+                return await self._output(await instance.run(context), rollout)
+        finally:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+
+    async def _output(self, returned: object, rollout: Any) -> RolloutOutput:
+        types = importlib.import_module(f"{self.package}.rollout.types")
+        who = f"{self.workflow.__name__}.run()"
+        output_class = getattr(types, "AgentWorkflowOutput", None)
+        output = None if output_class is None else _checked_output(returned, output_class)
+        if output is None:
+            return _output_of_samples(await _samples(rollout), types, who)
+        if output.messages is None:
+            raise NotAConversation(f"{who} returned no messages, so there is nothing to grade")
+        return RolloutOutput(_messages(output), metrics_of(output.metrics), fields_of(output.info, "info"))
+
+
+def only_taken(cls: Callable[..., Any], **arguments: object) -> Any:
+    """Return `cls(**arguments)` without the arguments that this version of the SDK does not know."""
+    taken = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in arguments.items() if name in taken})
+
+
+async def _samples(rollout: Any) -> Mapping[str, Any]:
+    """Return the samples by name, as before 0.3, or the only one under the name ""."""
+    get_samples = getattr(rollout, "get_samples", None)
+    named = get_samples() if get_samples is not None else {}
+    samples = dict(await named if inspect.isawaitable(named) else named)
+    if not samples and hasattr(rollout, "get_sample"):
+        sample = await rollout.get_sample()
+        samples = {} if sample is None else {"": sample}
+    return samples
+
+
+def _checked_output(returned: object, output: Any) -> Any:
+    """Return what `run` returned as an `AgentWorkflowOutput`, checked by the SDK's own rules; None for None."""
+    if returned is None:
+        return None
+    if isinstance(returned, output):
+        return output.model_validate(returned)
+    if isinstance(returned, list):
+        return output(messages=returned)
+    raise TypeError(f"run() must return AgentWorkflowOutput, a message list, or None; got {type_name(returned)}")
+
+
+def _output_of_samples(samples: Mapping[str, Any], types: ModuleType, who: str) -> RolloutOutput:
+    """Return the conversation of the first sample, with all of them for the Grader."""
+    for sample in samples.values():
+        if not isinstance(sample, types.RolloutSample):
+            raise TypeError(f"a sample source must return a RolloutSample, got {type_name(sample)}")
+    if not samples:
+        raise NotAConversation(f"{who} {NOTHING_TO_GRADE}")
+    first, *others = samples.values()
+    metrics, fields = _notes_of(samples)
+    stored = [_stored(name, sample, with_messages=bool(others)) for name, sample in samples.items()]
+    return RolloutOutput(_messages(first), metrics, fields, stored)
+
+
+def _notes_of(samples: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the metrics and fields of samples; with several, their names begin with the sample's."""
+    metrics: dict[str, float] = {}
+    fields: dict[str, Any] = {}
+    for sample_name, sample in samples.items():
+        before = f"{sample_name}." if len(samples) > 1 else ""
+        for name, value in sample.metrics.items():
+            try:
+                metrics |= metrics_of({f"{before}{name}": value})
+            except UserValueFault:
+                fields |= fields_of({f"{before}{name}": value}, "sample.metrics")
+        more = {f"{before}{name}": value for name, value in sample.extra_fields.items()}
+        fields |= fields_of(more, "sample.extra_fields")
+    return metrics_of(metrics), fields
+
+
+def _messages(holder: Any) -> Sequence[Message]:
+    return [dict(message) for message in holder.messages]
+
+
+def _stored(name: str, sample: Any, *, with_messages: bool) -> Mapping[str, Any]:
+    """Return the fields of a sample that its Grader gets, as plain JSON, without those that have their default.
+
+    Messages are stored with the rollout, unless there are several samples.
+    """
+    messages = _messages(sample)
+    fields = {field: getattr(sample, field) for field in type(sample).model_fields if field != "messages"}
+    if fields.get("trajectory_messages") is not None:
+        fields["trajectory_messages"] = [dict(message) for message in fields["trajectory_messages"]]
+    if fields.get("trajectory_messages") == messages:
+        del fields["trajectory_messages"]
+    defaults = {field: info.get_default(call_default_factory=True) for field, info in type(sample).model_fields.items()}
+    kept = {
+        field: value
+        for field, value in fields.items()
+        if field == "trajectory_messages" or field not in defaults or value != defaults[field]
+    }
+    kept |= {"name": name} if name else {}
+    kept |= {"messages": messages} if with_messages else {}
+    try:
+        return json.loads(dumps(kept))  # type: ignore[no-any-return]
+    except Exception as error:
+        raise NotAConversation(f"its sample cannot be written as JSON: {error_in_words(error)}") from error
