@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_osmosis.errors import BoundError as BoundError
+    from pytest_osmosis.errors import JudgeError as JudgeError
     from pytest_osmosis.errors import ModelError as ModelError
     from pytest_osmosis.errors import OsmosisError as OsmosisError
     from pytest_osmosis.errors import ScoreError as ScoreError
+    from pytest_osmosis.judges.decorator import osmosis_rubric as osmosis_rubric
+    from pytest_osmosis.judges.evaluate_rubric import RubricResult as RubricResult
+    from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric as evaluate_rubric
+    from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError as MissingAPIKeyError
+    from pytest_osmosis.judges.rubric_errors import ModelNotFoundError as ModelNotFoundError
+    from pytest_osmosis.judges.rubric_errors import ProviderRequestError as ProviderRequestError
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout as Rollout
@@ -48,20 +55,27 @@ HOMES = {
     "GraderConfig": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
     "Interval": "pytest_osmosis.stats.intervals",
+    "JudgeError": "pytest_osmosis.errors",
+    "MissingAPIKeyError": "pytest_osmosis.judges.rubric_errors",
     "ModelError": "pytest_osmosis.errors",
+    "ModelNotFoundError": "pytest_osmosis.judges.rubric_errors",
     "OsmosisError": "pytest_osmosis.errors",
+    "ProviderRequestError": "pytest_osmosis.judges.rubric_errors",
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
     "Rollout": "pytest_osmosis.plugin.rollout_tests.rollout",
     "RolloutSample": "pytest_osmosis.rewards.graders",
+    "RubricResult": "pytest_osmosis.judges.evaluate_rubric",
     "RunId": "pytest_osmosis.record.run_id",
     "RunRecord": "pytest_osmosis.record.run_record",
     "ScoreError": "pytest_osmosis.errors",
     "Summary": "pytest_osmosis.stats.summary",
     "Usage": "pytest_osmosis.models.base",
     "Verdict": "pytest_osmosis.verdicts.gates",
+    "evaluate_rubric": "pytest_osmosis.judges.evaluate_rubric",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
+    "osmosis_rubric": "pytest_osmosis.judges.decorator",
 }
 
 __all__ = [
@@ -76,13 +90,18 @@ __all__ = [
     "GraderConfig",
     "GraderContext",
     "Interval",
+    "JudgeError",
+    "MissingAPIKeyError",
     "ModelError",
+    "ModelNotFoundError",
     "OsmosisError",
+    "ProviderRequestError",
     "Results",
     "RewardError",
     "RewardWarning",
     "Rollout",
     "RolloutSample",
+    "RubricResult",
     "RunId",
     "RunRecord",
     "ScoreError",
@@ -90,7 +109,9 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "evaluate_rubric",
     "osmosis_reward",
+    "osmosis_rubric",
 ]
 
 

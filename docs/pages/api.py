@@ -60,6 +60,14 @@ SECTIONS = (
         ("osmosis_reward", "RewardWarning", "Grader", "GraderContext", "RolloutSample", "GraderConfig"),
     ),
     Section(
+        "LLM judges",
+        "See [judge with an LLM](../how-to/judge-with-an-llm.md).",
+        (
+            *("evaluate_rubric", "RubricResult", "osmosis_rubric"),
+            *("MissingAPIKeyError", "ProviderRequestError", "ModelNotFoundError", "JudgeError"),
+        ),
+    ),
+    Section(
         "Tests over rollouts",
         "See [write tests over rollouts](../how-to/test-over-rollouts.md).",
         ("Rollout", "ScoreError"),

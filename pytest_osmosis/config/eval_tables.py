@@ -196,7 +196,6 @@ SCORING = Table(
             text(),
             "Rubric by which the model of [judge] scores, under the name `rubric`: a text, or the path of a .md or "
             ".txt file inside the workspace.",
-            supported=False,
         ),
         Field(
             "thresholds",

@@ -34,6 +34,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _dataset(draft, workspace)
     _environment(draft)
     _scoring(draft)
+    _rubric(draft, workspace)
     _score_names(draft)
     _gates(draft)
     _baseline(draft)

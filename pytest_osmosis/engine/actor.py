@@ -33,7 +33,7 @@ from pytest_osmosis.engine.stall_notice import StallNotice
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
-from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
@@ -78,11 +78,12 @@ class Actor:
         self.recorder = Recorder(job, journal, every)
         self.hosts = Hosts(job, self.inbox.put, self.notices)
         self.permits = Permits(job.limits)
+        self.judge_permits = Permits(job.judge_limits, prefix="judge.")
         self.table = RunTable()
         self.runs = Runs(job, self.table, self.hosts, self.recorder, self.notices)
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
         self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup)
-        self._probing = Probing(job.probes, self.hosts, self.permits, self.runs)
+        self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs)
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
         self._waits_to_go = False
@@ -143,13 +144,16 @@ class Actor:
         self._log.bound()
         now = time.monotonic()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)
+        self.judge_permits.grant(now, not_before=math.inf if self.paused else 0.0)
         if self._probing.is_over:
             self.runs.check_time(now)
         self._settle()
 
     def _arrived(self) -> list[EngineMessage]:
         try:
-            messages = [self.inbox.get(timeout=self.permits.wait_s(time.monotonic(), TURN_S))]
+            now = time.monotonic()
+            wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, TURN_S))
+            messages = [self.inbox.get(timeout=wait_s)]
             if self.table.queue:
                 time.sleep(GATHER_S)
             messages.extend(self._waiting())
@@ -169,13 +173,18 @@ class Actor:
         if text is not None:
             self.notices.alert(text)
 
+    @property
+    def _held_by(self) -> str | None:
+        """The limit that holds back requests now, None if none does."""
+        return self.permits.held_by or self.judge_permits.held_by
+
     def _settle(self) -> None:
         try:
-            self.recorder.settle(**self.table.counts(), held_by=self.permits.held_by)
+            self.recorder.settle(**self.table.counts(), held_by=self._held_by)
         except JournalError as error:
             self.notices.add(str(error))
             self.runs.stop(Stop("journal", str(error)))
-            self.recorder.settle(**self.table.counts(), held_by=self.permits.held_by)
+            self.recorder.settle(**self.table.counts(), held_by=self._held_by)
 
     def end(self) -> None:
         """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""
@@ -250,15 +259,18 @@ class Actor:
             case "probed":
                 self._probing.answered(event)
             case "denied":
-                self.runs.denied(ModelTag(event["model_tag"]), event["error"])
+                self.runs.denied(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
             case "ask":
-                self.permits.ask(host, event, self.table.states.get(RunId.of(event)))
+                permits = self.judge_permits if event.get("judge") else self.permits
+                permits.ask(host, event, self.table.states.get(RunId.of(event)))
             case "answered":
-                self.permits.answered(host, event["id"], event["usage"])
+                for permits in (self.permits, self.judge_permits):  # no two requests of a host have the same number
+                    permits.answered(host, event["id"], event["usage"])
             case "unused":
-                self.permits.unused(host, event["id"])
+                for permits in (self.permits, self.judge_permits):
+                    permits.unused(host, event["id"])
             case "dropped":
                 host.gives_back = False
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
@@ -300,5 +312,6 @@ class Actor:
             self._refuse(HostError(start_failure(how)))
         self._probing.died(host)
         self.permits.died(host)
+        self.judge_permits.died(host)
         self._recovery.died(host, how)
         self.hosts.replace(host)

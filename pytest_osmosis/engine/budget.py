@@ -3,7 +3,8 @@
 A run begins only if it probably fits: what is used, the runs in flight and the run itself stay within the bound. The
 run itself counts at the mean of its model's rollouts so far, those in flight at their mean weighted by what they used:
 rollouts that use much take longer, so more of those in flight are such. Before the first rollout of a model, its mean
-is unknown, and a run of it begins only while fewer runs are in flight than there are hosts.
+is unknown, and a run of it begins only while fewer runs are in flight than there are hosts. What judges use is added
+once a run is scored; until then, and for runs that have not begun, it counts at its mean.
 """
 
 from __future__ import annotations
@@ -27,21 +28,25 @@ InFlight = Mapping[ModelTag, int]
 
 @dataclass(slots=True)
 class Spending:
-    """The amounts of one kind that rollouts used, by model, and their bound.
+    """The amounts of one kind that rollouts used, by model, and those that judges used, and their bound.
 
-    `amount_of` returns what a rollout used, None if that is unknown. `used` and `each` describe a total and a mean.
+    `amount_of` returns what a rollout used, `judge_amount_of` what its judges used, None if that is unknown. `used` and
+    `each` describe a total and a mean.
     """
 
     name: Literal["max_tokens", "max_cost_usd"]
     bound: float
     bound_text: str
     amount_of: Callable[[RunRecord], float | None]
+    judge_amount_of: Callable[[RunRecord], float | None]
     used: Callable[[float], str]
     each: Callable[[float], str]
     total: float = 0.0
     _totals: dict[ModelTag, float] = field(default_factory=dict)
     _squares: dict[ModelTag, float] = field(default_factory=dict)
     _n: dict[ModelTag, int] = field(default_factory=dict)
+    _by_judges: float = 0.0
+    _n_done: int = 0
 
     def add(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may.
@@ -55,6 +60,18 @@ class Spending:
         self._totals[model] = self._totals.get(model, 0.0) + amount
         self._squares[model] = self._squares.get(model, 0.0) + amount * amount
         self._n[model] = self._n.get(model, 0) + 1
+        return self._stop("is reached") if self.total >= self.bound else None
+
+    def add_judges(self, record: RunRecord) -> Stop | None:
+        """Count the judges of a run that is done; return why no further run may begin, None if one may."""
+        self._n_done += 1
+        if not record.judge_uses:
+            return None
+        amount = self.judge_amount_of(record)
+        if amount is None:
+            return Stop(self.name, f"[limits] {self.name} {_JUDGE_UNKNOWN}")
+        self.total += amount
+        self._by_judges += amount
         return self._stop("is reached") if self.total >= self.bound else None
 
     def fits(self, model: ModelTag, in_flight: InFlight, n_hosts: int) -> bool:
@@ -79,10 +96,16 @@ class Spending:
         """Return the total once the runs in flight are over; a model without a mean counts like the others."""
         weighted = {model: self._squares[model] / total if total else 0.0 for model, total in self._totals.items()}
         other = max(weighted.values(), default=0.0)
-        return self.total + sum(weighted.get(model, other) * n for model, n in in_flight.items())
+        n_unjudged = max(0, sum(self._n.values()) - self._n_done) + sum(in_flight.values())
+        judges = n_unjudged * self._mean_of_judges
+        return self.total + judges + sum(weighted.get(model, other) * n for model, n in in_flight.items())
 
     def _means(self) -> dict[ModelTag, float]:
-        return {model: total / self._n[model] for model, total in self._totals.items()}
+        return {model: total / self._n[model] + self._mean_of_judges for model, total in self._totals.items()}
+
+    @property
+    def _mean_of_judges(self) -> float:
+        return self._by_judges / self._n_done if self._n_done else 0.0
 
     def _stop(self, text: str) -> Stop:
         return Stop(self.name, f"[limits] {self.name} = {self.bound_text} {text}")
@@ -92,6 +115,8 @@ _UNKNOWN = (
     "cannot be kept: the server does not report token usage, or not for every request, or the agent sends requests "
     "without ctx.chat"
 )
+
+_JUDGE_UNKNOWN = "cannot be kept: the server of a judge does not report token usage, or its price is unknown"
 
 
 class Budget:
@@ -111,6 +136,11 @@ class Budget:
     def rolled_out(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may."""
         stops = [spending.add(record) for spending in self._spendings]
+        return next((stop for stop in stops if stop is not None), None)
+
+    def done(self, record: RunRecord) -> Stop | None:
+        """Count the judges of a run that is done; return why no further run may begin, None if one may."""
+        stops = [spending.add_judges(record) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
 
     def misfit(self, model: ModelTag, in_flight: InFlight) -> Spending | None:
@@ -140,6 +170,7 @@ def _spendings(bounds: Bounds) -> list[Spending]:
                 tokens,
                 count(tokens),
                 lambda record: record.tokens,
+                lambda record: record.judge_tokens,
                 lambda total: f"{plural(round(total), 'token')} used",
                 lambda mean: f"about {plural(round(mean), 'token')} a run",
             )
@@ -151,6 +182,7 @@ def _spendings(bounds: Bounds) -> list[Spending]:
                 usd,
                 f"{usd:g}",
                 bounds.cost_usd,
+                bounds.judge_cost_usd,
                 lambda total: f"{money(total)} spent",
                 lambda mean: f"about {money(mean)} a run",
             )

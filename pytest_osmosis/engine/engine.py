@@ -74,7 +74,7 @@ class Engine:
     @property
     def held_s(self) -> Mapping[str, float]:
         """The seconds for which each limit per minute held back a request."""
-        return dict(self._actor.permits.held_s)
+        return {**self._actor.permits.held_s, **self._actor.judge_permits.held_s}
 
     def start(self) -> None:
         """Start the hosts, which load the user's code. No request is sent before `go`."""

@@ -42,7 +42,6 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction
 
@@ -185,6 +184,7 @@ class InlineHost:
         """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
             self._endpoint.grant_from_thread(request["ids"])
+            self._core.grant_permits_in_thread(request["ids"])
             self._loop.soon(lambda: self._core.grant_permits(request["ids"]))
         else:
             self._inbox.put((connection, request))
@@ -222,6 +222,7 @@ class InlineHost:
         if self._code is not None:
             with self.inside():
                 self._loop.run(self._endpoint.close())
+                self._loop.run(self._core.close())
         clients, self._clients = self._clients, {}
         for client in clients.values():
             with self.inside():
@@ -233,7 +234,7 @@ class InlineHost:
             case "load":
                 self._emit(self._answer_to_setup())
             case "probe":
-                self._emit(self._loop.run(probed(self._clients, ModelTag(request["model_tag"]))))
+                self._emit(self._loop.run(probed(self._clients, request["model_tag"])))
             case "run":
                 self.error = None
                 self._roll(Key.of(request), request)
@@ -299,8 +300,8 @@ class InlineHost:
         with state.active(), self._stand_in.active(stand_in):
             yield
 
-    def _denied_by(self, tag: ModelTag) -> Callable[[str], None]:
-        return lambda error: self._emit({"ev": "denied", "model_tag": str(tag), "error": error})
+    def _denied_by(self, tag: str) -> Callable[[str], None]:
+        return lambda error: self._emit({"ev": "denied", "model_tag": tag, "error": error})
 
     def _raised(self, key: Key, error: BaseException) -> None:
         if self._loop.interrupted or isinstance(error, self._through):

@@ -29,8 +29,8 @@ def undecided(record: RunRecord, pass_rule: PassRule) -> None:
 class Bounds:
     """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
-    `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, None if
-    unknown.
+    `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, and
+    `judge_cost_usd` that of the judges that scored it, None if unknown.
     """
 
     max_errors: float
@@ -39,6 +39,7 @@ class Bounds:
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
     cost_usd: Callable[[RunRecord], float | None] = no_cost
+    judge_cost_usd: Callable[[RunRecord], float | None] = no_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,10 @@ class RescoreJob:
 class Job:
     """One eval run. `pass_rule` knows its functions only once the code is loaded.
 
-    `n_runs` will be submitted in all, at once or one by one. `probes` are the models that get one request before the
-    first run. `hosts` processes roll out, as many score, with `batch_size` runs in flight in total; `spawn` starts
-    them. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
+    `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
+    that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
+    flight in total; `spawn` starts them. `judge_limits` hold for the requests of judges. After `watchdog_s` without a
+    finished run, a notice names the runs that the eval waits for.
     """
 
     setup: Setup
@@ -112,8 +114,9 @@ class Job:
     bounds: Bounds
     early_stop: EarlyStop = field(default_factory=EarlyStop)
     limits: Limits = field(default_factory=Limits)
+    judge_limits: Limits = field(default_factory=Limits)
     seed: int | None = None
-    probes: Sequence[ModelTag] = (ModelTag.PRIMARY,)
+    probes: Sequence[str] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
     spawn: Spawn = HostConnection

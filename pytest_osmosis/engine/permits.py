@@ -62,9 +62,13 @@ class PermitAsk:
 
 @dataclass(slots=True)
 class Permits:
-    """All permits of an eval. `held_s` is how long each limit held back requests, `held_by` the limit that does now."""
+    """All permits of an eval for one kind of requests: of rollouts, or of judges (`prefix` "judge.").
+
+    `held_s` is how long each limit held back requests, `held_by` the limit that does now.
+    """
 
     limits: Limits
+    prefix: str = ""
     held_s: dict[str, float] = field(default_factory=dict)
     held_by: str | None = None
     _rates: dict[str, Rate] = field(default_factory=dict)
@@ -75,7 +79,8 @@ class Permits:
     _next_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self._rates = {name: Rate(limit) for name, limit in self.limits._asdict().items() if limit is not None}
+        limits = self.limits._asdict().items()
+        self._rates = {f"{self.prefix}{name}": Rate(limit) for name, limit in limits if limit is not None}
         self.held_s = dict.fromkeys(self._rates, 0.0)
 
     def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
@@ -143,7 +148,7 @@ class Permits:
 
     def _amounts(self, size: Size) -> list[tuple[str, Rate, float]]:
         amounts = {"requests_per_minute": 1.0, "tokens_per_minute": float(self._estimate.tokens(size))}
-        return [(name, rate, amounts[name]) for name, rate in self._rates.items()]
+        return [(name, rate, amounts[name.removeprefix(self.prefix)]) for name, rate in self._rates.items()]
 
     def _free_at(self, now: float, size: Size) -> tuple[str, float]:
         """Return the limit that holds a request longest, and until when."""
@@ -154,6 +159,6 @@ class Permits:
 
     def _correct(self, ask: PermitAsk, **amounts: float) -> None:
         for (name, rate), charge in zip(self._rates.items(), ask.charges, strict=True):
-            amount = amounts.get(name.partition("_")[0])
+            amount = amounts.get(name.removeprefix(self.prefix).partition("_")[0])
             if amount is not None:
                 rate.correct(charge, amount)

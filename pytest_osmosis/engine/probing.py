@@ -9,20 +9,22 @@ from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.permits import Permits
 from pytest_osmosis.engine.runs import Runs
-from pytest_osmosis.host.protocol import ProbedEvent
-from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.host.protocol import JUDGE, ProbedEvent
 
 
 class Probing:
     """Lets one host probe `models`. Runs may begin once it `is_over`; `host` is the host that probes now."""
 
-    def __init__(self, models: Sequence[ModelTag], hosts: Hosts, permits: Permits, runs: Runs) -> None:
+    def __init__(
+        self, models: Sequence[str], hosts: Hosts, permits: Permits, judge_permits: Permits, runs: Runs
+    ) -> None:
         self.is_over = False
         self.host: Host | None = None
         self._models = models
-        self._left: list[ModelTag] = []
+        self._left: list[str] = []
         self._hosts = hosts
         self._permits = permits
+        self._judge_permits = judge_permits
         self._runs = runs
 
     def begin(self) -> None:
@@ -37,13 +39,13 @@ class Probing:
         if not self._left or self.host is not None or not ready:
             return
         self.host = ready[0]
-        for _ in self._left:
-            self._permits.probed(time.monotonic())
+        for tag in self._left:
+            (self._judge_permits if tag == JUDGE else self._permits).probed(time.monotonic())
         self.host.hand([{"op": "probe", "model_tag": str(tag)} for tag in self._left])
 
     def answered(self, event: ProbedEvent) -> None:
         """Stop the eval, or its baseline, if the probe met what every request will meet."""
-        tag, error = ModelTag(event["model_tag"]), event["error"]
+        tag, error = event["model_tag"], event["error"]
         if tag not in self._left:
             return  # the host that died meanwhile had sent it
         self._left.remove(tag)

@@ -88,7 +88,7 @@ class Recorder:
                 "errors": {},
                 "output": {},
                 "ground_truth": ground_truth,
-                **score.notes.to_json(),
+                **score.notes.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             }
             removal: RemovalEvent = {**event, "removed": True, "name": name}
             record = self._enter_own(removal if score.value is None else event)

@@ -14,8 +14,8 @@ from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.systemic import Systemic
-from pytest_osmosis.host.protocol import Key, ProgressEvent
-from pytest_osmosis.record.events import RolloutEvent, ScoreEvent
+from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
+from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.stop import Stop
 
@@ -111,21 +111,22 @@ class Runs:
             self._notices.alert(f"no further request is sent to the baseline's model: {text}")
             self._skip_unbegun(ModelTag.BASELINE)
 
-    def denied(self, tag: ModelTag, error: str) -> None:
-        """Stop the eval, or its baseline: the model denies every request. No host sends it another one."""
-        self._hosts.broadcast({"op": "deny", "model_tag": str(tag), "error": error})
+    def denied(self, tag: str, error: str) -> None:
+        """Stop the eval, or its baseline: a model denies every request. No host sends it another one."""
+        self._hosts.broadcast({"op": "deny", "model_tag": tag, "error": error})
         self.stop_model(tag, error)
 
-    def probe_failed(self, tag: ModelTag, error: str) -> None:
+    def probe_failed(self, tag: str, error: str) -> None:
         """Remember an error of the probe that runs need not meet."""
-        self._systemic[tag].probe_error = error
+        if tag != JUDGE:
+            self._systemic[ModelTag(tag)].probe_error = error
 
-    def stop_model(self, tag: ModelTag, cause: str) -> None:
-        """Stop the eval, or its baseline, because no further run of this model could succeed."""
-        if tag is ModelTag.BASELINE:
+    def stop_model(self, tag: str, cause: str) -> None:
+        """Stop the eval, or its baseline, because no further run of this model, or of this judge, could succeed."""
+        if tag == ModelTag.BASELINE:
             self.stop_baseline(cause)
         else:
-            self.stop(Stop("systemic", cause))
+            self.stop(Stop("systemic", f"the judge: {cause}" if tag == JUDGE else cause))
 
     def _skip_unbegun(self, model: ModelTag | None) -> None:
         """Skip the runs that have not begun: all of them, or those of one model."""
@@ -232,7 +233,7 @@ class Runs:
         """Enter the `score` event of functions whose process cannot write it, if there are any."""
         if not names:
             return
-        errors = {name: {"message": error, "details": details} for name in names}
+        errors: dict[str, ScoringError] = {name: {"message": error, "details": details} for name in names}
         key = state.key.to_json()
         truth = state.row.ground_truth
         event: ScoreEvent = {
@@ -259,10 +260,13 @@ class Runs:
         )
         record = self._recorder.ledger.records[state.run]
         self._recorder.done(record, transcript)
+        reached = self._budget.done(record)
         decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)
         if self._recorder.n_unmeasured > self._job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self._job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
+        elif reached is not None and self.any_left:
+            self.stop(reached)
         elif decided is not None and self.any_left:
             self.stop(Stop("decided", decided))
 

@@ -71,6 +71,7 @@ class Conclusion:
             overall=overall,
             provenance={**self._run.provenance, "finished_at": utc_text(self._run.ended_at or datetime.now(UTC))},
             price=prepared.price,
+            judge_price=prepared.judge_price,
             row_digests=prepared.row_digests,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             n_planned=prepared.plan.n_runs,

@@ -13,12 +13,12 @@ from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
 from pytest_osmosis.evals.early_stop import GateTracker
 from pytest_osmosis.evals.prepared import Prepared, pass_rule
-from pytest_osmosis.evals.request_settings import rate_limits, request_sampling
+from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktree, Worktrees
 from pytest_osmosis.host.bounds import RolloutBounds
-from pytest_osmosis.host.protocol import CommitFields, Setup
+from pytest_osmosis.host.protocol import JUDGE, CommitFields, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.numbers import count
@@ -86,6 +86,9 @@ def host_setup(
         baseline=other.target.to_json() if other is not None and with_baseline else None,
         limit=1 if inline else config.evaluation.batch_size,
         permits=any(rate_limits(config)),
+        judge=dict(prepared.judge.setup) if prepared.judge is not None else None,
+        judge_permits=any(judge_limits(config)),
+        judge_retries=config.judge.max_retries,
         stand_in=stand_in,
         agent=config.agent.agent,
         endpoint=config.agent.endpoint,
@@ -159,6 +162,7 @@ def engine_job(
         host_log=directory.host_log,
         batch_size=batch_size,
         limits=rate_limits(config),
+        judge_limits=judge_limits(config),
         n_runs=len(selected.runs),
         bounds=bounds,
         early_stop=EarlyStop(
@@ -176,8 +180,9 @@ def engine_job(
 
 
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
-    """Return the bounds of the eval. Stored rollouts cost nothing more."""
-    limits, n_runs, spends = prepared.config.limits, len(selected.own), prepared.source.asks_models
+    """Return the bounds of the eval. Stored rollouts cost nothing more, but a judge does."""
+    limits, n_runs = prepared.config.limits, len(selected.own)
+    spends = prepared.source.asks_models or prepared.judge is not None
     return Bounds(
         max_errors=n_runs if selected.smoke else _max_errors(limits, n_runs),
         max_errors_text=_max_errors_text(limits),
@@ -185,16 +190,19 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
         max_cost_usd=limits.max_cost_usd if spends else None,
         max_duration_s=limits.max_duration_s,
         cost_usd=prepared.cost_usd,
+        judge_cost_usd=prepared.judge_cost_usd,
     )
 
 
-def _probes(prepared: Prepared, selected: SelectedRuns) -> list[ModelTag]:
-    """Return the models to probe: those of the selected runs, except the embedded one."""
+def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
+    """Return the models to probe: those of the selected runs and the judge, except the embedded one."""
     other = prepared.baseline_model
     models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
         models[ModelTag.BASELINE] = (other.target, selected.of_baseline)
-    return [tag for tag, (target, runs) in models.items() if runs and target.is_remote]
+    probes = [str(tag) for tag, (target, runs) in models.items() if runs and target.is_remote]
+    judge = prepared.judge
+    return [*probes, JUDGE] if judge is not None and judge.target.is_remote else probes
 
 
 def _max_errors(limits: LimitsTable, n_runs: int) -> int:

@@ -91,7 +91,7 @@ def prepare_training(
         if target is not None and training.asks_model:
             visible = {**environ, **config.env, **secrets}
             checks.add([missing_extra(target, where=where), missing_login(target, visible, where=where)])
-            checks.made(lambda: check_prices(config, target, None, datetime.now(UTC)), "limits", "prices")
+            checks.made(lambda: check_prices(config, target, None, None, datetime.now(UTC)), "limits", "prices")
     checks.raise_problems()
     assert dataset is not None, "its problem would have been raised"
     assert target is not None, "its problem would have been raised"

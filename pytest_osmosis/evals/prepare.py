@@ -19,6 +19,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.evals.judge import EvalJudge, eval_judge, judge_prices, problems_of_judge
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.prepared import Prepared, differences, identity
 from pytest_osmosis.evals.result_paths import baseline_path
@@ -84,16 +85,22 @@ def prepare(
     )
     target = checks.made(lambda: _target(config, environ, model_origin), *MODEL_KEYS, "agent.agent")
     other = checks.made(lambda: baseline_target(config, environ, baseline_origin), "baseline", "model")
+    judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
     secrets = {}
     if not listing:
         targets = [(each, at) for each, at in ((target, model_origin), (other, baseline_origin)) if each is not None]
-        names = dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each, _ in targets))])
+        names = _secret_names(config, [each for each, _ in targets], judge)
         secrets = checks.made(lambda: resolve_secrets(names, secrets_file, environ, read_stdin))
         checks.add(missing_extra(each, where=at) for each, at in targets)
         visible = {**environ, **config.env, **(secrets or {})}
         checks.add(missing_login(each, visible, where=at) for each, at in targets)
+        if judge is not None:
+            checks.add(problems_of_judge(judge, visible, shown(config.path)))
         if target is not None:
-            checks.made(lambda: check_prices(config, target, other, datetime.now(UTC)), "limits", "prices", "baseline")
+            checks.made(
+                lambda: check_prices(config, target, other, judge, datetime.now(UTC)),
+                *("limits", "prices", "baseline", "judge"),
+            )
     baseline_results = checks.made(lambda: stored_baseline(config, updating), "baseline")
     checks.raise_problems()
     prepared = Prepared(
@@ -108,6 +115,7 @@ def prepare(
         contents=data.contents,
         baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
         baseline_results=baseline_results,
+        judge=judge,
         typed=tuple(override for override in overrides if override.level == "command"),
         commit=commit,
     )
@@ -194,7 +202,11 @@ def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | No
 def with_prices(prepared: Prepared, at: datetime) -> Prepared:
     """Return `prepared` with the prices that its models had `at` a time."""
     config, other = prepared.config, prepared.baseline_model
-    prepared = replace(prepared, price=price_of(config.experiment.model_path, prepared.target, config.prices, at))
+    prepared = replace(
+        prepared,
+        price=price_of(config.experiment.model_path, prepared.target, config.prices, at),
+        judge_price=judge_prices(prepared.judge, config.prices, at),
+    )
     if other is None:
         return prepared
     price = price_of(other.name, other.target, config.prices, at)
@@ -204,6 +216,12 @@ def with_prices(prepared: Prepared, at: datetime) -> Prepared:
 def with_digest(prepared: Prepared) -> Prepared:
     """Return `prepared` with the digest of its plan, and how it differs from its baseline."""
     return replace(prepared, plan_digest=plan_digest(identity(prepared)), differs=differences(prepared))
+
+
+def _secret_names(config: EvalConfig, targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
+    """Return the names of all secrets: those of the config, and of the keys of its models and its judge."""
+    models = [*targets, *([judge.target] if judge is not None else [])]
+    return list(dict.fromkeys([*config.secrets, *filter(None, (each.api_key_env for each in models))]))
 
 
 def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> str:
@@ -253,17 +271,21 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
         raise ConfigError([Problem(shown(config.path), f"{size}; {fix}")])
 
 
-def check_prices(config: EvalConfig, target: ModelTarget, other: ModelTarget | None, at: datetime) -> None:
+def check_prices(
+    config: EvalConfig, target: ModelTarget, other: ModelTarget | None, judge: EvalJudge | None, at: datetime
+) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
     models = [(config.experiment.model_path, target), *([(config.baseline.model_path or "", other)] if other else [])]
-    unknown = [name for name, each in models if price_of(name, each, config.prices, at) is None]
+    judges = [(judge.name, judge.target)] if judge is not None else []
     texts = [
-        f"[limits] {bound}: the price of {name} is not known, so its cost cannot be limited; "
-        f"add [prices] {name} = {{input = ..., output = ...}}, or limit {instead}"
-        for name in map(toml, unknown)
+        f"[limits] {bound}: the price of {toml(name)} is not known, so its cost cannot be limited; "
+        f"add [prices] {toml(name)} = {{input = ..., output = ...}}, or limit {instead}"
+        for name, each in (*models, *judges)
+        if price_of(name, each, config.prices, at) is None
         for bound, instead in limited.items()
+        if bound == "max_cost_usd" or (name, each) in models  # a judge is not a part of a rollout
     ]
     if texts:
         raise ConfigError([Problem(shown(config.path), text) for text in texts])

@@ -12,13 +12,16 @@ from pytest_osmosis.config.rules import GRADER_SCORE
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
+from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.git.commits import Commit
+from pytest_osmosis.host.rubric_scorer import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges, no_price
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
@@ -51,6 +54,7 @@ class Prepared:
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
+    - `judge`: the LLM judge of `[scoring] rubric`, if any; `judge_price` returns the price of any judge's model
     - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
     - `preflight`: the findings about a training config before its code is loaded, None for an eval
     - `typed`: the overrides of the command line
@@ -72,6 +76,8 @@ class Prepared:
     last: PublishedHead | None = None
     smoke: Plan | None = None
     baseline_model: BaselineModel | None = None
+    judge: EvalJudge | None = None
+    judge_price: PriceOf = no_price
     baseline_results: PublishedResults | None = None
     differs: tuple[str, ...] = ()
     preflight: Preflight | None = None
@@ -101,6 +107,10 @@ class Prepared:
         price = self.prices[record.run.model]
         return None if price is None else price.cost_usd(record.usage)
 
+    def judge_cost_usd(self, record: RunRecord) -> float | None:
+        """Return the cost of the judges that scored a run, None if it is unknown."""
+        return cost_of_judges(record.judge_uses, self.judge_price)
+
     @property
     def short_secrets(self) -> list[str]:
         return [name for name, value in self.secrets.items() if is_too_short(value)]
@@ -128,6 +138,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         "model": [config.experiment.model_path, target.base_url],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
+        **({"judge": judge_digest(prepared.judge.setup)} if prepared.judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
     }
@@ -150,7 +161,8 @@ def differences(prepared: Prepared) -> tuple[str, ...]:
     has_grader = _may_have_grader(config)
     if has_grader and config.scoring.grader is None and config.scoring.eval_fns:
         has_grader = GRADER_SCORE in stored.pass_rule.scorers
-    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []))
+    rubric = [RUBRIC] if prepared.judge is not None else []
+    scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []), *rubric)
     here = published_config(prepared.description, pass_rule(config, scorers))
     return differing_settings(stored, here, prepared.redaction)
 

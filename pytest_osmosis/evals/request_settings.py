@@ -53,6 +53,10 @@ def rate_limits(config: EvalConfig) -> Limits:
     return Limits(config.execution.requests_per_minute, config.execution.tokens_per_minute)
 
 
+def judge_limits(config: EvalConfig) -> Limits:
+    return Limits(config.judge.requests_per_minute, config.judge.tokens_per_minute)
+
+
 def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: PublishedHead | None) -> list[str]:
     """Return a text for each limit, with the least time that `n_rollouts` take under it."""
     requests, tokens = rate_limits(config)

@@ -2,7 +2,8 @@
 
 Rows, runs, models and sampling stay those of the rollouts. Functions, thresholds, gates and limits are those of the
 present config. A row whose prompt has changed has no rollout; a row that changed otherwise, for example in
-its ground truth, is scored by its present content. No model is asked.
+its ground truth, is scored by its present content. No model is asked, but for
+a judge.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsE
 from pytest_osmosis.evals.baseline import BaselineModel
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.evals.judge import EvalJudge, eval_judge, problems_of_judge
 from pytest_osmosis.evals.prepare import (
     CODE_KEYS,
     DATASET_KEYS,
@@ -124,9 +126,14 @@ def prepare_rescore(
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     dataset = checks.made(lambda: configured_dataset(config), *DATASET_KEYS)
     rows = checks.made(lambda: None if dataset is None else _planned_rows(planned, dataset))
+    judge = checks.made(lambda: eval_judge(config, environ, shown(config.path)), "judge", "scoring.rubric")
     secrets = {}
     if not listing:
         secrets = checks.made(lambda: resolve_secrets(config.secrets, secrets_file, environ, read_stdin, needed=False))
+        if judge is not None:
+            keys = checks.made(lambda: resolve_secrets(_keys_of(judge), secrets_file, environ, read_stdin))
+            checks.add(problems_of_judge(judge, {**environ, **config.env, **(keys or {})}, shown(config.path)))
+            secrets = {**(secrets or {}), **(keys or {})}
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
     baseline_model = checks.made(lambda: _baseline_model(run))
@@ -162,9 +169,14 @@ def prepare_rescore(
         baseline_model=baseline_model,
         baseline_results=baseline_results,
         commit=commit,
+        judge=judge,
         source=source,
     )
     return with_digest(with_prices(prepared, datetime.fromisoformat(source.rolled_out_at)))
+
+
+def _keys_of(judge: EvalJudge) -> list[str]:
+    return [judge.target.api_key_env] if judge.target.api_key_env is not None else []
 
 
 def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:

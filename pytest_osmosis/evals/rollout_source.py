@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_osmosis.engine.job import RescoreJob
 from pytest_osmosis.evals.request_settings import request_sampling
@@ -70,6 +70,7 @@ class NewRollouts:
                 "sampling": {**request_sampling(config), "seed": seed},
                 "overridden": [*config.overridden, *config.preset],
                 **({"recorded": True} if config.agent.is_recorded else {}),
+                **_judge_of(prepared),
             },
         )
 
@@ -92,6 +93,11 @@ class NewRollouts:
     def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
         """Return the comparison of `results` with those that were made of the same rollouts before."""
         return None
+
+
+def _judge_of(prepared: Prepared) -> dict[str, Any]:
+    """Return the judge that scores, for the description of an eval."""
+    return {"judge": prepared.judge.published} if prepared.judge is not None else {}
 
 
 NEW_ROLLOUTS = NewRollouts()
@@ -139,7 +145,8 @@ class RescoreSource:
         """Return the earlier description, with the name and the overrides of the present config."""
         config = prepared.config
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
-        return replace(self.description_then, name=config.name, extra={**self.description_then.extra, **now})
+        then = {key: value for key, value in self.description_then.extra.items() if key != "judge"}
+        return replace(self.description_then, name=config.name, extra={**then, **now, **_judge_of(prepared)})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)

@@ -1,4 +1,4 @@
-"""The clients of a host: one for the eval's model, and one for the baseline's if there is a baseline."""
+"""The clients of a host: for the eval's model, and for those of its baseline and its judge if it has them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.protocol import ProbedEvent, Setup
+from pytest_osmosis.host.protocol import JUDGE, ProbedEvent, Setup
 from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.recorded import RECORDED
 
 NO_PROBE = "if the model answers other requests than this one, --osmosis-no-probe leaves it out"
 
-Clients = Mapping[ModelTag, Model]
-"""The client of each model; empty in hosts that only score."""
+Clients = Mapping[str, Model]
+"""The client of each model, by its tag. Hosts that only score have at most that of the judge."""
 
 
 def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
     """Return the clients of all models that `setup` names; `environ` holds their keys."""
-    if setup.role != "roll":
-        return {}
-    if setup.agent == RECORDED:
-        return {tag: UnaskedModel() for tag in setup.targets}
-    targets = {tag: ModelTarget(**target) for tag, target in setup.targets.items()}
-    return {tag: create(target, environ, setup.limit) for tag, target in targets.items()}
+    asked = {tag: target for tag, target in setup.model_targets.items() if setup.role == "roll" or tag == JUDGE}
+    return {tag: _client(setup, tag, ModelTarget(**target), environ) for tag, target in asked.items()}
+
+
+def _client(setup: Setup, tag: str, target: ModelTarget, environ: Mapping[str, str]) -> Model:
+    if setup.agent == RECORDED and tag != JUDGE:
+        return UnaskedModel()
+    return create(target, environ, setup.limit)
 
 
 class UnaskedModel:
@@ -74,7 +75,7 @@ class DeniableModel:
         await self._model.close()
 
 
-async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:
+async def probed(clients: Clients, tag: str) -> ProbedEvent:
     """Return the answer to `probe`."""
     try:
         error = await probe(clients[tag])
@@ -86,5 +87,5 @@ async def probed(clients: Clients, tag: ModelTag) -> ProbedEvent:
     return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
 
 
-def _probed(tag: ModelTag, error: str | None, *, is_systemic: bool) -> ProbedEvent:
+def _probed(tag: str, error: str | None, *, is_systemic: bool) -> ProbedEvent:
     return {"ev": "probed", "model_tag": str(tag), "error": error, "is_systemic": is_systemic}

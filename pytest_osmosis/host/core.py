@@ -26,15 +26,19 @@ from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
+from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringClock, ScoringRequests
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
+from pytest_osmosis.host.rubric_scorer import RUBRIC
+from pytest_osmosis.host.slots import RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
+from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.refusal import refused
-from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent
+from pytest_osmosis.record.events import ROLLOUT, NoteFields, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of
@@ -73,6 +77,8 @@ class HostCore:
         emit: Emit,
         on_error: OnError = lambda key, error: None,
         flush: Callable[[], None] = lambda: None,
+        emit_from_thread: Emit | None = None,
+        hide: Callable[[str, str], None] = lambda name, value: None,
     ) -> None:
         self.closing = False
         self._setup = setup
@@ -84,11 +90,22 @@ class HostCore:
         self._flush = flush
         self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, emit)
         self._endpoint = endpoint
+        self._clients = clients
+        self._judges: JudgeGateway | None = None
+        self._emit_from_thread = emit_from_thread or emit
+        self._hide = hide
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
         if self._gateway.permits is not None:
             self._gateway.permits.grant(ids)
+        if self._judges is not None:
+            self._judges.grant(ids)
+
+    def grant_permits_in_thread(self, ids: Sequence[int]) -> None:
+        """Grant permits to code that holds the event loop. May be called from any thread."""
+        if self._judges is not None:
+            self._judges.grant_in_thread(ids)
 
     async def perform(self, request: RunRequest) -> None:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
@@ -128,16 +145,18 @@ class HostCore:
         """Score a conversation with each function that the request names. Emits `scoring` and `score` for each."""
         key = Key.of(request)
         await self._limits.scorings.acquire()
+        clock = ScoringClock()
+        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, clock)
         try:
             for name in request["names"]:
                 with output.captured() as sink:
                     self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
-                    event = await self._score_with(name, request)
+                    event = await self._score_with(name, request, slot, clock)
                     event["output"] = sink.take()
                     self._emit(event)
         finally:
-            self._limits.scorings.release()
+            slot.end()
 
     async def replay(self, request: ScoringFields, name: str) -> Reward:
         """Return the reward by the function `name`, without a score if a Grader removes the run.
@@ -218,6 +237,11 @@ class HostCore:
             with self._user_code(running):
                 return await in_frame_of(key, called)
 
+    async def close(self) -> None:
+        """Close the clients of judges that functions needed."""
+        if self._judges is not None:
+            await self._judges.close()
+
     def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run
 
@@ -242,25 +266,53 @@ class HostCore:
             access=endpoint.access,
         )
 
-    async def _score_with(self, name: str, request: ScoringFields) -> ScoreEvent | RemovalEvent:
+    async def _score_with(
+        self, name: str, request: ScoringFields, slot: RolloutSlot, clock: ScoringClock
+    ) -> ScoreEvent | RemovalEvent:
         """Return the event of the function `name`, which runs under its own deadline."""
         key = Key.of(request)
         begun = time.perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
+        clock.deadline = running.deadline
+        judges = ScoringRequests(self._judge_gateway(), key, slot, running.deadline)
+        token = REQUESTS.set(judges)
         try:
             async with running.deadline:
-                with self._user_code(running):
-                    reward = await in_frame_of(key, lambda: self._reward(name, request, running))
+                rubric = self._code.rubric if name == RUBRIC else None
+                if rubric is not None:
+                    reward = await rubric.score(request, partial(judges.send_to_configured, rubric.model))
+                else:
+                    with self._user_code(running):
+                        reward = await in_frame_of(key, lambda: self._reward(name, request, running))
         except BaseException as error:
             if self.closing:
                 raise
             self._on_error(key, error)
-            failure = await self._described(key, "reward", error, partial(reward_failure, error, running))
-            error_of = {name: {"message": failure.message, "details": failure.details}}
-            return _score_event(request, begun, {}, error_of)
+            describe = partial(reward_failure, error, running, copy(judges.counts))
+            failure = await self._described(key, "reward", error, describe)
+            scoring_error: ScoringError = {"message": failure.message, "details": failure.details}
+            if failure.boundary != "reward":
+                scoring_error["boundary"] = failure.boundary
+            return _with_judges(_score_event(request, begun, {}, {name: scoring_error}), judges.counts)
+        finally:
+            judges.end()
+            REQUESTS.reset(token)
         scores = {} if reward.score is None else {name: reward.score}
-        event = _with_notes(_score_event(request, begun, scores, {}), name, reward)
+        event = _with_judges(_with_notes(_score_event(request, begun, scores, {}), name, reward), judges.counts)
         return event if scores else {**event, "removed": True, "name": name}
+
+    def _judge_gateway(self) -> JudgeGateway:
+        if self._judges is None:
+            self._judges = JudgeGateway(
+                self._setup,
+                self._clients,
+                self._limits,
+                self._monitor.stalls,
+                self._emit,
+                self._emit_from_thread,
+                self._hide,
+            )
+        return self._judges
 
     async def _reward(self, name: str, request: ScoringFields, running: MonitoredCode) -> Reward:
         """Return the reward by the function `name`, without a score if a Grader removes the run."""
@@ -369,7 +421,7 @@ def _notes_of(output: RolloutOutput) -> NoteFields:
 
 
 def _score_event(
-    request: ScoringFields, begun: float, scores: Mapping[str, float], errors: Mapping[str, Mapping[str, str]]
+    request: ScoringFields, begun: float, scores: Mapping[str, float], errors: Mapping[str, ScoringError]
 ) -> ScoreEvent:
     return {
         "ev": "score",
@@ -389,6 +441,12 @@ def _with_notes(event: ScoreEvent, name: str, reward: Reward) -> ScoreEvent:
         event["reasons"] = {name: reward.reason}
     if reward.fields:
         event["fields"] = {name: reward.fields}
+    return event
+
+
+def _with_judges(event: ScoreEvent, counts: JudgeCounts) -> ScoreEvent:
+    if judges := counts.to_json():
+        event["judges"] = judges
     return event
 
 

@@ -22,7 +22,6 @@ from pytest_osmosis.host.permits import ANSWER_LIMITS
 from pytest_osmosis.host.protocol import Emit, Setup
 from pytest_osmosis.host.standby_gateway import StandbyGateway
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.rollouts.context import ChatContext, ModelAccess, keep_conversation
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class HostEndpoint:
             return nullcontext()
         return environment.applied({name: self._environ.get(name) for name in self._variables})
 
-    def connect(self, models: Mapping[ModelTag, DeniableModel], emit: Emit) -> None:
+    def connect(self, models: Mapping[str, DeniableModel], emit: Emit) -> None:
         """Connect the standby: `models` learn of denials, and `emit` takes events from any thread."""
         self._standby = StandbyGateway(self.setup, self._environ, models, emit)
 

@@ -22,6 +22,7 @@ from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.mcp_server import import_fastmcp, mcp_agent
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
+from pytest_osmosis.host.rubric_scorer import RUBRIC, RubricScorer
 from pytest_osmosis.host.signatures import check_function
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
@@ -58,7 +59,7 @@ MOST_TOOLS = 20
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """The user's code, ready to run. `agent` is None in hosts that only score.
+    """The user's code, ready to run. `agent` is None in hosts that only score, `rubric` without an LLM judge.
 
     `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
     tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
@@ -70,6 +71,7 @@ class UserCode:
     functions: tuple[EvalFunction, ...]
     grader: GraderCode | None
     digests: Mapping[str, str]
+    rubric: RubricScorer | None = None
     notes: tuple[str, ...] = ()
     scored_apart: bool = False
     max_rollouts: int | None = None
@@ -78,13 +80,14 @@ class UserCode:
     @property
     def scorers(self) -> tuple[str, ...]:
         """The names of all scores, in the order of the results."""
-        return tuple(function.name for function in self.functions) + ((REWARD,) if self.grader else ())
+        further = [*([REWARD] if self.grader else []), *([RUBRIC] if self.rubric else [])]
+        return (*(function.name for function in self.functions), *further)
 
     @property
     def synchronous(self) -> tuple[str, ...]:
         """The names of functions that block while they score, and therefore run in a process of their own."""
         if self.scored_apart:
-            return self.scorers
+            return tuple(name for name in self.scorers if name != RUBRIC)  # our own code got its client before
         return tuple(function.name for function in self.functions if not function.is_async)
 
     @property
@@ -110,11 +113,11 @@ class UserCode:
         }
 
     def function(self, name: str) -> object:
-        """Return the user's function of that name, or the `grade` of their Grader."""
+        """Return the user's function of that name, or the `grade` of their Grader. None for the judge."""
         function = self.eval_function(name)
         if function is not None:
             return function.function
-        return self.grader.grader.grade if self.grader is not None else None
+        return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
 def load(setup: Setup) -> UserCode:
@@ -137,10 +140,11 @@ def _loaded(setup: Setup) -> UserCode:
     entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    if not functions and grader is None and not errors:
+    rubric = RubricScorer.of(setup.judge) if setup.judge is not None else None
+    if not functions and grader is None and rubric is None and not errors:
         raise CodeError(
-            f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names neither "
-            "eval_fns nor a grader"
+            f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
+            "grader or rubric"
         )
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
@@ -149,7 +153,8 @@ def _loaded(setup: Setup) -> UserCode:
         agent,
         functions,
         grader,
-        _digests(functions, grader, setup.roots),
+        _digests(functions, grader, setup.roots) | ({RUBRIC: rubric.digest} if rubric is not None else {}),
+        rubric,
         notes,
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from pytest_osmosis.host.protocol import AnsweredEvent, Emit, Key, Size, UnusedEvent
+from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
 from pytest_osmosis.models.base import ChatRequest, Usage
 from pytest_osmosis.text.json_line import dumps
 
@@ -24,20 +24,29 @@ def size_of(request: ChatRequest) -> Size:
 
 
 class PermitClient:
-    """Requests permits from the engine, and reports what became of each. They are numbered from `first` on."""
+    """Requests permits from the engine, and reports what became of each. They are numbered from `first` on.
 
-    def __init__(self, emit: Emit, first: int = 0) -> None:
+    Those `of_judges` are under limits of their own.
+    """
+
+    def __init__(self, emit: Emit, first: int = 0, of_judges: bool = False) -> None:
         self._emit = emit
         self._numbers = count(first)
+        self._of_judges = of_judges
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def get(self, key: Key, size: Size) -> Permit:
         """Wait for a permit. Cancelling the wait gives the permit back."""
         permit = Permit(next(self._numbers), self._emit)
         granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
-        self._emit(
-            {"ev": "ask", **key.to_json(), "id": permit.number, "chars": size.chars, "max_tokens": size.max_tokens}
-        )
+        event: AskEvent = {
+            "ev": "ask",
+            **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+            "id": permit.number,
+            "chars": size.chars,
+            "max_tokens": size.max_tokens,
+        }
+        self._emit({**event, "judge": True} if self._of_judges else event)
         try:
             await granted
         except BaseException:

@@ -81,6 +81,11 @@ class EventWriter:
         self._loop = loop
         self._lines: list[str] = []
         self._turn_ends = False
+        self._writes = threading.Lock()
+
+    def hide(self, name: str, value: str) -> None:
+        """Redact a further secret, which user code passed to us."""
+        self._redaction.add({name: value})
 
     def emit(self, event: HostEvent) -> None:
         """Write an event by the end of this turn of the loop."""
@@ -91,16 +96,21 @@ class EventWriter:
 
     def emit_from_thread(self, event: HostEvent) -> None:
         """Write an event at once, from any thread, even if the loop cannot run."""
-        write(self._pipe, self._redaction.event(event).encode("ascii") + b"\n")
+        self._write(self._redaction.event(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:
-        data = memoryview(("\n".join(self._lines) + "\n").encode("ascii"))
-        self._lines = []
+        lines, self._lines = self._lines, []
         try:
-            while data:
-                data = data[write(self._pipe, data) :]
+            self._write(("\n".join(lines) + "\n").encode("ascii"))
         except OSError:  # the engine is gone, or user code closed the pipe
             end_process_group()
+
+    def _write(self, lines: bytes) -> None:
+        """Write whole lines, one thread after the other."""
+        data = memoryview(lines)
+        with self._writes:
+            while data:
+                data = data[write(self._pipe, data) :]
 
     def _end_turn(self) -> None:
         self._turn_ends = False

@@ -31,6 +31,10 @@ from pytest_osmosis.text.json_line import dumps
 Role = Literal["roll", "score"]
 
 
+JUDGE = "judge"
+"""The tag of the judge in messages about models."""
+
+
 class Key(NamedTuple):
     """One attempt at one run: requests and events are matched by it."""
 
@@ -71,6 +75,8 @@ class Setup:
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `endpoint` "env", clients that user code makes find the endpoint in the environment.
+    `judge` describes the judge of `[scoring] rubric` (`host.rubric_scorer`); `judge_permits` and `judge_retries` hold
+    for the requests of all judges.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
     FastMCP server whose tools the built-in agent offers.
@@ -83,6 +89,9 @@ class Setup:
     baseline: Mapping[str, Any] | None = None
     limit: int = 1
     permits: bool = False
+    judge: Mapping[str, Any] | None = None
+    judge_permits: bool = False
+    judge_retries: int = 4
     stand_in: bool = True
     agent: str | None = "chat"
     endpoint: Literal["url", "env"] = "url"
@@ -98,6 +107,12 @@ class Setup:
     grader_timeout_s: float = 150.0
     commit: CommitFields | None = None
     mcp: str | None = None
+
+    @property
+    def model_targets(self) -> dict[str, Mapping[str, Any]]:
+        """All models to which the config lets requests be sent: those that roll out, and the judge."""
+        targets = {str(tag): target for tag, target in self.targets.items()}
+        return targets if self.judge is None else {**targets, JUDGE: self.judge["target"]}
 
     @property
     def targets(self) -> dict[ModelTag, Mapping[str, Any]]:
@@ -216,12 +231,13 @@ class RetryEvent(AttemptFields):
 
 
 class AskEvent(AttemptFields):
-    """A rollout wants to send the request `id` of this size."""
+    """A rollout, or with `judge` the scoring of one, wants to send the request `id` of this size."""
 
     ev: Literal["ask"]
     id: int
     chars: int
     max_tokens: int | None
+    judge: NotRequired[bool]
 
 
 class ScoringEvent(AttemptFields):
@@ -260,7 +276,8 @@ def read_event(line: bytes) -> HostEvent:
     fields = _event_fields().get(str(event.get("ev"))) if isinstance(event, dict) else None
     if fields is None or not all(name in event and isinstance(event[name], kinds) for name, kinds in fields.items()):
         raise ValueError("not an event of a host")
-    ModelTag(event.get("model_tag", ModelTag.PRIMARY))  # a ValueError for any other
+    if event.get("model_tag") != JUDGE or event["ev"] not in ("probed", "denied"):
+        ModelTag(event.get("model_tag", ModelTag.PRIMARY))  # a ValueError for any other
     return event  # type: ignore[no-any-return]
 
 

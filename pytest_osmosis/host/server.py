@@ -16,10 +16,9 @@ from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.pipes import EventWriter, RequestReader
-from pytest_osmosis.host.protocol import Key, Request, RunRequest, Setup
+from pytest_osmosis.host.protocol import JUDGE, Key, Request, RunRequest, Setup
 from pytest_osmosis.host.pulse import Pulse
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.text.redaction import Redaction
 
 CLOSE_S = 1.0
@@ -51,7 +50,7 @@ class HostServer:
         endpoint.connect(self._models, self._writer.emit_from_thread)
         self._core = HostCore(
             setup, code, self._models, endpoint, self._limits, self._monitor, self._writer.emit,
-            flush=self._writer.flush,
+            flush=self._writer.flush, emit_from_thread=self._writer.emit_from_thread, hide=self._writer.hide,
         )  # fmt: skip
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -70,10 +69,11 @@ class HostServer:
             self._loop.run_until_complete(client.close())
 
     def _post(self, requests: list[Request]) -> None:
-        """Take requests in the reader's thread. Permits of the standby must not wait for the loop."""
+        """Take requests in the reader's thread. Some permits must not wait for the loop."""
         for request in requests:
             if request["op"] == "permit":
                 self._endpoint.grant_from_thread(request["ids"])
+                self._core.grant_permits_in_thread(request["ids"])
         self._loop.call_soon_threadsafe(self._handle, requests)
 
     def _handle(self, requests: list[Request]) -> None:
@@ -94,25 +94,25 @@ class HostServer:
                 case "drop":
                     self._drop(request["model_tag"])
                 case "deny":
-                    self._models[ModelTag(request["model_tag"])].error = request["error"]
+                    self._models[request["model_tag"]].error = request["error"]
                 case "probe":
-                    self._spawn(self._probe(ModelTag(request["model_tag"])))
+                    self._spawn(self._probe(request["model_tag"]))
                 case "close" if not self._closing:  # the engine may send it twice
                     self._closing = self._core.closing = True
                     self._loop.create_task(self._close())
         self._begin_rollouts()
 
     def _accept(self, request: RunRequest) -> None:
-        """Let a run wait for its slot, or give it back if its model denies all requests."""
+        """Let a run wait for its slot, or give it back if its model or its judge denies all requests."""
         self._waiting.append(request)
-        tag = Key.of(request).run.model
-        if self._models[tag].error is not None:
-            self._drop(str(tag))
+        for tag in (Key.of(request).run.model, JUDGE):
+            if tag in self._models and self._models[tag].error is not None:
+                self._drop(tag)
 
-    def _denied_by(self, tag: ModelTag) -> Callable[[str], None]:
+    def _denied_by(self, tag: str) -> Callable[[str], None]:
         def denied(error: str) -> None:
             self._writer.emit({"ev": "denied", "model_tag": str(tag), "error": error})
-            self._drop(str(tag))
+            self._drop(tag)
 
         return denied
 
@@ -141,9 +141,9 @@ class HostServer:
         )
 
     def _drop(self, tag: str | None) -> None:
-        """Give back the runs that have not begun: all of them, or those of one model."""
+        """Give back the runs that have not begun: all of them, also for the judge, or those of one model."""
         waiting = [(Key.of(request), request) for request in self._waiting]
-        dropped = [key for key, _ in waiting if tag in (None, key.run.model)]
+        dropped = [key for key, _ in waiting if tag in (None, JUDGE, key.run.model)]
         self._waiting = deque(request for key, request in waiting if key not in dropped)
         self._writer.emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
 
@@ -159,7 +159,7 @@ class HostServer:
         if (error is not None or task.cancelled()) and key is not None and not self._closing:
             self._writer.emit(broken(key, error))
 
-    async def _probe(self, tag: ModelTag) -> None:
+    async def _probe(self, tag: str) -> None:
         self._writer.emit(await probed(self._clients, tag))
 
     async def _close(self) -> None:
@@ -167,6 +167,8 @@ class HostServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._core.close(), CLOSE_S)
         self._closed = True
         self._loop.stop()
 

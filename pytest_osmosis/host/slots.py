@@ -136,6 +136,15 @@ class Slots(ResizableSemaphore):
         self._on_change()
 
 
+class Scorings(ResizableSemaphore):
+    """The scorings of a host. One that only waits for retries of its judge lets another one begin."""
+
+    def end(self, *, holding: bool) -> None:
+        """Count a scoring as over; `holding` says whether it still held its place."""
+        if holding:
+            self.release()
+
+
 class Clock(Protocol):
     """A clock of the time that a rollout may use. Both methods are idempotent."""
 
@@ -147,13 +156,13 @@ class Clock(Protocol):
 
 
 class RolloutSlot:
-    """The slot of one rollout, held unless all that the rollout does is wait for retries.
+    """The slot of one rollout or scoring, held unless all that it does is wait for retries.
 
     Its clock is paused while the rollout waits because of others: for its slot after a retry, or for a request that may
     not be sent yet while none of its own is in flight or waits for a retry.
     """
 
-    def __init__(self, slots: Slots, requests: ResizableSemaphore, clock: Clock) -> None:
+    def __init__(self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: Clock) -> None:
         self.over = False
         self._slots = slots
         self._requests = requests

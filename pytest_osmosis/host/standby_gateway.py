@@ -30,7 +30,7 @@ class StandbyGateway:
     """
 
     def __init__(
-        self, setup: Setup, environ: Mapping[str, str], models: Mapping[ModelTag, DeniableModel], emit: Emit
+        self, setup: Setup, environ: Mapping[str, str], models: Mapping[str, DeniableModel], emit: Emit
     ) -> None:
         self._setup = setup
         self._environ = environ

@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.errors import BoundError, JudgeError, ModelError
 from pytest_osmosis.host.chat import RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired
 from pytest_osmosis.host.interrupt import Interrupted, MonitoredCode
+from pytest_osmosis.host.judge_requests import JudgeCounts
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.reward import NotAScore
@@ -59,9 +60,24 @@ def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Fa
     return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})", details)
 
 
-def reward_failure(error: BaseException, code: MonitoredCode) -> Failure:
-    """Return the failure of a reward function that `error` ended."""
+def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCounts | None = None) -> Failure:
+    """Return the failure of a reward function that `error` ended. `judges` counts its requests to judges.
+
+    A judge that cannot be asked says nothing about the function, and is an outage.
+    """
     too_slow = f"took longer than {code.deadline.budget_s:g} s ({SCORING_LIMIT})"
+    is_too_late = isinstance(error, DeadlineExpired) or bool(code.interrupted_stack)
+    if is_too_late and judges is not None and (judges.open or judges.late):
+        return Failure("provider", f"no answer of the judge within the {code.deadline.budget_s:g} s of {SCORING_LIMIT}")
+    judge_error = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, JudgeError))), None)
+    if judge_error is not None and not is_too_late:
+        is_outage = isinstance(judge_error, ModelError) and judge_error.boundary == "provider"
+        is_ours = judge_error is error
+        return Failure(
+            "provider" if is_outage else "reward",
+            str(error) if is_ours else error_in_words(error),
+            "" if is_ours else user_traceback(error),
+        )
     if code.interrupted_stack:
         return Failure("reward", too_slow, code.interrupted_stack)
     if isinstance(error, DeadlineExpired):

@@ -53,7 +53,7 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """The explanation of the vote that is nearest to the score, after the votes if there are several."""
+        """The explanation of the vote that is nearest to the score, then the votes if there are several."""
         nearest = min(self.opinions, key=lambda each: abs(each.score - self.score))
         clamped = [each for each in self.opinions if each.is_clamped]
         notes = []
@@ -63,7 +63,7 @@ class Judgement:
         if clamped:
             stated = ", ".join(f"{each.stated:g}" for each in clamped)
             notes.append(f"the judge gave {stated}, clamped to the range {self.low:g} to {self.high:g}")
-        texts = [*(f"[{note}]" for note in notes), nearest.explanation]
+        texts = [nearest.explanation, *(f"({note})" for note in notes)]
         return " ".join(filter(None, texts))
 
     @property

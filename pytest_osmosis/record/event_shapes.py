@@ -35,6 +35,12 @@ OUTPUT = {"output": table(text)}
 NOTES = {"metrics": table(table(number())), "reasons": table(text), "fields": table(table(anything))}
 
 
+JUDGE = members(
+    {"model": text, "base_url": nullable(text), "calls": whole(), "retries": whole()},
+    {"uncounted": whole(), "usage": nullable(table(whole()))},
+)
+
+
 def _row_index(key: str) -> None:
     if not (key.isascii() and key.isdecimal() and len(key) <= 15):
         raise ShapeFault("keys must be indices of rows")
@@ -72,7 +78,8 @@ SHAPES: Mapping[str, Check] = {
             **OUTPUT,
             **NOTES,
             "scores": table(number()),
-            "errors": table(members({"message": text}, {"details": text})),
+            "errors": table(members({"message": text}, {"details": text, "boundary": one_of(*get_args(Boundary))})),
+            "judges": listing(JUDGE),
             "ground_truth": anything,
             "removed": flag,
             "name": text,

@@ -90,19 +90,46 @@ class RolloutEvent(AttemptFields, NoteFields):
     samples: NotRequired[Sequence[Mapping[str, Any]]]
 
 
+class JudgeFields(TypedDict):
+    """The requests to one judge: `calls` were answered, after `retries`.
+
+    `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` is the sum of the
+    known token counts, None without any; `uncounted` answers came without.
+    """
+
+    model: str
+    base_url: str | None
+    calls: int
+    retries: int
+    uncounted: int
+    usage: Mapping[str, int] | None
+
+
+class ScoringError(TypedDict):
+    """The reason why a function gave no score: a line, and the user's traceback or "".
+
+    The boundary is there unless it is "reward".
+    """
+
+    message: str
+    details: str
+    boundary: NotRequired[str]
+
+
 class ScoreEvent(AttemptFields, NoteFields):
     """The score of one reward function, or the error of functions that will never return one.
 
-    `ground_truth` is the row's, as the function got it. An error is `{"message": a line, "details": the user's
-    traceback or ""}`.
+    `ground_truth` is the row's, as the function got it. `judges` are the requests to judges, if there were
+    any.
     """
 
     ev: Literal["score"]
     ms: float
     scores: Mapping[str, float]
-    errors: Mapping[str, Mapping[str, str]]
+    errors: Mapping[str, ScoringError]
     output: Mapping[str, str]
     ground_truth: NotRequired[Any]
+    judges: NotRequired[Sequence[JudgeFields]]
 
 
 class RemovalEvent(ScoreEvent):

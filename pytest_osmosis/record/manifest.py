@@ -53,7 +53,8 @@ EXTRA = members(
         "batch_size": whole(1),
         "sampling": table(anything),
         "overridden": listing(text),
-    }
+    },
+    {"judge": table(anything)},
 )
 PRICE = members({"source": text, **dict.fromkeys(("input", "output", "cached_input", "cache_write"), number(0))})
 SHAPE = members(

@@ -44,6 +44,28 @@ class RewardError:
     """The error in one line."""
     details: str = ""
     """The user's traceback, or ""."""
+    boundary: Boundary = "reward"
+    """The boundary: "provider" if a judge could not be asked."""
+
+
+class JudgeUse(NamedTuple):
+    """The requests to one judge that scored a run: `calls` were answered, after `retries`.
+
+    `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` holds (name, count)
+    pairs, the known token counts; `uncounted` answers came without.
+    """
+
+    model: str
+    base_url: str | None
+    calls: int
+    retries: int
+    uncounted: int
+    usage: tuple[tuple[str, int], ...]
+
+    @property
+    def tokens(self) -> int:
+        """The known input and output tokens."""
+        return sum(count for name, count in self.usage if name in ("input_tokens", "output_tokens"))
 
 
 class RunRecord(NamedTuple):
@@ -91,6 +113,8 @@ class RunRecord(NamedTuple):
     """The reason why the run never started, None if nobody gave one."""
     notes: RunNotes = NO_NOTES
     """The metrics, reasons and further fields that user code reported."""
+    judge_uses: tuple[JudgeUse, ...] = ()
+    """The requests to LLM judges that scored the run."""
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
@@ -119,6 +143,13 @@ class RunRecord(NamedTuple):
         if self.usage is None:
             return None
         return self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0)
+
+    @property
+    def judge_tokens(self) -> int | None:
+        """The number of tokens that judges used for the run, None if a server did not report some."""
+        if any(use.uncounted for use in self.judge_uses):
+            return None
+        return sum(use.tokens for use in self.judge_uses)
 
 
 @dataclass(slots=True)
@@ -184,7 +215,7 @@ def settled(events: Iterable[Event]) -> Iterator[Event]:
 def unscored(record: RunRecord) -> RunRecord:
     """Return a record as it was before scoring."""
     cleared = record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
-    return cleared._replace(notes=record.notes.of_rollout)
+    return cleared._replace(notes=record.notes.of_rollout, judge_uses=())
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:
@@ -227,7 +258,8 @@ def _answer(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _score(record: RunRecord, event: Event) -> RunRecord:
     scores: Mapping[str, float] = event.get("scores", {})
-    errors = {name: RewardError(e["message"], e.get("details", "")) for name, e in event.get("errors", {}).items()}
+    errors = {name: _reward_error(error) for name, error in event.get("errors", {}).items()}
+    uses = event.get("judges")
     kept, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
     return record._replace(
         scores=_shared((*kept.items(), *scores.items())),
@@ -235,7 +267,25 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
         removed=record.removed or event.get("removed", False),
         scoring_ms=record.scoring_ms + event.get("ms", 0.0),
         notes=record.notes.without({*scores, *errors}).add(event),
+        judge_uses=(*record.judge_uses, *map(judge_use, uses)) if uses else record.judge_uses,
     )
+
+
+def _reward_error(error: Mapping[str, Any]) -> RewardError:
+    return RewardError(error["message"], error.get("details", ""), error.get("boundary", "reward"))
+
+
+def judge_use(use: Mapping[str, Any]) -> JudgeUse:
+    """Return the requests to one judge, from an event or from published results."""
+    usage = tuple((use.get("usage") or NOTHING).items())
+    return _shared_use(
+        JudgeUse(use["model"], use["base_url"], use["calls"], use["retries"], use.get("uncounted", 0), usage)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared_use(use: JudgeUse) -> JudgeUse:
+    return use
 
 
 @functools.lru_cache(maxsize=1024)

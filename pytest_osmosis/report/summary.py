@@ -13,6 +13,7 @@ from pytest_osmosis.report.metrics import metric_lines
 from pytest_osmosis.report.statistics import statistics_lines
 from pytest_osmosis.report.style import dim
 from pytest_osmosis.results.causes import causes_aside, causes_of
+from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import Paired
@@ -49,6 +50,7 @@ def account_lines(results: Results) -> list[str]:
         *_truncated(results),
         *_equal_answers(results),
         _took(results),
+        *_judges(results),
         *_throttled(results.throttling),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
         *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
@@ -70,9 +72,25 @@ def _took(results: Results) -> str:
     return dim(took if results.rescored is None else f"the rollouts took {took}")
 
 
+def _judges(results: Results) -> list[str]:
+    """Return what each judge took, which the line on the rollouts leaves out."""
+    totals = results.judges
+    if totals is None:
+        return []
+    return [dim(f"judge {name}: {_sums(sums)}") for name, sums in totals.by_name.items()]
+
+
+def _sums(sums: JudgeSums) -> str:
+    parts = [f"{count(sums.usage[name])} {word}" for name, word in PARTS.items() if sums.usage.get(name)]
+    parts += [f"unknown for {plural(sums.uncounted, 'call')}"] if sums.uncounted else []
+    tokens = plural(sums.tokens, "token") + (f" ({', '.join(parts)})" if parts else "")
+    retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
+    return ", ".join([plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries])
+
+
 def _throttled(throttling: Throttling) -> list[str]:
     lines = [
-        f"[execution] {name} delayed requests by {seconds(held_s)} in all"
+        f"{_limit(name)} delayed requests by {seconds(held_s)} in all"
         for name, held_s in throttling.held_s.items()
         if held_s >= HELD_S
     ]
@@ -83,6 +101,12 @@ def _throttled(throttling: Throttling) -> list[str]:
             "rollouts in flight"
         )
     return lines
+
+
+def _limit(name: str) -> str:
+    """Return a limit as a config names it: those of judges begin with "judge."."""
+    table, dot, key = name.partition(".")
+    return f"[{table}] {key}" if dot else f"[execution] {name}"
 
 
 HELD_S = 0.1
@@ -99,11 +123,11 @@ def _reused(results: Results, rescored: Rescored) -> list[str]:
     return [f"reused {kept} (code and rows unchanged); --osmosis-rescore recomputes them"]
 
 
-def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int) -> str:
-    """Return the header's line on the stored rollouts that are scored again."""
+def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int, *, judged: bool = False) -> str:
+    """Return the header's line on the stored rollouts that are scored again; with `judged`, by an LLM judge too."""
     without = f" ({plural(n_gone, 'run')} without one)" if n_gone else ""
     stored = f"{plural(n_stored, 'stored rollout')}{without}"
-    return f"from run {run} of {moment(rolled_out_at)}: {stored}, no model is asked"
+    return f"from run {run} of {moment(rolled_out_at)}: {stored}, no model is asked{' but the judge' if judged else ''}"
 
 
 def _spent(results: Results) -> list[str]:

@@ -16,7 +16,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.patterns import pattern_of
 from pytest_osmosis.text.safe import fitted, one_line
-from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule
+from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reward_error
 
 TEXT_CHARS = 200
 SEARCHED_CHARS = 2_000
@@ -80,7 +80,7 @@ def causes_aside(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Caus
     """Return the causes for which functions that do not decide gave no score, the most frequent first."""
     aside = [name for name in pass_rule.scorers if name not in pass_rule.deciding]
     return _grouped(
-        _Error(record.run, "reward", name, _reward_error(record, name))
+        _Error(record.run, reward_error(record, name).boundary, name, _message(record, name))
         for record in records
         for name in aside
         if record.status == "finished" and name not in record.scores
@@ -108,13 +108,13 @@ def _grouped(errors: Iterable[_Error]) -> list[Cause]:
 def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
     """Return the function that gave no score, and the message, without the number of tries."""
     if broken := pass_rule.broken(record):
-        return broken[0], _reward_error(record, broken[0])
+        return broken[0], _message(record, broken[0])
     return "", _TRIES.sub("", (record.error or "").strip(), count=1)
 
 
-def _reward_error(record: RunRecord, function: str) -> str:
-    error = record.scorer_errors.get(function)
-    return error.message if error else "gave no score"
+def _message(record: RunRecord, function: str) -> str:
+    """Return why a function gave no score, without the number of tries."""
+    return _TRIES.sub("", reward_error(record, function).message, count=1)
 
 
 def _text(error: _Error) -> str:

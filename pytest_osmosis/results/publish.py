@@ -13,6 +13,7 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.judge_totals import cost_of_judges, judge_fields
 from pytest_osmosis.results.metrics import MetricSummaries
 from pytest_osmosis.results.results import (
     EvalDescription,
@@ -186,6 +187,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_unknown": results.n_cost_unknown,
         "throttling": _throttling(results.throttling),
         "metrics": _metrics(results.metrics),
+        **({"judges": results.judges.to_json()} if results.judges is not None else {}),
     }
 
 
@@ -319,6 +321,17 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
         **record.notes.to_json(),
+        **_judges_of(results, record),
+    }
+
+
+def _judges_of(results: Results, record: RunRecord) -> dict[str, Any]:
+    """Return the requests to judges that scored a run, and their cost, if there were any."""
+    if not record.judge_uses:
+        return {}
+    return {
+        "judges": list(map(judge_fields, record.judge_uses)),
+        "judges_cost_usd": cost_of_judges(record.judge_uses, results.judge_price),
     }
 
 

@@ -14,7 +14,7 @@ from pytest_osmosis.config.tables import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import RewardError, RunRecord
+from pytest_osmosis.record.run_record import RewardError, RunRecord, judge_use
 from pytest_osmosis.results.results import Rescored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -46,7 +46,12 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
     """Return the record of a published run, for a journal that lacks the run's events."""
     failed, error = run["status"] == "failed", run.get("error")
     missing = [name for name in scorers if name not in run["scores"]]
-    errors = {} if failed or error is None else {name: RewardError(error.removeprefix(f"{name}: ")) for name in missing}
+    boundary = run.get("boundary", "reward")
+    errors = {
+        name: RewardError(error.removeprefix(f"{name}: "), boundary=boundary)
+        for name in missing
+        if not failed and error is not None
+    }
     return RunRecord(
         id,
         attempt=run["attempt"],
@@ -65,6 +70,7 @@ def record_of(id: RunId, run: Mapping[str, Any], scorers: tuple[str, ...]) -> Ru
         bound=run.get("bound"),
         finish_reason=run["finish_reason"],
         notes=NO_NOTES.add(run),
+        judge_uses=tuple(map(judge_use, run.get("judges", ()))),
     )
 
 

@@ -18,6 +18,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.causes import Cause, causes_of
+from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
@@ -133,6 +134,7 @@ class Results:
     stop_reason: StopReason | None = None
     reasons: Mapping[RunId, str] = field(default_factory=dict)
     throttling: Throttling = field(default_factory=Throttling)
+    judge_price: PriceOf = no_price
 
     def reason_of(self, record: RunRecord) -> str:
         """Return in one line why a run did not pass, "" if it did."""
@@ -204,6 +206,11 @@ class Results:
     def total_tokens(self) -> int:
         """The sum of the known token counts of all models."""
         return tokens_of(self.all_records)
+
+    @functools.cached_property
+    def judges(self) -> JudgeTotals | None:
+        """The requests to LLM judges, which no other count contains. None if no judge was asked."""
+        return judge_totals(self.all_records, self.judge_price)
 
     @functools.cached_property
     def usage(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ from pytest_osmosis.record.journal import event_at, in_use, replay_with_position
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
+from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.read_back import (
@@ -172,7 +173,14 @@ def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Resu
             config["batch_size"],
             throttling["held_s"],
         ),
+        judge_price=_judge_price(data["summary"].get("judges")),
     )
+
+
+def _judge_price(judges: Mapping[str, Any] | None) -> PriceOf:
+    """Return the prices of judges that results contain."""
+    prices = {name: price_of(sums["price"]) for name, sums in judges["models"].items()} if judges is not None else {}
+    return lambda use: prices.get(shown_name(use))
 
 
 def _records(data: Mapping[str, Any], ledger: Ledger, scorers: tuple[str, ...]) -> Iterator[RunRecord]:
@@ -234,6 +242,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledg
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
         price=_price(run, ModelTag.PRIMARY),
         row_digests={record.run.row: "" for record in ended},
+        judge_price=_judge_price_of(run),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
         baseline=None
@@ -270,6 +279,12 @@ def cost_of(run: StoredEvalRun, published_results: PublishedResults | None, reco
 
 def _price(run: StoredEvalRun, model: ModelTag) -> Price | None:
     return price_of(run.manifest.prices.get(model))
+
+
+def _judge_price_of(run: StoredEvalRun) -> PriceOf:
+    """Return the price of the judge that the config names, if the manifest holds one."""
+    judge, price = run.manifest.subject.extra.get("judge", {}), price_of(run.manifest.prices.get("judge"))
+    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
 
 
 def _took_ms(run: StoredEvalRun) -> float:

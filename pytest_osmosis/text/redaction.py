@@ -44,7 +44,16 @@ class Redaction:
     """
 
     def __init__(self, *secrets: Mapping[str, str]) -> None:
-        pairs = [pair for source in secrets for pair in source.items()]
+        self._secrets = secrets
+        self._prepare()
+
+    def add(self, secrets: Mapping[str, str]) -> None:
+        """Replace further values from now on."""
+        self._secrets = (*self._secrets, secrets)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        pairs = [pair for source in self._secrets for pair in source.items()]
         values = {value.strip(): name for name, value in reversed(pairs) if not is_too_short(value)}
         literal = {form: name for value, name in values.items() for form in _literal_forms(value)}
         self._literal = sorted(literal.items(), key=lambda form: -len(form[0]))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, RewardError, RunRecord
 from pytest_osmosis.text.chat_messages import AnswerFault
 from pytest_osmosis.text.numbers import distinguishable
 
@@ -63,7 +63,8 @@ class PassRule:
 
     def boundary(self, record: RunRecord) -> str | None:
         """Return the boundary that kept the run from being scored, None if it was scored or never ran."""
-        return "reward" if self.broken(record) else record.boundary
+        broken = self.broken(record)
+        return reward_error(record, broken[0]).boundary if broken else record.boundary
 
     def measured(self, record: RunRecord) -> bool:
         """Return True if the run counts as an answer: it was scored, or broke at model, agent or timeout."""
@@ -124,7 +125,9 @@ def reason_of(record: RunRecord, pass_rule: PassRule) -> str:
     if record.status == "skipped":
         return "taken out by its grader (remove_sample)"
     if broken := pass_rule.broken(record):
-        return f"reward error: {broken[0]}: {_reward_error(record, broken[0])}"
+        error = reward_error(record, broken[0])
+        where = "reward error" if error.boundary == "reward" else error.boundary
+        return f"{where}: {broken[0]}: {error.message}"
     if record.boundary is not None:
         return f"{record.boundary}: {record.error}"
     if pass_rule.passed(record):
@@ -148,6 +151,9 @@ def score_line(score: float, threshold: float, name: str = "") -> str:
     return f"{name or 'score'} {shown} {sign} {bound}"
 
 
-def _reward_error(record: RunRecord, name: str) -> str:
-    error = record.scorer_errors.get(name)
-    return error.message if error else "gave no score"
+NO_SCORE = RewardError("gave no score")
+
+
+def reward_error(record: RunRecord, name: str) -> RewardError:
+    """Return why a function gave a run no score."""
+    return record.scorer_errors.get(name, NO_SCORE)

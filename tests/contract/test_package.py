@@ -30,13 +30,18 @@ PUBLIC = [
     "GraderConfig",
     "GraderContext",
     "Interval",
+    "JudgeError",
+    "MissingAPIKeyError",
     "ModelError",
+    "ModelNotFoundError",
     "OsmosisError",
+    "ProviderRequestError",
     "Results",
     "RewardError",
     "RewardWarning",
     "Rollout",
     "RolloutSample",
+    "RubricResult",
     "RunId",
     "RunRecord",
     "ScoreError",
@@ -44,7 +49,9 @@ PUBLIC = [
     "Usage",
     "Verdict",
     "__version__",
+    "evaluate_rubric",
     "osmosis_reward",
+    "osmosis_rubric",
 ]
 
 

@@ -152,6 +152,11 @@ def removing(config: str) -> str:
     return config.replace('eval_fns = ["answering:exact"]', 'grader = "taking:Out"')
 
 
+def judged(config: str) -> str:
+    """Return the config with an LLM judge too."""
+    return config.replace("[scoring]", '[judge]\nmodel_path = "demo/judge"\n[scoring]\nrubric = "Right?"')
+
+
 def test_the_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
@@ -168,7 +173,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     base["rows"][1]["runs"][0].update(passed=True, scores={"answering:exact": 1.0})
     Path("base.json").write_text(json.dumps(base))
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
-    two_models = evaluate(f'{CONFIG}[baseline]\nmodel_path = "demo/arithmetic"\n')
+    two_models = evaluate(f'{judged(CONFIG)}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
     Path("data/r.jsonl").write_text('{"solution_str": "42", "ground_truth": "42"}\n')
     recorded = evaluate(RECORDED)

@@ -139,9 +139,12 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     if prepared.commit is not None:
         yield f"  code of {prepared.commit.title}, not the files in the workspace"
     if isinstance(source, RescoreSource):
-        yield from _rescore_lines(plan, source)
+        yield from _rescore_lines(plan, source, judged=prepared.judge is not None)
     else:
         yield from _rollout_lines(prepared, evals, size)
+    if prepared.judge is not None:
+        votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
+        yield f"  judge: {prepared.judge.target.describe}{votes}, scores as rubric"
     if config.baseline.results is not None:
         yield f"  {_baseline(prepared)}"
     if config.gates:
@@ -235,12 +238,12 @@ def _rows_and_runs(plan: Plan) -> str:
     return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
 
 
-def _rescore_lines(plan: Plan, source: RescoreSource) -> Iterator[str]:
+def _rescore_lines(plan: Plan, source: RescoreSource, *, judged: bool) -> Iterator[str]:
     yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
     yield from number_of_tests(plan)
     n_missing = sum(run in source.without_rollout for run in plan.runs())
     name, n_stored = source.run.directory.name, plan.n_rollouts - n_missing
-    yield f"  {stored_line(name, source.rolled_out_at, n_stored, n_missing)}"
+    yield f"  {stored_line(name, source.rolled_out_at, n_stored, n_missing, judged=judged)}"
 
 
 def _baseline(prepared: Prepared) -> str:

@@ -84,7 +84,7 @@ class RecordedScores(Scores):
         raise ScoreError(f"{name} gave no score: {error.message}\n{error.details}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
-        errors = {name: [error.message, error.details] for name, error in self._errors.items()}
+        errors = {name: [error.message, error.details, error.boundary] for name, error in self._errors.items()}
         metrics = {name: dict(found) for name, found in self._metrics.items()}
         parts = {"scores": dict(self._recorded), "reasons": dict(self._reasons), "metrics": metrics}
         return {"names": list(self), "errors": errors, **parts}

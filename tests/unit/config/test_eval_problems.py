@@ -30,6 +30,9 @@ ERRORS = 'a count of runs (an integer of at least 0) or a share of them like "5%
 ROLLOUT_BOUNDS = (
     "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
 )
+JUDGE = 'name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
+RUBRIC_PATH = "a rubric that ends in .md or .txt is the path of one"
+RANGE = "an array of the lowest and the highest score, like [0, 1]"
 PRICE = "a finite number of at least 0"
 
 
@@ -266,7 +269,21 @@ BROKEN: dict[str, list[Case]] = {
         ),
         ('eval_fns = ["a:b", "a:b"]', ['2: [scoring] eval_fns: duplicate "a:b"']),
         *got("scoring", "grader", 'must be "module:Class"', '"Grader"'),
-        ('rubric = "be kind"', ["2: [scoring] rubric: not supported yet; leave it out"]),
+        ('rubric = "be kind"', [f"1: [judge] model_path: missing; {JUDGE}"]),
+        (
+            'rubric = "rubrics/none.md"',
+            [
+                f"1: [judge] model_path: missing; {JUDGE}",
+                f"2: [scoring] rubric: must be an existing file (looked for rubrics/none.md); {RUBRIC_PATH}",
+            ],
+        ),
+        (
+            'rubric = "../outside.txt"',
+            [
+                f"1: [judge] model_path: missing; {JUDGE}",
+                '2: [scoring] rubric: must be inside the workspace (symlinks resolved), got "../outside.txt"',
+            ],
+        ),
         *got("scoring", "thresholds", "must be a table of function names to numbers", "0.5"),
         (
             'thresholds = {"rewards:exact" = nan, "rewards:close" = "1"}',
@@ -300,6 +317,19 @@ BROKEN: dict[str, list[Case]] = {
             ],
         ),
         *got("scoring", "decide", "must be a string that is not blank", "true"),
+    ],
+    "judge": [
+        *got("judge", "model_path", "must be a string that is not blank", '" "', "5"),
+        *got("judge", "base_url", "must be an http:// or https:// URL with a host", '"localhost:8000"'),
+        *got("judge", "client", f"must be one of {CLIENTS}", '"gpt"'),
+        *got("judge", "votes", "must be an integer from 1 to 100", "0", "101", "true"),
+        *got("judge", "score_range", f"must be {RANGE}", "1", "[1]", '["0", "1"]', "[0, nan]"),
+        *got("judge", "score_range", "the highest score must be above the lowest", "[1, 1]", "[1, 0]"),
+        *got("judge", "sees", 'must be one of "answer", "conversation"', '"all"'),
+        *got("judge", "max_retries", "must be an integer from 0 to 1,000", "-1"),
+        *got("judge", "requests_per_minute", "must be an integer of at least 1", "0"),
+        ('metadata = ["a", "a"]', ['2: [judge] metadata: duplicate "a"']),
+        ("extra_body = {model = 1}", [f"2: [judge] extra_body.model: {RESERVED}"]),
     ],
     "agent": [
         *got("agent", "agent", 'must be "chat", "recorded" or "module:attr"', '"server"', '"a:b c"', "1"),

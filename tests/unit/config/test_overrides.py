@@ -151,7 +151,7 @@ def test_an_override_can_set_a_required_key_of_the_file(load: Load) -> None:
         ),
         ("model", "headers", "s3cr3t", "--x: must be a table of header names to strings, got a string"),
         ("scoring", "eval_fns", "exact", '--x: each must be "module:function", got "exact"'),
-        ("scoring", "rubric", "be kind", "--x: not supported yet; leave it out"),
+        ("judge", "score_range", "[1, 0]", '--x: the highest score must be above the lowest, got "[1, 0]"'),
         (
             "scoring",
             "decide",

@@ -50,7 +50,8 @@ class AskingHosts:
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
         state = RunState(RunId(number, 0), Row(number, [], None, {}, 0))
-        event: AskEvent = {"ev": "ask", **state.key.to_json(), "id": number, "chars": chars, "max_tokens": 10}
+        fields = {**state.key.to_json(), "id": number, "chars": chars, "max_tokens": 10}
+        event: AskEvent = {"ev": "ask", **fields}  # type: ignore[typeddict-item]  # it lacks optional fields
         self.permits.ask(self.hosts[host], event, state)
         return state
 

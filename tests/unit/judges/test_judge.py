@@ -135,9 +135,9 @@ Said = Callable[[float], str]
     ("scores", "score", "agreement", "reason"),
     [
         ([1.0], 1.0, 1.0, "because 1.0"),
-        ([0.5, 0.5], 0.5, 1.0, "[votes 0.5, 0.5; agreement 1.00] because 0.5"),
-        ([0.0, 1.0, 1.0], 2 / 3, 1 / 3, "[votes 0, 1, 1; agreement 0.33] because 1.0"),
-        ([7.0], 1.0, 1.0, "[the judge gave 7, clamped to the range 0 to 1] because 7.0"),
+        ([0.5, 0.5], 0.5, 1.0, "because 0.5 (votes 0.5, 0.5; agreement 1.00)"),
+        ([0.0, 1.0, 1.0], 2 / 3, 1 / 3, "because 1.0 (votes 0, 1, 1; agreement 0.33)"),
+        ([7.0], 1.0, 1.0, "because 7.0 (the judge gave 7, clamped to the range 0 to 1)"),
     ],
 )
 def test_votes_become_a_mean_an_agreement_and_a_reason(

@@ -1,0 +1,323 @@
+"""The requests to judges while a host scores: within limits of their own, with permits and retries, and counted.
+
+Most are sent on the host's event loop. Code that blocks it, and code with a loop of its own, is served by a loop in a
+thread (`judges.own_loop`), with clients and limits of its own: it asks for one judgement at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.chat import OverloadDetector
+from pytest_osmosis.host.clients import Clients
+from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.limits import HostLimits
+from pytest_osmosis.host.permits import PermitClient, size_of
+from pytest_osmosis.host.protocol import JUDGE, Emit, Key, Setup
+from pytest_osmosis.host.slots import GetPermit, ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
+from pytest_osmosis.judges.own_loop import OWN_LOOP
+from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
+from pytest_osmosis.models import retry
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
+from pytest_osmosis.record.events import JudgeFields
+
+FIRST_PERMIT, FIRST_PERMIT_IN_THREAD = 2 << 40, 3 << 40
+"""No two requests of a host have the same number."""
+OVER = "the function that asks its judge has ended already"
+
+
+@dataclass(slots=True)
+class CountedRequests:
+    """The sum of the requests to one judge; `uncounted` answers came without their usage."""
+
+    calls: int = 0
+    retries: int = 0
+    uncounted: int = 0
+    usage: Usage | None = None
+
+
+class JudgeCounts:
+    """The requests to judges of one call of a function, counted in whichever thread they end.
+
+    `open` counts those without an answer; `late` is True once one ended because no time was left.
+    """
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.late = False
+        self._totals: dict[tuple[str, str | None], CountedRequests] = {}
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            self.open += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self.open -= 1
+
+    def answered(self, judge: JudgeModel, usage: Usage | None) -> None:
+        with self._lock:
+            totals = self._of(judge)
+            totals.calls += 1
+            if usage is None:
+                totals.uncounted += 1
+            else:
+                totals.usage = usage if totals.usage is None else totals.usage + usage
+
+    def retried(self, judge: JudgeModel) -> None:
+        with self._lock:
+            self._of(judge).retries += 1
+
+    def to_json(self) -> Sequence[JudgeFields]:
+        with self._lock:
+            return [
+                {
+                    "model": model,
+                    "base_url": base_url,
+                    "calls": totals.calls,
+                    "retries": totals.retries,
+                    "uncounted": totals.uncounted,
+                    "usage": None if totals.usage is None else totals.usage.to_json(),
+                }
+                for (model, base_url), totals in self._totals.items()
+            ]
+
+    def _of(self, judge: JudgeModel) -> CountedRequests:
+        return self._totals.setdefault((judge.name, judge.base_url), CountedRequests())
+
+
+class JudgeGateway:
+    """Sends the requests of all scorings of a host. `hide` is called with each key that user code passes.
+
+    `emit_from_thread` emits an event at once, from any thread.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        clients: Clients,
+        limits: HostLimits,
+        stalls: StallTime,
+        emit: Emit,
+        emit_from_thread: Emit,
+        hide: Callable[[str, str], None],
+    ) -> None:
+        self.emit = emit
+        self.loop = asyncio.get_running_loop()
+        self.policy = retry.RetryPolicy(max_retries=setup.judge_retries)
+        self.jitter = random.Random()
+        self._configured = clients.get(JUDGE)
+        self._hide = hide
+        self._hidden: set[str] = set()
+        permits = setup.judge_permits
+        self.here = Lane(
+            limits.judge_requests,
+            PermitClient(emit, FIRST_PERMIT, of_judges=True) if permits else None,
+            limits.hold_judges,
+            lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
+        )
+        self.in_thread = Lane(
+            ResizableSemaphore(setup.limit),
+            PermitClient(emit_from_thread, FIRST_PERMIT_IN_THREAD, of_judges=True) if permits else None,
+            lambda wait_s: None,
+            asyncio.timeout,
+        )
+
+    def grant(self, numbers: Sequence[int]) -> None:
+        """Let requests be sent from the host's loop."""
+        if self.here.permits is not None:
+            self.here.permits.grant(numbers)
+
+    def grant_in_thread(self, numbers: Sequence[int]) -> None:
+        """Let requests be sent from the thread. May be called from any thread, whatever the host's loop does."""
+        if self.in_thread.permits is not None:
+            OWN_LOOP.soon(self.in_thread.permits.grant, numbers)
+
+    @property
+    def configured(self) -> Model:
+        """The client of the config's judge."""
+        assert self._configured is not None, "only a config with a rubric has a judge"
+        return self._configured
+
+    async def client(self, judge: JudgeModel, lane: Lane, clock: PausableClock) -> Model:
+        """Return the client of the judge that a function names."""
+        if judge.api_key is not None and judge.api_key not in self._hidden:
+            self._hidden.add(judge.api_key)
+            self._hide(KEY, judge.api_key)
+        return await lane.clients.client(judge, clock)
+
+    async def close(self) -> None:
+        """Close the clients that functions needed."""
+        await self.here.clients.close()
+        if self.in_thread.is_used:
+            await OWN_LOOP.wait_for(self.in_thread.clients.close())
+
+
+@dataclass(slots=True)
+class Lane:
+    """One of the event loops that send requests to judges, with all that belongs to it."""
+
+    requests: ResizableSemaphore
+    permits: PermitClient | None
+    hold: Callable[[float], None]
+    within: Callable[[float], AbstractAsyncContextManager[object]]
+    clients: JudgeClients = field(default_factory=JudgeClients)
+    overload: OverloadDetector = field(default_factory=OverloadDetector)
+    is_used: bool = False
+
+
+class ScoringClock:
+    """The clock of the function that scores now: it is paused while a request of it waits because of others."""
+
+    def __init__(self) -> None:
+        self.deadline: Deadline | None = None
+
+    def pause(self) -> None:
+        if self.deadline is not None:
+            self.deadline.pause()
+
+    def resume(self) -> None:
+        if self.deadline is not None:
+            self.deadline.resume()
+
+
+class BlockedClock:
+    """The clock of a function that blocks the host's loop, used from another thread.
+
+    All the time for which the loop is blocked is charged to the function, so that of a pause is given back.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._paused_at: float | None = None
+
+    def pause(self) -> None:
+        if self._paused_at is None:
+            self._paused_at = self._deadline.loop.time()
+
+    def resume(self) -> None:
+        if self._paused_at is not None:
+            self._deadline.owe(self._paused_at - self._deadline.loop.time())
+            self._paused_at = None
+
+
+class ScoringRequests:
+    """The requests to judges of one call of a function (`judges.requests.Requests`).
+
+    `slot` is the place of the scoring, which it releases while it only waits for retries.
+    """
+
+    def __init__(self, gateway: JudgeGateway, key: Key, slot: RolloutSlot, deadline: Deadline) -> None:
+        self.counts = JudgeCounts()
+        self._gateway = gateway
+        self._key = key
+        self._slot = slot
+        self._deadline = deadline
+        self._over = False
+        self._slot_in_thread: RolloutSlot | None = None
+
+    def end(self) -> None:
+        """Refuse further requests."""
+        self._over = True
+
+    async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
+        gateway = self._gateway
+        if asyncio.get_running_loop() is gateway.loop:
+            client = await gateway.client(judge, gateway.here, self._deadline)
+            return await self._send(judge, client, request, gateway.here, self._slot)
+        if not OWN_LOOP.is_here:
+            return await OWN_LOOP.wait_for(self.send(judge, request))
+        lane = gateway.in_thread
+        if self._slot_in_thread is None:
+            lane.is_used = True
+            places = Scorings(1)
+            places.acquire_beyond_limit()
+            self._slot_in_thread = RolloutSlot(places, lane.requests, BlockedClock(self._deadline))
+        client = await gateway.client(judge, lane, BlockedClock(self._deadline))
+        return await self._send(judge, client, request, lane, self._slot_in_thread)
+
+    async def send_to_configured(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
+        """Send a request to the judge of the config, whose client knows if it denies every request."""
+        gateway = self._gateway
+        return await self._send(judge, gateway.configured, request, gateway.here, self._slot)
+
+    async def _send(
+        self, judge: JudgeModel, client: Model, request: ChatRequest, lane: Lane, slot: RolloutSlot
+    ) -> ChatReply:
+        gateway, deadline = self._gateway, self._deadline
+        if self._over:
+            raise RuntimeError(OVER)
+        self.counts.begin()
+        try:
+            async with ModelRequest(slot, self._permit(request, lane)) as in_flight:
+                waits = JudgeWaits(self, judge, in_flight, lane)
+                answered = await retry.chat(
+                    client,
+                    request,
+                    timeout_s=judge.target.timeout_s,
+                    policy=gateway.policy,
+                    remaining_s=deadline.remaining_s,
+                    waiting=waits.waiting,
+                    rng=gateway.jitter,
+                    on_result=waits.note_result,
+                    within=lane.within,
+                )
+                in_flight.answered(answered.reply.usage)
+        except ModelError as error:
+            self.counts.late = self.counts.late or deadline.remaining_s() <= 0
+            lane.clients.note(judge, error)
+            raise
+        finally:
+            if not deadline.expired:
+                self.counts.end()
+        self.counts.answered(judge, answered.reply.usage)
+        return answered.reply
+
+    def _permit(self, request: ChatRequest, lane: Lane) -> GetPermit | None:
+        permits = lane.permits
+        if permits is None:
+            return None
+        size = size_of(request)
+        return lambda: permits.get(self._key, size)
+
+    @asynccontextmanager
+    async def retrying(self, lane: Lane) -> AsyncIterator[None]:
+        """A context in which a request waits for its retry. The engine hears of it, unless a function blocks."""
+        if lane is not self._gateway.here:
+            yield
+            return
+        self._gateway.emit({"ev": "retry", **self._key.to_json(), "waits": True})
+        try:
+            yield
+        finally:
+            self._gateway.emit({"ev": "retry", **self._key.to_json(), "waits": False})
+
+
+class JudgeWaits:
+    """The waits of one request for its retries. If the judge's server is overloaded, all requests to judges wait."""
+
+    def __init__(self, requests: ScoringRequests, judge: JudgeModel, request: ModelRequest, lane: Lane) -> None:
+        self._requests = requests
+        self._judge = judge
+        self._request = request
+        self._lane = lane
+        self._overloaded = False
+
+    def note_result(self, error: ModelError | None) -> None:
+        self._overloaded = self._lane.overload.overloaded(error)
+
+    @asynccontextmanager
+    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
+        """A context for a wait of `delay_s`, left once the request may be sent again."""
+        if self._overloaded:
+            self._lane.hold(delay_s)
+        async with self._requests.retrying(self._lane), self._request.waiting_for_retry():
+            yield
+        self._requests.counts.retried(self._judge)

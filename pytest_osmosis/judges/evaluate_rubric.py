@@ -1,0 +1,273 @@
+"""`evaluate_rubric`: reward functions let a model judge an answer. It has the signatures of both Osmosis SDKs.
+
+- up to 0.2.17: `evaluate_rubric(rubric, solution_str, model_info, ...)` returns the score, or a dict with details
+- since 0.2.18: `await evaluate_rubric(solution_str=..., rubric=..., model="openai/...", ...)` returns a `RubricResult`
+
+In an eval the requests are retried, limited and counted like those of `[scoring] rubric`. Elsewhere they are just sent.
+Source: osmosis_ai/rubric_eval.py of 0.2.17, osmosis_ai/eval/rubric/ of 0.3.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, overload
+
+from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
+from pytest_osmosis.judges.judge import Judge, Judgement
+from pytest_osmosis.judges.own_loop import OWN_LOOP
+from pytest_osmosis.judges.prompt import Rubric, Submission
+from pytest_osmosis.judges.requests import JudgeModel, current_requests
+from pytest_osmosis.judges.rubric_errors import MissingAPIKeyError, ModelNotFoundError, ProviderRequestError
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
+from pytest_osmosis.models.targets import ModelTarget, resolve
+
+TIMEOUT_S = 30.0
+TIMEOUTS_S: Mapping[str, float] = {"xai": 45.0, "gemini": 45.0, "cerebras": 60.0, "openrouter": 60.0}
+SLOW_MODELS: Mapping[str, float] = {"xai/grok-4": 60.0, "openai/gpt-5": 45.0}
+WITHOUT_TEMPERATURE = ("gpt-5", "o1", "o3", "o4")
+"""Beginnings of the names of models that refuse a temperature."""
+FAMILIES: Mapping[str, str] = {
+    "gpt-": "openai", "o1-": "openai", "o3-": "openai", "o4-": "openai", "claude": "anthropic", "gemini": "gemini",
+    "grok": "xai",
+}  # fmt: skip
+"""The providers of models that are named without one."""
+ALIASES: Mapping[str, str] = {"google": "gemini"}
+
+
+class ModelInfo(TypedDict, total=False):
+    """The judge's model, as `evaluate_rubric` of SDK 0.2 takes it. `base_url` is ours: the address of a server."""
+
+    provider: str
+    model: str
+    api_key: str | None
+    api_key_env: str
+    base_url: str
+    score_min: float
+    score_max: float
+    system_prompt: str | None
+    original_input: str | None
+    timeout: float
+    reasoning_effort: str | None
+
+
+class RewardRubricRunResult(TypedDict):
+    """The details that `evaluate_rubric` of SDK 0.2 returns. `raw` holds the judge's last answer."""
+
+    score: float
+    explanation: str
+    raw: Any
+
+
+@dataclass
+class RubricResult:
+    """The score of a judge, and its reason."""
+
+    score: float
+    explanation: str
+
+
+@overload
+def evaluate_rubric(
+    rubric: str,
+    solution_str: str,
+    model_info: ModelInfo,
+    *,
+    ground_truth: str | None = None,
+    original_input: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    score_min: float | None = None,
+    score_max: float | None = None,
+    timeout: float | None = None,
+    return_details: bool = False,
+) -> float | RewardRubricRunResult: ...
+
+
+@overload
+def evaluate_rubric(
+    *,
+    solution_str: str,
+    rubric: str,
+    model: str,
+    ground_truth: str | None = None,
+    original_input: str | None = None,
+    metadata: dict[str, Any] | None = None,
+    score_min: float | None = None,
+    score_max: float | None = None,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    timeout: float | None = None,
+    system_prompt: str | None = None,
+) -> Awaitable[RubricResult]: ...
+
+
+def evaluate_rubric(
+    rubric: Any = None,
+    solution_str: Any = None,
+    model_info: Any = None,
+    *,
+    model: Any = None,
+    return_details: bool = False,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    system_prompt: str | None = None,
+    **case: Any,
+) -> Any:
+    """Let a model judge `solution_str` by `rubric`. With `model_info` this blocks; with `model` it is awaited.
+
+    The score is clamped to `score_min` and `score_max` (0 and 1). `ground_truth`, `original_input` and `metadata` are
+    shown to the judge. `timeout` bounds one request, in seconds. Raises `MissingAPIKeyError`, `ModelNotFoundError` for
+    a model that the provider does not know, and `ProviderRequestError` if no score can be had.
+    """
+    unknown = case.keys() - {"ground_truth", "original_input", "metadata", "score_min", "score_max", "timeout"}
+    if unknown:
+        raise TypeError(f"evaluate_rubric: unexpected argument {', '.join(map(repr, sorted(unknown)))}")
+    if model_info is not None and model is not None:
+        raise TypeError("evaluate_rubric: pass model_info (and no await) or model (with await), not both")
+    if model_info is None:
+        own = {"api_key": api_key, "base_url": base_url, "system_prompt": system_prompt}
+        return _result(rubric, solution_str, model, {**own, **case})
+    provider, name = _text_in(model_info, "provider").lower(), _text_in(model_info, "model")
+    own = {name: model_info.get(name) for name in ("api_key", "api_key_env", "base_url", "system_prompt")}
+    asked = _Question.of(rubric, solution_str, provider, name, {**model_info, **own, **_given(case)})
+    judgement, raw = OWN_LOOP.run(asked.answered())
+    if not return_details:
+        return judgement.score
+    return RewardRubricRunResult(score=judgement.score, explanation=judgement.reason, raw=raw)
+
+
+async def _result(rubric: Any, solution_str: Any, model: Any, options: Mapping[str, Any]) -> RubricResult:
+    """Return the result of the SDK since 0.2.18, whose mistakes are raised once it is awaited."""
+    if not isinstance(model, str) or not model.strip():
+        raise TypeError("'model' must be a non-empty string")
+    provider, slash, name = model.strip().partition("/")
+    if not slash:
+        provider, name = next((each for start, each in FAMILIES.items() if model.lower().startswith(start)), ""), model
+    if slash and options.get("base_url"):  # the name is sent as written
+        provider, name = "", model
+    judgement, _ = await _Question.of(rubric, solution_str, provider.lower(), name, _given(options)).answered()
+    return RubricResult(judgement.score, judgement.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One call of `evaluate_rubric`, checked."""
+
+    provider: str
+    model: str
+    judge: Judge
+    asked: JudgeModel
+    submission: Submission
+
+    @classmethod
+    def of(cls, rubric: Any, solution_str: Any, provider: str, name: str, options: Mapping[str, Any]) -> _Question:
+        provider = ALIASES.get(provider, provider)
+        api_key = _api_key(provider, options)
+        if not isinstance(rubric, str) or not rubric.strip():
+            raise TypeError("'rubric' must be a non-empty string")
+        if not isinstance(solution_str, str) or not solution_str.strip():
+            raise TypeError("'solution_str' must be a non-empty string")
+        low, high = float(options.get("score_min", 0.0)), float(options.get("score_max", 1.0))
+        if high <= low:
+            raise ValueError("'score_max' must be greater than 'score_min'")
+        sampling: dict[str, Any] = {} if name.lower().startswith(WITHOUT_TEMPERATURE) else {"temperature": 0}
+        if options.get("reasoning_effort") is not None:
+            sampling["reasoning_effort"] = options["reasoning_effort"]
+        truth, given = options.get("ground_truth"), options.get("original_input")
+        return cls(
+            provider,
+            name,
+            Judge(Rubric(rubric, low, high, options.get("system_prompt") or ""), sampling=sampling),
+            _judge_model(provider, name, api_key, options),
+            Submission(
+                solution_str,
+                ground_truth=truth if isinstance(truth, str) else "",
+                original_input=given if isinstance(given, str) else "",
+                metadata=options.get("metadata") or {},
+            ),
+        )
+
+    async def answered(self) -> tuple[Judgement, Mapping[str, Any]]:
+        """Return the judgement, and the last message of the judge."""
+        last: dict[str, Any] = {}
+
+        async def ask(request: ChatRequest) -> ChatReply:
+            reply = await current_requests().send(self.asked, request)
+            last.update(reply.message)
+            return reply
+
+        try:
+            return await self.judge.judge(self.submission, ask, run="evaluate_rubric"), last
+        except ModelError as error:
+            found = ModelNotFoundError if error.status == 404 else ProviderRequestError
+            raise found(self.provider, self.model, str(error)) from error
+        except JudgeError as error:
+            raise ProviderRequestError(self.provider, self.model, str(error)) from error
+        except ConfigError as error:  # a library is missing
+            raise ProviderRequestError(self.provider, self.model, error.problems[0].text) from error
+
+
+def _judge_model(provider: str, name: str, api_key: str | None, options: Mapping[str, Any]) -> JudgeModel:
+    from pytest_osmosis.config.tables import ModelTable
+
+    base_url = options.get("base_url") or None
+    typed = f"{provider}/{name}" if provider else name
+    sent = name if base_url is not None else typed
+    try:
+        target = resolve(sent, ModelTable(base_url=base_url), os.environ, where="evaluate_rubric")
+    except ConfigError as error:
+        raise ProviderRequestError(provider, name, error.problems[0].text) from None
+    timeout = options.get("timeout") or _timeout_s(provider, name)
+    own = SERVICES[provider].base_url if provider in SERVICES and base_url is None else None
+    moved = target.base_url if target.base_url != own else None
+    return JudgeModel(typed, moved, _with_key(target, api_key, float(timeout)), api_key)
+
+
+def _with_key(target: ModelTarget, api_key: str | None, timeout_s: float) -> ModelTarget:
+    return replace(target, timeout_s=timeout_s, api_key_env=target.api_key_env if api_key is None else None)
+
+
+def _timeout_s(provider: str, name: str) -> float:
+    typed = f"{provider}/{name}".lower()
+    slow = next((time_s for start, time_s in SLOW_MODELS.items() if typed.startswith(start)), None)
+    return slow or TIMEOUTS_S.get(provider, TIMEOUT_S)
+
+
+def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
+    """Return the key that is passed, or that the environment holds. None if none is needed."""
+    passed = options.get("api_key")
+    if isinstance(passed, str) and passed.strip():
+        return passed.strip()
+    named = options.get("api_key_env")
+    service, login = SERVICES.get(provider), LITELLM_LOGINS.get(provider)
+    names = [named.strip()] if isinstance(named, str) and named.strip() else []
+    if not names and (options.get("base_url") or provider == "demo" or not provider):
+        return None
+    if not names and service is not None:
+        names = [service.api_key_env] if service.api_key_env is not None else []
+    elif not names and login is not None:
+        return None  # LiteLLM reads its own variables
+    elif not names:
+        names = [f"{provider.upper()}_API_KEY"]
+    for name in names:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            raise MissingAPIKeyError(
+                f"Environment variable '{name}' is not set. Export it with your {provider} API key before calling "
+                f'evaluate_rubric: export {name}="..."'
+            )
+        return value
+    return None
+
+
+def _text_in(model_info: Any, key: str) -> str:
+    value = model_info.get(key) if isinstance(model_info, Mapping) else None
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f"'model_info' must include a '{key}' string")
+    return value.strip()
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
