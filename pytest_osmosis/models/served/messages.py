@@ -242,7 +242,7 @@ def _stop_reason(reply: ChatReply) -> str:
 def _blocks(message: Message) -> list[Block]:
     """Return a message as blocks: its own, or its reasoning, its text or refusal, and its tool calls."""
     own = message.get("content_blocks")
-    if isinstance(own, list):
+    if isinstance(own, list) and own and not any(map(block_fault, own)):
         return own
     thought = text_of(message.get("reasoning_content"))
     thoughts = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []

@@ -220,6 +220,12 @@ def test_arguments_that_are_not_a_json_object_come_back_as_the_model_wrote_them(
     assert read["tool_calls"] == [call]
 
 
+@pytest.mark.parametrize("blocks", [[], [{}], ["text"], [{"type": "text"}], {"type": "text", "text": "no"}])
+def test_blocks_that_no_server_of_messages_sent_are_not_answered(blocks: Any) -> None:
+    written = messages.write_reply(ChatReply({**SAID, "content_blocks": blocks}), LABEL)
+    assert written["content"] == [{"type": "text", "text": "391"}]
+
+
 def test_unknown_tokens_are_left_out_or_0_where_the_api_requires_them() -> None:
     reply = ChatReply(SAID)
     assert "usage" not in completions.write_reply(reply, LABEL)
