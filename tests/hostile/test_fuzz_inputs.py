@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.config import is_training_config
 from pytest_osmosis.datasets import check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError, OsmosisError
-from pytest_osmosis.evals.prepare import prepare
+from pytest_osmosis.evals import prepare, prepare_training
 from tests.hostile.fuzzing import check_message, fuzz
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 
@@ -78,6 +79,42 @@ eval_fns = ["rewards:f"]
 [secrets]
 required = []
 """
+TRAINING = b"""[experiment]
+rollout = "mine" # a comment
+entrypoint = "main.py"
+model_path = "Qwen/Qwen3.6-35B-A3B"
+dataset = "x"
+
+[training]
+lr = 1e-6
+total_epochs = 1
+max_prompt_length = 3
+agent_workflow_timeout_s = 450
+
+[sampling]
+rollout_temperature = 1.0
+
+[checkpoints]
+eval_interval = 10
+
+[advanced]
+a = {b = [1]}
+
+[env]
+LOG_LEVEL = "INFO"
+
+[secrets]
+required = ["TOKEN", "OTHER"]
+
+[model]
+base_url = "http://localhost:8000/v1"
+
+[limits.rollout]
+tokens = 5000
+
+[data]
+columns = {user_prompt = "user_prompt"}
+"""
 MESSAGES = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]}]
 ROWS = (
     {"user_prompt": "1 + 1?", "ground_truth": "2", "extra": {"a": [1]}},
@@ -103,6 +140,25 @@ def test_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             check_message(error)
 
     assert fuzz("toml", target, mutated_bytes([CONFIG, LEAST]))
+
+
+def test_training_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("data", "rollouts/mine", "configs/training"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n{}\n', encoding="utf-8")
+    (tmp_path / "rollouts/mine/main.py").write_text("", encoding="utf-8")
+    path = tmp_path / "configs/training/x.toml"
+
+    def target(content: bytes) -> None:
+        path.write_bytes(content)
+        assert is_training_config(path)
+        try:
+            prepare_training(path, (), environ={"TOKEN": "x" * 20}, read_stdin=str)
+        except OsmosisError as error:
+            check_message(error)
+
+    assert fuzz("training", target, mutated_bytes([TRAINING]))
 
 
 def test_datasets(tmp_path: Path) -> None:
