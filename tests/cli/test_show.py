@@ -77,6 +77,11 @@ def test_show_of_a_rollout_that_broke(typed: Cli, stored: Stored) -> None:
     assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
 
 
+def test_show_names_the_bound_that_a_scored_rollout_met(typed: Cli, stored: Stored) -> None:
+    stored("x-1", {**ROLLOUT, "bound": "[limits.rollout] tokens = 1000"}, SCORE)
+    assert "  met [limits.rollout] tokens = 1000: the model was not asked again" in typed("show", "row3-run1")
+
+
 def test_show_of_a_killed_eval_says_that_thresholds_are_not_known(typed: Cli, stored: Stored) -> None:
     stored("x-1", ROLLOUT, SCORE, results=None)
     lines = typed("show", "row3-run1").splitlines()

@@ -167,20 +167,38 @@ def test_an_agent_that_passes_over_every_refusal_holds_up_no_other(workspace: Wo
     assert (live.record(0).boundary, live.record(1).boundary) == ("timeout", None)
 
 
-OWN_CLIENT = """
+OWN_CLIENTS = {
+    "asynchronous": """
 from openai import AsyncOpenAI
 
 async def rollout(ctx):
     client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
     while True:
         await client.chat.completions.create(model="any", messages=ctx.prompt)
-"""
+""",
+    "synchronous": """
+from openai import OpenAI
+
+async def rollout(ctx):
+    client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    while True:
+        client.chat.completions.create(model="any", messages=ctx.prompt)
+""",
+    "Anthropic's": """
+from anthropic import AsyncAnthropic
+
+async def rollout(ctx):
+    client = AsyncAnthropic(base_url=ctx.base_url, api_key=ctx.api_key)
+    while True:
+        await client.messages.create(model="any", max_tokens=9, messages=ctx.prompt)
+""",
+}
 
 
-def test_a_client_of_the_agents_own_is_refused_in_the_same_way(workspace: Workspace) -> None:
-    live, requests = rolled(
-        workspace, reply("42"), OWN_CLIENT, agent={"agent": "agent:rollout", "max_turns": 3}, model={"max_retries": 3}
-    )
+@pytest.mark.parametrize("client", OWN_CLIENTS)
+def test_a_client_of_the_agents_own_is_refused_in_the_same_way(workspace: Workspace, client: str) -> None:
+    tables: dict[str, Any] = {"agent": {"agent": "agent:rollout", "max_turns": 3}, "model": {"max_retries": 3}}
+    live, requests = rolled(workspace, reply("42"), OWN_CLIENTS[client], **tables)
 
     error = "the rollout asked the model 4 times: [agent] max_turns = 3"
     assert requests == [3, 3]
