@@ -202,6 +202,13 @@ SCORING = Table(
             table_of("a table of function names to numbers", text(), number()),
             "Thresholds of single functions. All others use [evaluation] pass_threshold.",
         ),
+        Field(
+            "calibrate",
+            text(),
+            "Column of the dataset with scores by humans. Summary and results say how far each score agrees with them. "
+            "Neither agents nor reward functions get the column, and it never decides whether a run passes.",
+        ),
+        Field("calibrate_within", above_0(), "Also count the scores that differ by at most this from the human score."),
         Field("decide", text(), '"all", "any", or the name of the one function that decides.', default="all"),
     ),
 )

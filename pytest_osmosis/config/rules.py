@@ -36,6 +36,7 @@ def check(draft: Draft, workspace: Path) -> None:
     _scoring(draft)
     _rubric(draft, workspace)
     _score_names(draft)
+    _calibration(draft)
     _gates(draft)
     _baseline(draft)
     for table, key in (("output", "dir"), ("output", "results"), ("baseline", "results")):
@@ -222,6 +223,12 @@ def _has_scoring(draft: Draft) -> bool:
 
 def _functions_are_valid(draft: Draft) -> bool:
     return not draft.is_set("scoring", "eval_fns") or ("scoring", "eval_fns") in draft.values
+
+
+def _calibration(draft: Draft) -> None:
+    if draft.is_set("scoring", "calibrate_within") and not draft.is_set("scoring", "calibrate"):
+        text = "needs [scoring] calibrate, the column with scores by humans"
+        draft.fail("scoring", "calibrate_within", text)
 
 
 def _score_names(draft: Draft) -> None:

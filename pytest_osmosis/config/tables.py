@@ -89,7 +89,7 @@ class Scoring:
     """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
     `rubric` is that of the judge: a text, or the path of a file (`RUBRIC_SUFFIXES`).
-    `decide` is "all", "any", or the name of one function.
+    `decide` is "all", "any", or the name of one function. `calibrate` is the dataset's column with scores by humans.
     """
 
     eval_fns: tuple[str, ...] = ()
@@ -97,6 +97,8 @@ class Scoring:
     thresholds: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     decide: str = "all"
     rubric: str | None = None
+    calibrate: str | None = None
+    calibrate_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,20 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_osmosis.config.tables import EMPTY
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold
+from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, without_human_score
 from pytest_osmosis.datasets.location import check_suffix
 from pytest_osmosis.datasets.parquet import scan_parquet
-from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object
+from pytest_osmosis.datasets.parsing import parse_cells, parse_csv, parse_object, shown_json
 from pytest_osmosis.datasets.row_offsets import Extent, Unscannable, scan_csv, scan_json, scan_jsonl
 from pytest_osmosis.datasets.row_readers import Damaged, Indexed, RowReader, TextReader, text_at
 from pytest_osmosis.datasets.row_warnings import notes_of
@@ -27,6 +29,7 @@ from pytest_osmosis.datasets.rows import Content, Row, check_header, make_row
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.formats import HEAD_BYTES, foreign_format, is_parquet
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.text.suggest import suggestion
 
 _MOST_PROBLEMS = 20
 NOTHING_ASKED = (
@@ -48,6 +51,7 @@ class Dataset:
 
     With `text_cells`, the messages column contains chats as JSON text. `left_out` says which columns the rows come
     without, and why. The rows of a `recorded` dataset hold conversations that are only scored.
+    `human` is the column with scores by humans, if there is one.
     """
 
     path: Path
@@ -58,6 +62,7 @@ class Dataset:
     stamp: _Stamp
     left_out: tuple[str, ...] = ()
     recorded: bool = False
+    human: str | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -98,8 +103,11 @@ class Dataset:
         """Return the same as `row`, from an open file."""
         line = self.line(row_index)
         try:
-            raw = self.source.record(file, row_index)
-            return make_row(row_index, line, raw, self.columns, text_cells=self.text_cells, recorded=self.recorded)
+            raw, human = self.source.record(file, row_index), NO_HUMAN_SCORE
+            if self.human is not None:
+                raw, human = without_human_score(raw, self.human)
+            row = make_row(row_index, line, raw, self.columns, text_cells=self.text_cells, recorded=self.recorded)
+            return replace(row, human=human) if human.has_column else row
         except Damaged as error:
             raise DamagedError([Problem(self.display, str(error))]) from error
         except BadRow as error:
@@ -108,11 +116,17 @@ class Dataset:
 
 
 def open_dataset(
-    path: Path, columns: Mapping[str, str] = EMPTY, display: str | None = None, *, recorded: bool = False
+    path: Path,
+    columns: Mapping[str, str] = EMPTY,
+    display: str | None = None,
+    *,
+    recorded: bool = False,
+    human: str | None = None,
 ) -> Dataset:
     """Index a .jsonl, .json, .csv or .parquet file. `columns` maps our names of columns to the dataset's.
 
-    The rows of a `recorded` dataset hold conversations, or answers, that are only scored.
+    The rows of a `recorded` dataset hold conversations, or answers, that are only scored. `human` is the column with
+    scores by humans, which rows come without.
 
     Text is indexed in one pass, and Parquet by its footer. `display` is the file's name in problems. Raises
     DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
@@ -131,7 +145,7 @@ def open_dataset(
             raise DatasetError([Problem(where, error.text)]) from error
     if not len(source):
         raise DatasetError([Problem(display, "has no rows; it needs at least one")])
-    return Dataset(path, display, mapping, source, text_cells, stamp, left_out, recorded)
+    return Dataset(path, display, mapping, source, text_cells, stamp, left_out, recorded, human)
 
 
 def _check_format(file: BufferedReader, suffix: str) -> None:
@@ -148,11 +162,12 @@ class DamagedError(DatasetError):
 
 
 class Checked(NamedTuple):
-    """The digests and contents of rows by index, and notes: columns left out, warnings (`row_warnings.notes_of`)."""
+    """The digests, contents and human scores of rows by index, and notes: columns left out, `row_warnings.notes_of`."""
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
     contents: Mapping[int, Content]
+    human_scores: Mapping[int, float] = MappingProxyType({})
 
 
 def check_rows(
@@ -172,9 +187,11 @@ def check_rows(
     unseen = set(dataset.columns.mapped)
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
+    human_scores: dict[int, float] = {}
+    other_columns: Sequence[str] | None = ()  # of the last row; None once a row has the column with human scores
 
     def valid_rows(file: BufferedReader) -> Iterator[Row]:
-        nonlocal n_problems, unseen
+        nonlocal n_problems, unseen, other_columns
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
@@ -192,6 +209,10 @@ def check_rows(
                 unseen -= row.record.keys()
                 digests[row_index] = row.digest
                 contents[row_index] = row.content
+                if row.human.score is not None:
+                    human_scores[row_index] = row.human.score
+                if other_columns is not None:
+                    other_columns = None if row.human.has_column else list(row.record)
                 yield row
 
     with dataset.open() as file:
@@ -202,9 +223,17 @@ def check_rows(
         fix = "no selected row has it; correct or remove it in [data] columns"
         absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours in unseen)
         listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
+        if dataset.human is not None and other_columns:
+            listed.append(Problem(dataset.display, _no_human_scores(dataset.human, other_columns)))
     if listed:
         raise DatasetError(listed)
-    return Checked((*dataset.left_out, *notes), digests, contents)
+    return Checked((*dataset.left_out, *notes), digests, contents, human_scores)
+
+
+def _no_human_scores(column: str, others: Sequence[str]) -> str:
+    named = ", ".join(map(shown_json, others))
+    missing = f"no selected row has a column {shown_json(column)}{suggestion(column, others)}"
+    return f"[scoring] calibrate: {missing} (columns: {named})"
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import BadRow, Columns, fold, same_column
+from pytest_osmosis.datasets.human_scores import NO_HUMAN_SCORE, HumanScore
 from pytest_osmosis.datasets.parsing import parse_json, shown_json
 from pytest_osmosis.datasets.row_offsets import otherwise_separated
 from pytest_osmosis.text.recorded import SOLUTION, prompt_of, recorded_conversation
@@ -35,6 +36,7 @@ class Row:
     `ground_truth` is None if absent or null.
     `record` is the whole row: columns with a meaning under our names, and all others under their own. `conversation` is
     that of a recorded row, whose `messages` are those before the first answer; None for a row that is rolled out.
+    `human` is a score by humans, which `record` does not have.
     """
 
     row_index: int
@@ -43,6 +45,7 @@ class Row:
     record: dict[str, Any]
     line: int
     conversation: list[dict[str, Any]] | None = None
+    human: HumanScore = NO_HUMAN_SCORE
 
     @property
     def digest(self) -> str:

@@ -73,6 +73,7 @@ class Conclusion:
             price=prepared.price,
             judge_price=prepared.judge_price,
             row_digests=prepared.row_digests,
+            human=prepared.human,
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             n_planned=prepared.plan.n_runs,
             reasons=self._run.reasons,

@@ -14,7 +14,7 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, resolv
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import Baseline
-from pytest_osmosis.datasets import Content, Dataset, check_rows, locate, open_dataset, select
+from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals.baseline import BaselineModel, baseline_target, read_baseline
 from pytest_osmosis.evals.checks import Checks
@@ -28,6 +28,7 @@ from pytest_osmosis.files.reading import FileFault, read_stdin, something_at
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, recorded, resolve
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
+from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.text.outlet import Outlet
@@ -113,6 +114,7 @@ def prepare(
         notes=data.notes,
         row_digests=data.row_digests,
         contents=data.contents,
+        human=data.human,
         baseline_model=BaselineModel(config.baseline.model_path or "", other) if other is not None else None,
         baseline_results=baseline_results,
         judge=judge,
@@ -175,7 +177,9 @@ def once(read: Callable[[], str]) -> Callable[[], str]:
 def configured_dataset(config: EvalConfig) -> Dataset:
     """Open the dataset that the config names. Raises `DatasetError`."""
     path = locate(config.workspace, config.experiment.dataset, config.data.path)
-    return open_dataset(path, config.data.columns, shown(path), recorded=config.agent.is_recorded)
+    return open_dataset(
+        path, config.data.columns, shown(path), recorded=config.agent.is_recorded, human=config.scoring.calibrate
+    )
 
 
 def _target(config: EvalConfig, environ: Mapping[str, str], origin: str) -> ModelTarget:
@@ -231,19 +235,20 @@ def origin_of(config: EvalConfig, overrides: Sequence[Override], table: str) -> 
 
 
 class _Data(NamedTuple):
-    """The plan, and the notes, digests and contents of the planned rows."""
+    """The plan, and the notes, digests, contents and human scores of the planned rows."""
 
     plan: Plan
     notes: tuple[str, ...]
     row_digests: Mapping[int, str]
     contents: Mapping[int, Content]
+    human: HumanScores | None
 
 
 def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _Data:
     selected = select(len(dataset), config.selection, config.data.seed)
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
-    notes, digests, contents = check_rows(
+    checked = check_rows(
         dataset, sorted({*selected, *named}), must_ask=config.agent.agent == "chat" or config.agent.mcp is not None
     )
     plan = Plan(
@@ -257,7 +262,16 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _D
         granularity=config.execution.granularity,
         rows_have_lines=dataset.has_lines,
     )
-    return _Data(plan.with_named(named, dataset.line), notes, digests, contents)
+    plan = plan.with_named(named, dataset.line)
+    return _Data(plan, checked.notes, checked.digests, checked.contents, human_scores(config, checked))
+
+
+def human_scores(config: EvalConfig, checked: Checked) -> HumanScores | None:
+    """Return the scores by humans of the rows that were checked, None if the config names no column with them."""
+    scoring = config.scoring
+    if scoring.calibrate is None:
+        return None
+    return HumanScores(scoring.calibrate, checked.human_scores, scoring.calibrate_within)
 
 
 def _check_size(config: EvalConfig, n_rows: int) -> None:

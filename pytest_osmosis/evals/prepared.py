@@ -21,6 +21,7 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges, no_price
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
@@ -50,6 +51,7 @@ class Prepared:
     - `hidden`: all values that no file may contain, the secrets among them
     - `notes`: warnings about the selected rows, for the header
     - `row_digests`, `contents`: digests of the rows by index, as published and as prompt and whole row
+    - `human`: the scores by humans with which those of functions are compared, None without such a column
     - `price`: the price of the model, None if it is unknown
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
@@ -71,6 +73,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
     row_digests: Mapping[int, str] = field(default_factory=dict)
     contents: Mapping[int, Content] = field(default_factory=dict)
+    human: HumanScores | None = None
     price: Price | None = None
     plan_digest: str = ""
     last: PublishedHead | None = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.report.calibration import calibration_notes, calibration_rows
 from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
 from pytest_osmosis.report.metrics import metric_rows
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
@@ -68,7 +69,11 @@ def markdown(results: Results) -> str:
     blocks.append(_table(statistics_rows(results)))
     if metrics := metric_rows(results):
         blocks.append(_table(metrics[: MOST_LISTED + 1]))
-    blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results))))
+    notes: list[str] = []
+    if results.calibration is not None and not results.is_fragment:
+        blocks.append(_table(calibration_rows(results.calibration)))
+        notes = calibration_notes(results.calibration)
+    blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results), *notes)))
     blocks += _not_passed(results)
     blocks += [block for compared in results.comparisons for block in _changed(compared)]
     return "\n\n".join(blocks) + "\n"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.calibration import calibration_lines
 from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
 from pytest_osmosis.report.metrics import metric_lines
@@ -26,6 +27,7 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
     return [
         *statistics_lines(results, verbose=verbose, columns=columns),
         *metric_lines(results, verbose=verbose, columns=columns),
+        *calibration_lines(results, columns=columns),
         "",
         *account_lines(results),
     ]

@@ -13,6 +13,7 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.calibration import Calibration, FunctionCalibration
 from pytest_osmosis.results.judge_totals import cost_of_judges, judge_fields
 from pytest_osmosis.results.metrics import MetricSummaries
 from pytest_osmosis.results.results import (
@@ -133,6 +134,7 @@ def _members(results: Results) -> dict[str, Any]:
         "last_run": None if results.previous is None else _previous(results.previous),
         "baseline": None if results.comparison is None else _baseline(results.comparison),
         "rescored": None if results.rescored is None else _rescored(results.rescored),
+        "calibration": None if results.calibration is None else _calibration(results.calibration),
         "gates": [_gate(verdict) for verdict in results.verdicts],
         "rows": _rows(results),
         "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
@@ -293,7 +295,8 @@ def _rows(results: Results) -> Iterator[dict[str, Any]]:
     for row, records in by_row(_ended(results.all_records)).items():
         ordered = sorted(records, key=lambda record: (record.run.is_baseline, record.run.index))
         runs = [_run(results, record) for record in ordered]
-        yield {"row_index": row, "row_digest": results.row_digests[row], "runs": runs}
+        human = {} if results.human is None else {"human_score": results.human.by_row.get(row)}
+        yield {"row_index": row, "row_digest": results.row_digests[row], **human, "runs": runs}
 
 
 def _run(results: Results, record: RunRecord) -> dict[str, Any]:
@@ -362,6 +365,38 @@ def _gate(verdict: Verdict) -> dict[str, Any]:
         "compared": verdict.compared,
         "power": verdict.power.chance if verdict.power else None,
         "power_rows": verdict.power.n_rows if verdict.power else None,
+    }
+
+
+def _calibration(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "column": calibration.column,
+        "tolerance": calibration.tolerance,
+        "rows": calibration.n_rated,
+        "rows_without": calibration.n_unrated,
+        "eval_fns": {name: _agreement(function) for name, function in calibration.functions.items()},
+    }
+
+
+def _agreement(function: FunctionCalibration) -> dict[str, Any]:
+    found = function.agreement
+    figures = {
+        "equal": found.exact,
+        **({"within": found.within} if found.within is not None else {}),
+        "kappa": found.kappa,
+        "weighted_kappa": found.weighted_kappa,
+        "pearson": found.pearson,
+        "spearman": found.spearman,
+        "mean_difference": found.bias,
+    }
+    return {
+        "rows": found.n_rows,
+        "runs": found.n_runs,
+        "unscored": function.n_unscored,
+        **{
+            name: {"value": figure.value, "interval": _interval(figure.interval), "undefined": figure.undefined or None}
+            for name, figure in figures.items()
+        },
     }
 
 

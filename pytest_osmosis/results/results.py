@@ -17,6 +17,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.results.calibration import Calibration, HumanScores, calibration
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
@@ -125,6 +126,7 @@ class Results:
     """The facts about code, data and versions, as in results.json."""
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
+    human: HumanScores | None = None
     previous: RowComparison | None = None
     comparison: RowComparison | None = None
     rescored: Rescored | None = None
@@ -153,6 +155,13 @@ class Results:
     def metrics(self) -> MetricSummaries:
         """The means of the metrics of the eval's own runs, by source and name."""
         return metric_summaries(self.records, self.pass_rule.scorers)
+
+    @functools.cached_property
+    def calibration(self) -> Calibration | None:
+        """The agreement of the scores with those of humans, None if the config names no column with them."""
+        if self.human is None:
+            return None
+        return calibration(by_row(self.records), self.human, self.pass_rule.scorers)
 
     @functools.cached_property
     def is_fragment(self) -> bool:

@@ -18,6 +18,7 @@ from pytest_osmosis.record.journal import event_at, in_use, replay_with_position
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
+from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -157,6 +158,7 @@ def _results(run: StoredEvalRun, read: PublishedResults, ledger: Ledger) -> Resu
         provenance={**data["provenance"], "run_dir": shown(run.directory.path)},
         price=price_of(config["price"]),
         row_digests={row.index: row.digest for row in read.rows},
+        human=_human(data),
         previous=None if previous is None else previous_of(previous, n_rows, changed.get("last_run", ())),
         comparison=None
         if compared is None
@@ -181,6 +183,15 @@ def _judge_price(judges: Mapping[str, Any] | None) -> PriceOf:
     """Return the prices of judges that results contain."""
     prices = {name: price_of(sums["price"]) for name, sums in judges["models"].items()} if judges is not None else {}
     return lambda use: prices.get(shown_name(use))
+
+
+def _human(data: Mapping[str, Any]) -> HumanScores | None:
+    """Return the scores by humans that results hold, None if the eval had none."""
+    published = data.get("calibration")
+    if published is None:
+        return None
+    by_row = {row["row_index"]: row["human_score"] for row in data["rows"] if row.get("human_score") is not None}
+    return HumanScores(published["column"], by_row, published["tolerance"])
 
 
 def _records(data: Mapping[str, Any], ledger: Ledger, scorers: tuple[str, ...]) -> Iterator[RunRecord]:

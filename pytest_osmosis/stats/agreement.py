@@ -24,10 +24,10 @@ FEWEST_DRAWS = 200
 MOST_WEIGHTS = 150_000  # the draws times the different rows, if that leaves `FEWEST_DRAWS` draws
 DIGITS = 9  # significant digits: values that agree in them are equal
 
-NO_ROWS = "no row has both"
+NO_ROWS = "no run has a score and a human score"
 SCORES_EQUAL = "all scores are equal"
-RATINGS_EQUAL = "all ratings are equal"
-BOTH_EQUAL = "all scores and all ratings are equal"
+RATINGS_EQUAL = "all human scores are equal"
+BOTH_EQUAL = "all scores are equal, and so are all human scores"
 
 
 class RatedRow(NamedTuple):

@@ -50,6 +50,8 @@ dataset = "r"
 rows = "all"
 [scoring]
 eval_fns = ["answering:exact"]
+calibrate = "human"
+calibrate_within = 0.5
 [agent]
 agent = "recorded"
 [secrets]
@@ -175,7 +177,8 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
     two_models = evaluate(f'{judged(CONFIG)}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
-    Path("data/r.jsonl").write_text('{"solution_str": "42", "ground_truth": "42"}\n')
+    answers = [{"solution_str": "42", "ground_truth": str(truth), "human": truth == 42} for truth in (42, 43)]
+    Path("data/r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
     recorded = evaluate(RECORDED)
 
     assert faults(recorded) == []
