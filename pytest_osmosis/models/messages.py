@@ -37,6 +37,8 @@ FINISH_REASONS: Mapping[str, str] = {
 
 CHAT_BLOCKS = frozenset({"text", "tool_use"})
 """The blocks that a chat message can represent, unless they have citations or a mark for the cache."""
+EFFORTS: Mapping[str, str] = {"none": "low", "minimal": "low"}
+"""This API's least effort, for those of OpenAI that are less."""
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -62,8 +64,9 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling under the names of this API. Unknown names stay."""
+    """Return the sampling under the names of this API. Unknown names stay, except OpenAI's hint of a style."""
     sampling = dict(sampling)
+    sampling.pop("verbosity", None)  # OpenAI Agents SDK sends it unasked
     renamed: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
     for name in ("max_completion_tokens", "max_tokens"):
         if name in sampling:
@@ -75,9 +78,29 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
     user = sampling.pop("user", None)
     if user is not None:
         renamed["metadata"] = {"user_id": user}
+    output = _output_config(sampling)
+    if output:
+        renamed["output_config"] = output
     if choice is not None or parallel is False:
         renamed["tool_choice"] = _tool_choice("auto" if choice is None else choice, parallel)
     return {**renamed, **sampling}
+
+
+def _output_config(sampling: dict[str, Any]) -> dict[str, Any]:
+    """Remove the effort and the schema of an answer, and return them as this API has them."""
+    given = sampling.pop("output_config", None)
+    output = dict(given) if isinstance(given, Mapping) else {}
+    effort = sampling.pop("reasoning_effort", None)
+    if effort is not None:
+        output["effort"] = EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
+    wanted = sampling.get("response_format")
+    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    if kind in ("text", "json_schema"):
+        del sampling["response_format"]
+    if isinstance(wanted, Mapping) and kind == "json_schema":
+        schema = wanted.get("json_schema")
+        output["format"] = {"type": kind, "schema": schema.get("schema") if isinstance(schema, Mapping) else None}
+    return output
 
 
 def _tool_choice(choice: Any, parallel: bool | None) -> Any:

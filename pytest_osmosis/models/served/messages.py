@@ -80,12 +80,27 @@ def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
         sampling["user"] = metadata["user_id"]
     elif fields.given(metadata):
         sampling["metadata"] = metadata
+    sampling |= _output(sampling)
     choice = fields.take_object(sampling, "tool_choice")
     if choice:
         sampling["tool_choice"] = _tool_choice(choice)
         if choice.get("disable_parallel_tool_use"):
             sampling["parallel_tool_calls"] = False
     return sampling
+
+
+def _output(sampling: dict[str, Any]) -> dict[str, Any]:
+    """Remove the effort and the schema of an answer, and return them as chat completions have them."""
+    output = dict(fields.take_object(sampling, "output_config"))
+    found: dict[str, Any] = {}
+    effort, wanted = output.pop("effort", None), output.get("format")
+    if effort is not None:
+        found["reasoning_effort"] = effort
+    if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+        del output["format"]
+        schema = {"name": "answer", "schema": wanted.get("schema"), "strict": True}
+        found["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return {**found, "output_config": output} if fields.given(output) else found
 
 
 def _tool_choice(choice: Mapping[str, Any]) -> Any:

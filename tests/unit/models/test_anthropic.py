@@ -417,3 +417,12 @@ async def test_a_long_retry_after_is_reported_and_not_waited_for_by_the_client()
     error = await failure_of(servers.status(429, retry_after="86400"))
     assert isinstance(error, ModelError)
     assert (error.retryable, error.retry_after_s) == (True, 86400.0)
+
+
+async def test_effort_and_schema_of_an_answer_have_the_names_of_messages() -> None:
+    schema = {"type": "object", "properties": {}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+    body = await sent(sampling={"reasoning_effort": "minimal", "response_format": wanted, "verbosity": "low"})
+    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+    assert not {"reasoning_effort", "response_format", "verbosity"} & body.keys()
+    assert "output_config" not in await sent(sampling={"response_format": {"type": "text"}})

@@ -102,6 +102,11 @@ SAMPLING = st.fixed_dictionaries(
             ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
         ),
         "parallel_tool_calls": st.just(False),
+        "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high"]),
+        "verbosity": st.just("low"),
+        "response_format": st.sampled_from(
+            [{"type": "text"}, {"type": "json_schema", "json_schema": {"name": "product", "schema": SCHEMA}}]
+        ),
     },
 )
 TOOLS = st.lists(
@@ -230,6 +235,7 @@ EVERYTHING: dict[str, Any] = {
     "tool_choice": {"type": "tool", "name": "count", "disable_parallel_tool_use": True},
     "stop_sequences": ["END"],
     "metadata": {"user_id": "u1"},
+    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
     "temperature": 0.5,
     "top_k": 5,
     "thinking": {"type": "enabled", "budget_tokens": 1024},
@@ -269,6 +275,8 @@ def test_a_request_with_everything_reaches_a_model_with_the_other_api_in_its_sha
     }
     assert body["tool_choice"] == {"type": "function", "function": {"name": "count"}}
     assert (body["parallel_tool_calls"], body["stop"], body["user"]) == (False, ["END"], "u1")
+    assert body["reasoning_effort"] == "low"
+    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA, "strict": True}
 
 
 # -- replies ----------------------------------------------------------------------------------------------
