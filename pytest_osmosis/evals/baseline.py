@@ -31,6 +31,7 @@ COMPARED = {
     "thresholds": "the thresholds",
     "decide": "what decides",
     "sampling": "the sampling",
+    "judge": "the judge",
 }
 """Keys of the published `config` that must be equal for a fair comparison, with their names in notes."""
 
@@ -104,8 +105,8 @@ def differing_settings(stored: PublishedResults, config: Mapping[str, Any], reda
 
     Stored settings are redacted, so those of `config` are redacted first.
     """
-    here = json.loads(json.dumps(redacted({key: config[key] for key in COMPARED}, redaction)))
-    pairs = ((name, stored.config[key], here[key]) for key, name in COMPARED.items())
+    here = json.loads(json.dumps(redacted({key: config.get(key) for key in COMPARED}, redaction)))
+    pairs = ((name, stored.config.get(key), here[key]) for key, name in COMPARED.items())
     return tuple(f"{name}: {_written(old)}, here {_written(new)}" for name, old, new in pairs if old != new)
 
 

@@ -33,9 +33,9 @@ class OwnLoop:
         future = self._start(work)
         try:
             return future.result()
-        except BaseException:
+        except BaseException as error:
             future.cancel()
-            raise
+            raise error.with_traceback(None)  # the frames of the other thread say nothing to the caller
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for some work in another loop. Cancelling the wait cancels it."""

@@ -7,6 +7,8 @@ from pytest_osmosis.compat.homes import names_from
 HOMES = {
     "CompletionsResult": ".rollout.client",
     "InitResponse": ".rollout.core.schemas",
+    "MissingAPIKeyError": ".rubric_types",
+    "ModelNotFoundError": ".rubric_types",
     "OpenAIFunctionToolSchema": ".rollout.core.schemas",
     "OsmosisLLMClient": ".rollout.client",
     "OsmosisRolloutError": ".rollout.core.exceptions",
@@ -14,6 +16,7 @@ HOMES = {
     "OsmosisTimeoutError": ".rollout.core.exceptions",
     "OsmosisTransportError": ".rollout.core.exceptions",
     "OsmosisValidationError": ".rollout.core.exceptions",
+    "ProviderRequestError": ".rubric_types",
     "RolloutAgentLoop": ".rollout.core.base",
     "RolloutContext": ".rollout.core.base",
     "RolloutMetrics": ".rollout.core.schemas",
@@ -21,10 +24,12 @@ HOMES = {
     "RolloutResponse": ".rollout.core.schemas",
     "RolloutResult": ".rollout.core.base",
     "create_app": ".rollout.server.app",
+    "evaluate_rubric": ".rubric_eval",
     "get_agent_loop": ".rollout.registry",
     "list_agent_loops": ".rollout.registry",
     "register_agent_loop": ".rollout.registry",
     "osmosis_reward": ".utils",
+    "osmosis_rubric": ".utils",
 }
 """The modules below this one that define the names."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import pytest
 
+from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.debug.tracing import ReturnTracer, cut_to_users, tracing
@@ -98,6 +99,9 @@ class DebuggerHooks:
         recorded = record.scorer_errors.get(name)
         if recorded is not None and recorded.message.startswith((ENDED_TWICE, UNINTERRUPTIBLE)):
             self._say(f"{name} is not called again in pytest's process: it {recorded.message}")
+            return record_frame(record, scoring)
+        if name == RUBRIC_SCORE:
+            self._say("the judge is not asked again: there is no code to stop in")
             return record_frame(record, scoring)
         host = self._evals.replaying.host(item.key.eval_id)
         try:

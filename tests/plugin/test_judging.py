@@ -1,0 +1,132 @@
+"""LLM judges in a session: shown, rescored, replayed; rubric functions of Osmosis projects, unmodified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.servers import ChatServer, reply
+
+pytestmark = pytest.mark.usefixtures("wide_terminal")
+
+NAMED = "--osmosis-config=configs/eval/x.toml"
+JUDGED: dict[str, Mapping[str, Any]] = {
+    "scoring": {"eval_fns": ["rewards:score"], "rubric": "Is the number right?", "thresholds": {"rubric": 0.5}},
+    "judge": {"model_path": "demo/judge"},
+}
+RUBRIC_FUNCTION = """
+from osmosis_ai import (
+    evaluate_rubric,
+    osmosis_rubric,
+)
+import os
+
+API_KEY = os.getenv("OPENAI_API_KEY")
+
+@osmosis_rubric
+def compute_score(solution_str: str, ground_truth: str, extra_info: dict, **kwargs) -> float:
+    model_info = {"provider": "openai", "model": "gpt-5-mini", "api_key": API_KEY}
+    result = evaluate_rubric(
+        rubric="Does the number match the ground truth?",
+        solution_str=solution_str,
+        model_info=model_info,
+        ground_truth=ground_truth,
+        metadata=extra_info.get("metadata"),
+        score_min=0.0,
+        score_max=1.0,
+        return_details=False,
+    )
+    return float(result)
+"""
+UNIT_TEST = """
+import asyncio
+import pytest
+from pytest_osmosis import MissingAPIKeyError, evaluate_rubric
+
+def test_new():
+    judged = evaluate_rubric(solution_str="#### 4", rubric="Right?", model="demo/judge", ground_truth="4")
+    assert asyncio.run(judged).score == 1.0
+
+def test_old():
+    info = {"provider": "demo", "model": "judge", "score_max": 10}
+    assert evaluate_rubric("Right?", "#### 4", info, ground_truth="4") == 10.0
+    details = evaluate_rubric("Right?", "#### 5", info, ground_truth="4", return_details=True)
+    assert details["score"] == 0.0 and details["explanation"]
+
+def test_without_a_key(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(MissingAPIKeyError, match="OPENAI_API_KEY"):
+        evaluate_rubric("Right?", "4", {"provider": "openai", "model": "gpt-5-mini"})
+"""
+
+
+@PLAIN_AND_XDIST
+def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> None:
+    workspace.eval("x", [{}, {"ground_truth": "3"}], ".", **JUDGED)
+    first = workspace.run(NAMED)
+
+    first.assert_outcomes(passed=1, failed=1)
+    first.stdout.fnmatch_lines(
+        [
+            "*judge: demo/judge (embedded), scores as rubric*",
+            "rubric 0 < 0.5*The demo judge compares numbers: the answer has 2, the ground truth 3.*",
+            "judge demo/judge: 2 calls, * tokens (* in, * out), $0",
+        ]
+    )
+    config = workspace.results()["config"]
+    assert (config["eval_fns"], config["judge"]["model"]) == (["rewards:score", "rubric"], "demo/judge")
+
+    again = workspace.run("--osmosis-from=latest")
+    again.assert_outcomes(passed=1, failed=1)
+    again.stdout.fnmatch_lines(["*no model is asked but the judge*", "reused * 2 stored scores of rubric *"])
+    assert "judges" not in workspace.results()["summary"]
+
+    other = workspace.run("--osmosis-from=latest", "--osmosis-set=scoring.rubric=Is the number really right?")
+    other.stdout.fnmatch_lines(["judge demo/judge: 2 calls, *"])
+    assert workspace.results()["summary"]["judges"]["calls"] == 2
+
+
+def test_a_gate_may_be_on_the_judge(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
+    result = plain_workspace.run(NAMED)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
+
+
+def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(plain_workspace: Workspace) -> None:
+    plain_workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
+    inline = plain_workspace.run(NAMED, "--osmosis-inline")
+    replayed = plain_workspace.run(NAMED, "--pdb", stdin=b"p score\nq\n")
+
+    inline.assert_outcomes(failed=1)
+    inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
+    replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
+
+
+def test_a_rubric_function_of_the_sdk_runs_unmodified(
+    plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = plain_workspace
+    workspace.write("reward_rubric/openai_judge.py", RUBRIC_FUNCTION)
+    functions = ["reward_rubric.openai_judge:compute_score"]
+    workspace.eval("x", 2, ".", scoring={"eval_fns": functions, "thresholds": {functions[0]: 0.5}})
+    with ChatServer(reply(json.dumps({"score": 0.75, "explanation": "nearly"}))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
+        result = workspace.run(NAMED)
+
+    result.assert_outcomes(passed=2)
+    assert len(server.requests) == 2
+    assert {body["model"] for body in server.bodies} == {"gpt-5-mini"}
+    assert workspace.results()["summary"]["judges"]["calls"] == 2
+
+
+def test_unit_tests_of_reward_functions_may_ask_a_judge(plain_workspace: Workspace) -> None:
+    plain_workspace.write("test_rewards.py", UNIT_TEST)
+
+    plain_workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
