@@ -35,7 +35,8 @@ class OwnLoop:
             return future.result()
         except BaseException as error:
             future.cancel()
-            raise error.with_traceback(None)  # the frames of the other thread say nothing to the caller
+            failure = error
+        raise failure.with_traceback(None)  # the frames of the other thread say nothing to the caller
 
     async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for some work in another loop. Cancelling the wait cancels it."""
