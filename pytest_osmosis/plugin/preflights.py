@@ -7,6 +7,7 @@ not load is the failure of a test, and keeps no other eval of the session from r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.evals import EvalRun, Prepared, RunSettings, SelectedRuns
@@ -19,11 +20,15 @@ LOG_CHARS = 2000
 
 
 class Preflights:
-    """`selected` are the selected steps. `prepared` returns a named eval or preflight by its id, None without one."""
+    """`selected` are the selected steps, `notes` what hosts said of the code that they loaded.
+
+    `prepared` returns a named eval or preflight by its id, None without one.
+    """
 
     def __init__(self, prepared: Callable[[str], Prepared | None]) -> None:
         self.selected: set[StepKey] = set()
         self._prepared = prepared
+        self.notes: list[str] = []
         self._code_errors: dict[str, str] = {}
 
     def select(self, keys: Iterable[StepKey]) -> None:
@@ -34,7 +39,9 @@ class Preflights:
         for eval_id in dict.fromkeys([*(key.eval_id for key in self.selected if key.step == "rollout"), *with_runs]):
             prepared = self._prepared(eval_id)
             if prepared is not None and prepared.preflight is not None:
-                self._code_errors[eval_id] = _code_error(prepared, settings(eval_id))
+                loaded = _loaded(prepared, settings(eval_id))
+                self._code_errors[eval_id] = loaded.error
+                self.notes += loaded.notes
 
     def keeps_back(self, eval_id: str) -> str | None:
         """Return why no row of an eval can be rolled out, None if rows can, or if it is no preflight."""
@@ -74,19 +81,26 @@ def _outcome(kind: Kind, text: str) -> Outcome:
     return Outcome(kind, text.partition("\n")[0], text)
 
 
-def _code_error(prepared: Prepared, settings: RunSettings) -> str:
-    """Load the code of a preflight, and return why that failed, "" if it did not."""
+class _Loaded(NamedTuple):
+    """Why the code of a preflight does not load, "" if it does; and what its host said of it."""
+
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _loaded(prepared: Prepared, settings: RunSettings) -> _Loaded:
+    """Load the code of a preflight in a host that does nothing else."""
     nothing = SelectedRuns.of(prepared, [])
     try:
         run = EvalRun.start(prepared, nothing, settings, rerun=str, on_done=lambda run, outcome: None)
     except (CodeError, JournalError) as error:
-        return str(error)
+        return _Loaded(str(error))
     try:
         run.engine.loaded()
+        return _Loaded(notes=tuple(run.engine.notes))
     except CodeError as error:
-        return f"{error}\n{error.details}".rstrip()
+        return _Loaded(f"{error}\n{error.details}".rstrip())
     except HostError as error:
-        return f"{error}\n{run.host_log_text()[-LOG_CHARS:]}".rstrip()
+        return _Loaded(f"{error}\n{run.host_log_text()[-LOG_CHARS:]}".rstrip())
     finally:
         run.discard()
-    return ""

@@ -191,7 +191,8 @@ class EvalSession:
         self.queue.start()
         from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
 
-        notes = dict.fromkeys(note for run in self.runs.values() for note in run.engine.notes)
+        of_runs = (note for run in self.runs.values() for note in run.engine.notes)
+        notes = dict.fromkeys([*self.preflights.notes, *of_runs])
         say(self.config, [f"osmosis: {note}" for note in notes])
 
     def _started(self, each: SessionEval, selected: SelectedRuns) -> EvalRun:

@@ -191,3 +191,19 @@ def test_the_reward_example_notices_a_broken_function(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "FAILED rewards.py::compute_reward[cases-last-answer-counts]" in done.stdout
     assert "1 failed, 28 passed" in done.stdout
+
+
+@pytest.mark.parametrize("folder", [".", "examples/multiply"])
+def test_training_configs_pass_their_preflight(folder: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-mpytest", "-pno:cacheprovider", "-pno:asyncio", "-c/dev/null", f"--rootdir={tmp_path}"]
+    words += ["--osmosis-config=configs/training/multiply.toml", f"--osmosis-set=output.dir={tmp_path}", "-v"]
+    done = [
+        subprocess.run(
+            [*words, *model], cwd=REPOSITORY / folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        for model in ([], ["--osmosis-model=demo/arithmetic"])
+    ]
+
+    assert [each.returncode for each in done] == [0, 0], done
+    assert "2 passed, 1 skipped" in done[0].stdout
+    assert "7 passed" in done[1].stdout

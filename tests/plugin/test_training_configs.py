@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 import pytest
 
@@ -200,6 +201,16 @@ def test_a_preflight_and_an_eval_run_in_one_command(plain_workspace: Workspace) 
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (plain_workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
     assert names == {"x[rows]", "x[rollout]", "x[slice]"}
+
+
+@pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed")
+def test_a_preflight_says_that_the_sdk_was_stood_in_for(plain_workspace: Workspace) -> None:
+    training(plain_workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))
+
+    result = plain_workspace.run(CONFIG)
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["osmosis: osmosis_ai is not installed: pytest-osmosis stands in for it*"])
 
 
 def test_a_preflight_runs_inline_too(plain_workspace: Workspace) -> None:
