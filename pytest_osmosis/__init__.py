@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.workflow import AgentWorkflowConfig as AgentWorkflowConfig
     from pytest_osmosis.rollouts.workflow import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.workflow import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.rollouts.workflow import ConcurrencyConfig as ConcurrencyConfig
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
@@ -51,6 +52,7 @@ HOMES = {
     "BoundError": "pytest_osmosis.errors",
     "ChatContext": "pytest_osmosis.rollouts.context",
     "ChatReply": "pytest_osmosis.models.base",
+    "ConcurrencyConfig": "pytest_osmosis.rollouts.workflow",
     "Grader": "pytest_osmosis.rewards.graders",
     "GraderConfig": "pytest_osmosis.rewards.graders",
     "GraderContext": "pytest_osmosis.rewards.graders",
@@ -86,6 +88,7 @@ __all__ = [
     "BoundError",
     "ChatContext",
     "ChatReply",
+    "ConcurrencyConfig",
     "Grader",
     "GraderConfig",
     "GraderContext",

@@ -51,7 +51,13 @@ SECTIONS = (
         "See [write an agent](../how-to/write-an-agent.md).",
         (
             *("ChatContext", "ChatReply", "Usage", "ModelError", "BoundError"),
-            *("AgentWorkflow", "AgentWorkflowContext", "AgentWorkflowOutput", "AgentWorkflowConfig"),
+            *(
+                "AgentWorkflow",
+                "AgentWorkflowContext",
+                "AgentWorkflowOutput",
+                "AgentWorkflowConfig",
+                "ConcurrencyConfig",
+            ),
         ),
     ),
     Section(
@@ -94,7 +100,7 @@ PLAIN: Mapping[str, str] = {
 """The types on the page for names of types that are not public."""
 
 CONSTRUCTED = (
-    *("AgentWorkflowOutput", "AgentWorkflowConfig", "GraderConfig", "ModelError", "Verdict"),
+    *("AgentWorkflowOutput", "AgentWorkflowConfig", "ConcurrencyConfig", "GraderConfig", "ModelError", "Verdict"),
     *("ChatReply", "Usage", "RolloutSample", "GraderContext"),
 )
 """The classes that users construct, in their code or in its tests."""

@@ -80,7 +80,8 @@ class GraderConfig:
     """The base class of a Grader's config: attributes of the class are defaults, keywords replace them.
 
     An instance in the module of the Grader is its config. Each run gets a copy, as the argument of the Grader's
-    `__init__`. A dataclass may derive from it too.
+    `__init__`. A dataclass may derive from it too. An attribute `concurrency` limits the scorings in flight (see
+    `ConcurrencyConfig`).
     """
 
     def __init__(self, **values: Any) -> None:

@@ -29,11 +29,21 @@ class AgentWorkflowOutput:
     """Further facts by name, which are kept and shown with the run. Long values are shortened."""
 
 
+@dataclass(slots=True)
+class ConcurrencyConfig:
+    """The limit of a workflow's or a Grader's config, in its attribute `concurrency`."""
+
+    max_concurrent: int | None = None
+    """The most rollouts, or scorings, that are in flight at once, in all processes together; None for any number. A
+    rollout that waits for a retry counts too. `batch_size` may be lower."""
+
+
 class AgentWorkflowConfig:
     """The base class of a workflow's config: attributes of the class are defaults, keywords replace them.
 
     An instance in the module of the workflow is its config. Each run gets a copy, as `ctx.config`, and as the argument
-    of the workflow's `__init__`. A dataclass may derive from it too.
+    of the workflow's `__init__`. A dataclass may derive from it too. An attribute `concurrency` limits the rollouts in
+    flight (see `ConcurrencyConfig`).
     """
 
     def __init__(self, **values: Any) -> None:

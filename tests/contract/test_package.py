@@ -26,6 +26,7 @@ PUBLIC = [
     "BoundError",
     "ChatContext",
     "ChatReply",
+    "ConcurrencyConfig",
     "Grader",
     "GraderConfig",
     "GraderContext",

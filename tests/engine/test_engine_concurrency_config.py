@@ -1,0 +1,88 @@
+"""The configs of a workflow and a Grader, which may limit how many rollouts and scorings are in flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from tests.engine.evaluating import Workspace, evaluated
+
+OURS = """
+from pytest_osmosis import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
+
+workflow_config = AgentWorkflowConfig(concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
+grader_config = GraderConfig(concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
+"""
+THEIRS = """
+from osmosis_ai.rollout import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
+
+workflow_config = AgentWorkflowConfig(name="flow", concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
+grader_config = GraderConfig(name="judge", concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
+"""
+CODE = """
+import asyncio
+import pathlib
+
+LOG = pathlib.Path(__file__).with_name("log.txt")
+
+def note(text):
+    with LOG.open("a") as log:
+        log.write(text + " ")
+
+class Flow(AgentWorkflow):
+    async def run(self, ctx):
+        note("rollout+")
+        await asyncio.sleep(0.02)
+        note("rollout-")
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+
+class Judge(Grader):
+    async def grade(self, ctx):
+        note("scoring+")
+        await asyncio.sleep(0.02)
+        note("scoring-")
+        ctx.set_reward(1.0)
+"""
+
+
+def most_at_once(log: str, kind: str) -> int:
+    """The most rollouts or scorings that a log shows at once."""
+    now = most = 0
+    for step in log.split():
+        now += (step == f"{kind}+") - (step == f"{kind}-")
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.parametrize("imports", [OURS, THEIRS], ids=["ours", "osmosis_ai"])
+@pytest.mark.parametrize(("rollouts", "scorings", "hosts"), [(1, None, 2), (3, 1, 2), (None, 2, 1)])
+def test_a_config_limits_all_hosts_together(
+    tmp_path: Path, imports: str, rollouts: int | None, scorings: int | None, hosts: int
+) -> None:
+    workspace = Workspace(tmp_path, rows=12)
+    code = imports.replace("ROLLOUTS", str(rollouts)).replace("SCORINGS", str(scorings)) + CODE
+    workspace.write("rollouts/mine/main.py", code)
+    live = evaluated(
+        workspace.config(
+            None,
+            experiment={"rollout": "mine", "entrypoint": "main.py"},
+            evaluation={"batch_size": 6},
+            execution={"hosts": hosts},
+            scoring={"eval_fns": []},
+        )
+    )
+    assert live.kinds() == ["passed"] * 12
+    log = (tmp_path / "rollouts/mine/log.txt").read_text(encoding="utf-8")
+    assert most_at_once(log, "rollout") <= (rollouts or 6)
+    assert most_at_once(log, "scoring") <= (scorings or 6)
+    said = [text for text in live.actor.notices.texts if "the workflow's config allows" in text]
+    assert bool(said) == (rollouts is not None)
+
+
+def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.write("rollouts/mine/main.py", OURS.replace("ROLLOUTS", "0").replace("SCORINGS", "None") + CODE)
+    with pytest.raises(CodeError, match=r"max_concurrent must be a whole number from 1 on, or None, got 0"):
+        evaluated(workspace.config(None, experiment={"rollout": "mine", "entrypoint": "main.py"}))
