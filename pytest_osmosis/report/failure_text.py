@@ -11,6 +11,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.answers import ScoredAnswer
 from pytest_osmosis.report.conversation import parts_of
 from pytest_osmosis.report.notes import note_lines, reason_in_a_line
+from pytest_osmosis.text.framework_messages import as_chat_messages
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of, reason_of, score_line
 
@@ -90,12 +91,9 @@ def _details(details: str) -> list[str]:
 def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     if not messages:
         return []
-    last = messages[-LAST_MESSAGES:]
-    head = (
-        "conversation:"
-        if len(last) == len(messages)
-        else f"conversation, last {len(last)} of {len(messages)} messages:"
-    )
+    shown = as_chat_messages(messages)
+    last = shown[-LAST_MESSAGES:]
+    head = "conversation:" if len(last) == len(shown) else f"conversation, last {len(last)} of {len(shown)} messages:"
     return [head, *(f"  {_message(message)}" for message in last)]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.text.chat_messages import refusal_of
+from pytest_osmosis.text.framework_messages import as_chat_messages
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.safe import one_line, shortened, width
 
@@ -56,6 +57,7 @@ def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
 
     Results of tools stand below their calls. A call without one has its id, and so has a result without its call.
     """
+    messages = as_chat_messages(messages)
     results, placed = _placed_results(messages)
     for index, message in enumerate(messages):
         if index in placed:

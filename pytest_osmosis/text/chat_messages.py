@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pytest_osmosis.text.framework_messages import uses_tools
+
 AnswerFault = Literal["no message", "only calls", "no text"]
 """The faults of a conversation without an answer."""
 
@@ -38,11 +40,13 @@ def answer_of(messages: Sequence[Mapping[str, Any]]) -> str | None:
     '42'
     >>> answer_of([{"role": "assistant", "content": "42"}, {"role": "assistant", "content": None}])
     ''
+    >>> answer_of([{"role": "assistant", "content": "42"}, {"role": "assistant", "content": [{"toolUse": {}}]}])
+    '42'
     """
     for message in reversed(messages):
         if message.get("role") == "assistant":
             text = text_of(message.get("content"))
-            if text.strip() or not (message.get("tool_calls") or message.get("function_call")):
+            if text.strip() or not uses_tools(message):
                 return text
     return None
 
