@@ -102,10 +102,11 @@ def _hook_aiohttp(module: ModuleType, host: str, port: int) -> None:
     request = session._request
 
     @functools.wraps(request)
-    async def hooked(self: Any, method: str, url: Any, **options: Any) -> Any:
+    def hooked(self: Any, method: str, url: Any, **options: Any) -> Any:
+        """Return the coroutine of the request. Another one around it would cost all requests to models."""
         name = CURRENT.get()
         if name is not None and address in f"{self._base_url} {url}":
             options["headers"] = {**dict(options.get("headers") or {}), HEADER: name}
-        return await request(self, method, url, **options)
+        return request(self, method, url, **options)
 
     session._request = hooked

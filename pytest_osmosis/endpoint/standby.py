@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 
 FIRST_GRACE_S = 0.25
 """The host's loop may be as late as this when it is only busy."""
@@ -23,6 +24,8 @@ GRACE_S = 0.02
 TURN_S = 0.005
 """A loop that is not held begins another turn within this time."""
 NO_DESCRIPTOR_S = 0.1
+UNWIND_S = 1.0
+"""The time that requests have to end when the standby is closed."""
 
 GetLoop = Callable[[], asyncio.AbstractEventLoop | None]
 Protocols = Callable[[], asyncio.Protocol]
@@ -45,7 +48,7 @@ class Standby:
         self._threads = [_thread(self._watch)]
 
     def close(self) -> None:
-        """End the threads. Connections that they serve are left."""
+        """End the threads, and the requests that they serve."""
         with contextlib.suppress(OSError):
             self._wake.send(b".")
         self._threads[0].join()
@@ -85,7 +88,7 @@ class Standby:
         connection.setblocking(False)
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._threads.append(_thread(self._loop.run_forever))
+            self._threads.append(_thread(partial(_run, self._loop)))
         self._loop.call_soon_threadsafe(self._serve, self._loop, connection)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
@@ -98,6 +101,17 @@ def _thread(target: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=target, name="osmosis-standby", daemon=True)
     Context().run(thread.start)
     return thread
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped, and end what it has left."""
+    loop.run_forever()
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=UNWIND_S))
+    loop.close()
 
 
 async def begins_turn(loop: asyncio.AbstractEventLoop) -> bool:

@@ -7,6 +7,7 @@ They pass the rollout's `RolloutChat`, as those of `ctx.chat` do. The server is 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -39,6 +40,7 @@ class HostEndpoint:
         self.setup = setup
         self._environ = dict(environ)
         self._server: Endpoint | None = None
+        self._making = threading.Lock()  # protects _server and _loop: agents ask for their address in any thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._standby: StandbyGateway | None = None
         self._variables: Mapping[str, str | None] = {}
@@ -73,9 +75,10 @@ class HostEndpoint:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let requests be served by `loop`, which runs the rollouts."""
         if self._loop is None:
-            self._loop = loop
-            if self._server is not None:
-                self._server.attach(loop)
+            with self._making:
+                self._loop = loop
+                if self._server is not None:
+                    self._server.attach(loop)
 
     def grant_from_thread(self, ids: Sequence[int]) -> None:
         """Grant the permits among `ids` that the standby asked for, from any thread."""
@@ -84,13 +87,15 @@ class HostEndpoint:
 
     @property
     def server(self) -> Endpoint:
-        if self._server is None:
-            from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
+        with self._making:
+            if self._server is None:
+                from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
 
-            self._server = Endpoint()
-            if self._loop is not None:
-                self._server.attach(self._loop)
-        return self._server
+                server = Endpoint()
+                if self._loop is not None:
+                    server.attach(self._loop)
+                self._server = server
+            return self._server
 
     @property
     def standby(self) -> StandbyGateway:
@@ -98,6 +103,8 @@ class HostEndpoint:
         return self._standby
 
     async def close(self) -> None:
+        if self._standby is not None:
+            await self._standby.close()
         if self._server is not None:
             await self._server.close()
 

@@ -81,6 +81,16 @@ class StandbyGateway:
             permitted.end()
         return answered.reply
 
+    async def close(self) -> None:
+        """Close the clients, in their own loop."""
+        if self._loop is not None:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), self._loop))
+
+    async def _close(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
     def _model(self, tag: ModelTag, host_loop: asyncio.AbstractEventLoop) -> Model:
         self._clients = self._clients or clients_of(self._setup, self._environ)
         return _StandbyModel(self._clients[tag], self._models[tag], host_loop)

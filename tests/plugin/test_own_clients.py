@@ -24,6 +24,10 @@ async def by_url(ctx):
     async with openai.AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
         await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
 
+async def on_the_loop(ctx):
+    with openai.OpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
+        client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+
 def by_environment(ctx):
     openai.OpenAI().chat.completions.create(model="any", messages=ctx.prompt)
 """
@@ -63,7 +67,7 @@ def test_requests_of_own_clients_are_counted(workspace: Workspace, agent: str, e
     assert len(server.requests) == 3, "the probe and two runs"
 
 
-@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("by_environment", "env")])
+@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
 def test_own_clients_work_in_a_debuggers_process(
     plain_workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
 ) -> None:
@@ -71,7 +75,7 @@ def test_own_clients_work_in_a_debuggers_process(
     write(plain_workspace)
     with ChatServer(reply("15")) as server:
         configure(plain_workspace, server, agent, endpoint)
-        result = plain_workspace.run(NAMED, "--osmosis-output=results.json", "--osmosis-inline")
+        result = plain_workspace.run(NAMED, "--osmosis-output=results.json", "--osmosis-inline", "-Werror")
 
     result.assert_outcomes(passed=2)
     assert total_tokens(plain_workspace) == 20
