@@ -195,6 +195,22 @@ def test_a_dry_run_checks_the_commit_and_checks_nothing_out(plain_workspace: Wor
     assert not (plain_workspace.root / ".osmosis").exists()
 
 
+def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(plain_workspace: Workspace) -> None:
+    workspace = plain_workspace
+    early = make(workspace)
+    workspace.write(
+        "configs/training/t.toml",
+        '[experiment]\nrollout = "sums"\nentrypoint = "main.py"\nmodel_path = "base"\ndataset = "x"\n'
+        'branch = "early"\n',
+    )
+
+    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-model=demo/arithmetic")
+
+    assert result.ret == 0
+    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
+    assert left(workspace) == NOTHING
+
+
 @pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
 def test_nothing_is_left_of_a_session_that_is_ended(plain_workspace: Workspace, end: Callable[[Session], None]) -> None:
     workspace = plain_workspace

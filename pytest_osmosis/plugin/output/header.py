@@ -136,8 +136,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
     sampling = f"; sampling: {sampling_text(config, prepared.target)}" if asks else ""
     yield f"  model: {prepared.target.describe}{sampling}"
     yield f"  dataset: {prepared.dataset.display}, {plan.selection}"
-    if prepared.commit is not None:
-        yield f"  code of {prepared.commit.title}, not the files in the workspace"
+    yield from _commit_lines(prepared)
     if isinstance(source, RescoreSource):
         yield from _rescore_lines(plan, source, judged=prepared.judge is not None)
     else:
@@ -162,12 +161,18 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  note: {note}"
 
 
+def _commit_lines(prepared: Prepared) -> Iterator[str]:
+    if prepared.commit is not None:
+        yield f"  code of {prepared.commit.title}, not the files in the workspace"
+
+
 def _preflight_lines(prepared: Prepared, preflight: Preflight, evals: EvalSession) -> Iterator[str]:
     """Yield the lines of the preflight of a training config."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
     yield f"  base model: {config.training.base_model if config.training is not None else ''}"
     yield f"  dataset: {prepared.dataset.display}, {prepared.plan.selection}"
+    yield from _commit_lines(prepared)
     if preflight.without_model is not None:
         yield "  no model to ask: nothing is rolled out or graded"
     else:
