@@ -82,7 +82,7 @@ def _outcome(kind: Kind, text: str) -> Outcome:
 
 
 class _Loaded(NamedTuple):
-    """Why the code of a preflight does not load, "" if it does; and what its host said of it."""
+    """The error with which the code of a preflight did not load, "" without one, and what its host said of the code."""
 
     error: str = ""
     notes: tuple[str, ...] = ()
