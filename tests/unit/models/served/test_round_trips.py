@@ -6,10 +6,12 @@ together again.
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
 
-import httpx2
+import anthropic
+import openai
 import pytest
 from anthropic import Anthropic
 from hypothesis import given
@@ -344,22 +346,27 @@ def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
 # -- streams ----------------------------------------------------------------------------------------------
 
 
-def answering(shape: ApiShape, reply: ChatReply) -> httpx2.Client:
-    """An HTTP client that gets this reply for every request, streamed if it asks for that."""
+def answering(shape: ApiShape, reply: ChatReply, kind: type) -> Any:
+    """An HTTP client that gets this reply for every request, streamed if it asks for that.
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
+    `kind` is the official client's class of HTTP clients, from httpx or httpx2.
+    """
+    name = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
+    http = importlib.import_module(name)
+
+    def answer(request: Any) -> Any:
         read = shape.read_request(read_body(request.content))
         written = served.shapes.write_answer(shape, read, reply, LABEL)
-        return httpx2.Response(200, content=written.body, headers={"Content-Type": written.content_type})
+        return http.Response(200, content=written.body, headers={"Content-Type": written.content_type})
 
-    return httpx2.Client(transport=httpx2.MockTransport(answer))
+    return http.Client(transport=http.MockTransport(answer))
 
 
 def streamed_by_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
     """The completion as the openai client puts it together from a stream, and as it gets it whole."""
     fields: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "17 * 23"}]}
     with (
-        answering(served_completions, reply) as http,
+        answering(served_completions, reply, openai.DefaultHttpxClient) as http,
         OpenAI(base_url=URL, api_key="none", http_client=http) as client,
     ):
         whole = client.chat.completions.create(**fields).to_dict()
@@ -372,7 +379,7 @@ def streamed_by_anthropic(reply: ChatReply) -> tuple[dict[str, Any], dict[str, A
     """The message as the anthropic client puts it together from a stream, and as it gets it whole."""
     fields: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "17 * 23"}]}
     with (
-        answering(served_messages, reply) as http,
+        answering(served_messages, reply, anthropic.DefaultHttpxClient) as http,
         Anthropic(base_url=URL, api_key="none", http_client=http) as client,
     ):
         whole = client.messages.create(**fields).to_dict()
@@ -517,7 +524,10 @@ def test_responses_name_sampling_and_tools_as_completions_do() -> None:
 
 def responses_of_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
     """The response as the openai client puts it together from a stream, and as it gets it whole."""
-    with answering(served_responses, reply) as http, OpenAI(base_url=URL, api_key="none", http_client=http) as client:
+    with (
+        answering(served_responses, reply, openai.DefaultHttpxClient) as http,
+        OpenAI(base_url=URL, api_key="none", http_client=http) as client,
+    ):
         whole = client.responses.create(model="m", input="17 * 23").to_dict()
         with client.responses.stream(model="m", input="17 * 23") as stream:
             events = list(stream)
