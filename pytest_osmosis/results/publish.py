@@ -165,11 +165,12 @@ def _changed_row(against: str, row: ChangedRow) -> dict[str, Any]:
 
 def _summary(results: Results) -> dict[str, Any]:
     ended = _ended(results.all_records)
+    early = bool(results.stopped) and len(ended) < len(results.all_records)
     return {
         "total_rows": len({record.run.row for record in ended}),
         "total_runs": len(ended),
-        "stopped_early": bool(results.stopped),
-        **({"stop_reason": results.stopped} if results.stopped else {}),
+        "stopped_early": early,
+        **({"stop_reason": results.stopped} if early else {}),
         "eval_fns": {name: _statistics(summary) for name, summary in results.by_function.items()},
         "total_tokens": results.total_tokens,
         "total_duration_ms": round(results.duration_ms, 3),

@@ -164,6 +164,8 @@ def test_a_stop_and_a_gate_are_published() -> None:
     unstopped = published(results_of([finished({A: 1.0})]))
     assert "stop_reason" not in {**unstopped, **unstopped["summary"]}
     assert unstopped["summary"]["stopped_early"] is False
+    at_the_end = published(results_of([finished({A: 1.0})], stopped="quota exhausted"))
+    assert (at_the_end["status"], at_the_end["summary"]["stopped_early"]) == ("stopped", False)
 
 
 # -- statistics -------------------------------------------------------------------------------------------
