@@ -4,7 +4,8 @@ A run begins only if it probably fits: what is used, the runs in flight and the 
 run itself counts at the mean of its model's rollouts so far, those in flight at their mean weighted by what they used:
 rollouts that use much take longer, so more of those in flight are such. Before the first rollout of a model, its mean
 is unknown, and a run of it begins only while fewer runs are in flight than there are hosts. What judges use is added
-once a run is scored; until then, and for runs that have not begun, it counts at its mean.
+once a run is scored; until then, and for runs that have not begun, it counts at its mean. Before the first score of a
+judge, that is unknown too.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Spending:
     judge_amount_of: Callable[[RunRecord], float | None]
     used: Callable[[float], str]
     each: Callable[[float], str]
+    judged: bool = False
     total: float = 0.0
     _totals: dict[ModelTag, float] = field(default_factory=dict)
     _squares: dict[ModelTag, float] = field(default_factory=dict)
@@ -77,8 +79,8 @@ class Spending:
     def fits(self, model: ModelTag, in_flight: InFlight, n_hosts: int) -> bool:
         """True if a further run of `model` probably fits, or is among the first ones."""
         mean = self._means().get(model)
-        if mean is None:
-            return sum(in_flight.values()) < n_hosts
+        if mean is None or (self.judged and not self._n_done):
+            return sum(in_flight.values()) + self.n_unjudged < n_hosts
         return self._expected(in_flight) + mean <= self.bound * ROUNDING
 
     def full(self, model: ModelTag) -> Stop:
@@ -96,12 +98,16 @@ class Spending:
         """Return the total once the runs in flight are over; a model without a mean counts like the others."""
         weighted = {model: self._squares[model] / total if total else 0.0 for model, total in self._totals.items()}
         other = max(weighted.values(), default=0.0)
-        n_unjudged = max(0, sum(self._n.values()) - self._n_done) + sum(in_flight.values())
-        judges = n_unjudged * self._mean_of_judges
+        judges = (self.n_unjudged + sum(in_flight.values())) * self._mean_of_judges
         return self.total + judges + sum(weighted.get(model, other) * n for model, n in in_flight.items())
 
     def _means(self) -> dict[ModelTag, float]:
         return {model: total / self._n[model] + self._mean_of_judges for model, total in self._totals.items()}
+
+    @property
+    def n_unjudged(self) -> int:
+        """The number of runs that are rolled out and wait for their judge."""
+        return max(0, sum(self._n.values()) - self._n_done) if self.judged else 0
 
     @property
     def _mean_of_judges(self) -> float:
@@ -143,6 +149,11 @@ class Budget:
         stops = [spending.add_judges(record) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
 
+    @property
+    def awaits_judges(self) -> bool:
+        """True while judges may still use some of the budget for runs that are rolled out."""
+        return any(spending.n_unjudged for spending in self._spendings)
+
     def misfit(self, model: ModelTag, in_flight: InFlight) -> Spending | None:
         """Return the bound within which a further run of `model` does not fit now, None if it may begin."""
         n_hosts = self._n_hosts
@@ -173,6 +184,7 @@ def _spendings(bounds: Bounds) -> list[Spending]:
                 lambda record: record.judge_tokens,
                 lambda total: f"{plural(round(total), 'token')} used",
                 lambda mean: f"about {plural(round(mean), 'token')} a run",
+                bounds.judged,
             )
         )
     if (usd := bounds.max_cost_usd) is not None:
@@ -185,6 +197,7 @@ def _spendings(bounds: Bounds) -> list[Spending]:
                 bounds.judge_cost_usd,
                 lambda total: f"{money(total)} spent",
                 lambda mean: f"about {money(mean)} a run",
+                bounds.judged,
             )
         )
     return spendings

@@ -30,7 +30,7 @@ class Bounds:
     """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
     `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, and
-    `judge_cost_usd` that of the judges that scored it, None if unknown.
+    `judge_cost_usd` that of the judges that scored it, None if unknown. With `judged` each run is scored by a judge.
     """
 
     max_errors: float
@@ -40,6 +40,7 @@ class Bounds:
     max_duration_s: float | None = None
     cost_usd: Callable[[RunRecord], float | None] = no_cost
     judge_cost_usd: Callable[[RunRecord], float | None] = no_cost
+    judged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Runs:
     def may_begin(self, run: RunId, in_flight: InFlight) -> bool:
         """True if a queued run probably fits the budget. Stops the eval if it never will: nothing is in flight."""
         misfit = self._budget.misfit(run.model, in_flight)
-        if misfit is not None and not in_flight:
+        if misfit is not None and not in_flight and not self._budget.awaits_judges:
             self.stop(misfit.full(run.model))
         return misfit is None
 

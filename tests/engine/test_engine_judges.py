@@ -207,7 +207,7 @@ def test_what_judges_use_is_in_the_budget(questions: Workspace, limits: Mapping[
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(40)])
     live, server = judged_by(
         questions,
-        reply(RIGHT),
+        slow(0.02, reply(RIGHT)),
         limits=limits,
         prices={"the-judge": {"input": 1, "output": 1}},
         evaluation={"batch_size": 1},
