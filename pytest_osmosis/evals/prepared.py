@@ -20,7 +20,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, cost_of_judges, no_price
 from pytest_osmosis.results.publish import published_config
@@ -105,6 +105,15 @@ class Prepared:
     def prices(self) -> Mapping[ModelTag, Price | None]:
         other = self.baseline_model
         return {ModelTag.PRIMARY: self.price, **({ModelTag.BASELINE: other.price} if other is not None else {})}
+
+    @property
+    def all_prices(self) -> Mapping[str, Price | None]:
+        """The prices of the models by their tags, and of the judge."""
+        prices = {str(tag): price for tag, price in self.prices.items()}
+        judge = self.judge
+        if judge is None:
+            return prices
+        return {**prices, "judge": self.judge_price(JudgeUse(judge.name, judge.base_url, 0, 0, 0, ()))}
 
     def cost_usd(self, record: RunRecord) -> float | None:
         price = self.prices[record.run.model]

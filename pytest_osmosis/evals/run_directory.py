@@ -16,11 +16,9 @@ import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_record import JudgeUse
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.verdicts.gates import title_of
 
@@ -86,22 +84,13 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
             "decide": config.scoring.decide,
         },
         "gates": list(map(title_of, config.gates)),
-        "prices": {tag: None if price is None else price.to_json() for tag, price in _prices(prepared).items()},
+        "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),
         "pid": os.getpid(),
     }
-
-
-def _prices(prepared: Prepared) -> dict[str, Price | None]:
-    """Return the prices of the models and of the judge."""
-    prices = {str(tag): price for tag, price in prepared.prices.items()}
-    judge = prepared.judge
-    if judge is None:
-        return prices
-    return {**prices, "judge": prepared.judge_price(JudgeUse(judge.name, judge.base_url, 0, 0, 0, ()))}
 
 
 def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:

@@ -234,7 +234,8 @@ def last_run_line(last: PublishedHead) -> str:
     """Return what the last run of the plan took, for the header."""
     cost = _known_cost(last.cost_usd, last.n_cost_unknown)
     tokens = plural(last.total_tokens, "token")
-    took = f"{plural(last.total_runs, 'rollout')}, {tokens}, {cost}, {seconds(last.duration_s)}"
+    judges = f", judges {money(last.judges_cost_usd)}" if last.judges_cost_usd else ""
+    took = f"{plural(last.total_runs, 'rollout')}, {tokens}, {cost}{judges}, {seconds(last.duration_s)}"
     return f"last run ({moment(last.started_at)}): {took}"
 
 

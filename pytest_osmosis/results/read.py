@@ -73,6 +73,8 @@ class PublishedRow:
 class PublishedHead:
     """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601.
 
+    `cost_usd` is that of rollouts, `judges_cost_usd` that of LLM judges, 0 without any; None if it is unknown.
+
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
     pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
     head has none.
@@ -93,6 +95,7 @@ class PublishedHead:
     total_tokens: int
     duration_s: float
     cost_usd: float | None
+    judges_cost_usd: float | None
     n_cost_unknown: int
     git_commit: str | None
     git_dirty: bool | None
@@ -435,6 +438,7 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "git_dirty": _typed(provenance.get("git_dirty"), bool, NoneType),
         "eval": _typed(data["config"]["name"], str),
         "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
+        "judges_cost_usd": _typed(summary.get("judges", {"cost_usd": 0.0})["cost_usd"], float, int, NoneType),
         "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
     }
 

@@ -25,11 +25,11 @@ def estimate(prepared: Prepared, n_selected: int) -> float | None:
     `prepared.last` has the same plan, so it has as many runs as the plan.
     """
     last = prepared.last
-    if all(price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.prices.values()):
+    if all(price is not None and price.cost_usd(_ANY_TOKENS) == 0 for price in prepared.all_prices.values()):
         return 0.0
-    if last is None or last.cost_usd is None:
+    if last is None or last.cost_usd is None or last.judges_cost_usd is None:
         return None
-    return last.cost_usd * n_selected / last.total_runs
+    return (last.cost_usd + last.judges_cost_usd) * n_selected / last.total_runs
 
 
 def above(estimates: Mapping[str, float | None], usd: float) -> str | None:
