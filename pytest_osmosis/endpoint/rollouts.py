@@ -49,20 +49,20 @@ class EndpointRollout:
         self.key = secrets.token_urlsafe(24)
         self._send = send
         self._send_in_standby = send_in_standby
-        self._over = False
+        self.over = False
         self._requests: set[asyncio.Task[Any]] = set()
 
     async def send(self, request: ChatRequest, *, in_standby: bool) -> ChatReply:
         """Send a request to the model. Raises `OverError` if the rollout is over, or ends meanwhile."""
         task = asyncio.current_task()
         assert task is not None
-        if self._over:
+        if self.over:
             raise OverError
         self._requests.add(task)
         try:
             return await (self._send_in_standby if in_standby else self._send)(request)
         except asyncio.CancelledError:
-            if self._over and task.uncancel() == 0:
+            if self.over and task.uncancel() == 0:
                 raise OverError from None
             raise
         finally:
@@ -70,7 +70,7 @@ class EndpointRollout:
 
     def end(self) -> None:
         """Refuse further requests, and end those that wait for an answer."""
-        self._over = True
+        self.over = True
         for task in list(self._requests):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
@@ -86,7 +86,9 @@ class OpenRollouts:
         return len(self._by_name)
 
     def add(self, rollout: EndpointRollout) -> None:
-        self._by_name[rollout.name] = rollout
+        """Admit requests of a rollout, unless it is over: code that it left behind may ask for its address."""
+        if not rollout.over:
+            self._by_name[rollout.name] = rollout
 
     def end(self, rollout: EndpointRollout) -> None:
         rollout.end()

@@ -58,3 +58,29 @@ def test_synchronous_clients_in_threads_work(workspace: Workspace, server: ChatS
 
     assert live.kinds() == ["passed"] * 4
     assert len(server.requests) == 8
+
+
+LEFT_BEHIND = """
+import openai
+
+KEPT = []
+
+async def rollout(ctx):
+    KEPT.append(ctx)
+    for each in KEPT:
+        client = openai.AsyncOpenAI(base_url=each.base_url, api_key=each.api_key)
+        try:
+            await client.chat.completions.create(model="x", messages=ctx.prompt)
+        except openai.APIStatusError as error:
+            assert error.status_code == 410 and "is over" in error.message, error
+        else:
+            assert each is ctx
+"""
+
+
+def test_requests_for_a_rollout_that_is_over_are_refused(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(LEFT_BEHIND)
+    live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+
+    assert live.kinds() == ["passed"] * 4
+    assert len(server.requests) == 4
