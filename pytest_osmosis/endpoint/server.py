@@ -111,6 +111,8 @@ class Endpoint:
             answer = failed(error, came)
         except Exception as bug:
             answer = failed(ApiError(500, f"pytest-osmosis could not handle the request: {type(bug).__name__}"), came)
+        if in_standby and self._standby is not None and not _is_asynchronous(request):
+            self._standby.expect_holders()
         response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
         if in_standby is _is_asynchronous(request):
             response.force_close()

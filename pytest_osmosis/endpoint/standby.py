@@ -20,7 +20,7 @@ from functools import partial
 FIRST_GRACE_S = 0.25
 """The host's loop may be as late as this when it is only busy."""
 GRACE_S = 0.02
-"""The same, once code has been seen to hold the loop: it may do so with each of its connections."""
+"""The same, once a synchronous client has come here: it may hold the loop with each of its connections."""
 TURN_S = 0.005
 """A loop that is not held begins another turn within this time."""
 NO_DESCRIPTOR_S = 0.1
@@ -47,6 +47,10 @@ class Standby:
         self._factory: Protocols | None = None
         self._threads = [_thread(self._watch)]
 
+    def expect_holders(self) -> None:
+        """Take connections sooner: a synchronous client was served."""
+        self._grace_s = GRACE_S
+
     def close(self) -> None:
         """End the threads, and the requests that they serve."""
         with contextlib.suppress(OSError):
@@ -66,7 +70,6 @@ class Standby:
         with contextlib.suppress(OSError, ValueError):  # user code closed the socket
             while all(descriptor != stop for descriptor, _ in poll.poll()):
                 if self._is_held():
-                    self._grace_s = GRACE_S
                     self._accept()
 
     def _is_held(self) -> bool:
