@@ -65,7 +65,8 @@ class RubricScorer:
         """Return the judgement on a conversation. Raises `JudgeError` and `ModelError`."""
         run = str(RunId.of(request))
         judgement = await self.judge.judge(self.submission(request), ask, run=f"{run}-judge")
-        return Reward(judgement.score, shortened(judgement.reason, MOST_REASON_CHARS), judgement.metrics)
+        reason = shortened(judgement.reason, MOST_REASON_CHARS)
+        return Reward(judgement.score, reason, judgement.metrics, judgement.fields)
 
     def submission(self, request: ScoringFields) -> Submission:
         """Return the part of a rollout that is judged, and what else the judge sees of it."""

@@ -71,6 +71,11 @@ class Judgement:
         """The numbers that are reported with the score: for several votes how they agree."""
         return {"agreement": self.agreement} if len(self.opinions) > 1 else {}
 
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Several votes, one by one."""
+        return {"votes": [each.score for each in self.opinions]} if len(self.opinions) > 1 else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:

@@ -11,14 +11,14 @@ from pytest_osmosis.report.calibration import calibration_lines
 from pytest_osmosis.report.causes import aside_lines, cause_lines
 from pytest_osmosis.report.changed_rows import better_and_worse, changed_rows_lines
 from pytest_osmosis.report.metrics import metric_lines
-from pytest_osmosis.report.statistics import statistics_lines
+from pytest_osmosis.report.statistics import interval_text, statistics_lines
 from pytest_osmosis.report.style import dim
 from pytest_osmosis.results.causes import causes_aside, causes_of
 from pytest_osmosis.results.judge_totals import JudgeSums
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
 from pytest_osmosis.stats import Paired
-from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, seconds
+from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
 
 
@@ -53,6 +53,7 @@ def account_lines(results: Results) -> list[str]:
         *_equal_answers(results),
         _took(results),
         *_judges(results),
+        *_votes(results),
         *_throttled(results.throttling),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
         *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
@@ -88,6 +89,16 @@ def _sums(sums: JudgeSums) -> str:
     tokens = plural(sums.tokens, "token") + (f" ({', '.join(parts)})" if parts else "")
     retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
     return ", ".join([plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries])
+
+
+def _votes(results: Results) -> list[str]:
+    """Return a line on each judge that voted several times: how steady it is."""
+    return [
+        f"votes of {name} in {plural(found.n_runs, 'run')}: {score(found.equal)} of pairs equal "
+        f"(95% interval {interval_text(found.interval)}), Krippendorff's alpha "
+        + ("not defined: all votes are equal" if found.alpha is None else score(found.alpha))
+        for name, found in results.vote_agreements.items()
+    ]
 
 
 def _throttled(throttling: Throttling) -> list[str]:

@@ -191,6 +191,19 @@ def _summary(results: Results) -> dict[str, Any]:
         "throttling": _throttling(results.throttling),
         "metrics": _metrics(results.metrics),
         **({"judges": results.judges.to_json()} if results.judges is not None else {}),
+        **({"votes": _votes(results.vote_agreements)} if results.vote_agreements else {}),
+    }
+
+
+def _votes(agreements: Mapping[str, stats.VoteAgreement]) -> dict[str, Any]:
+    return {
+        name: {
+            "runs": found.n_runs,
+            "equal": found.equal,
+            "interval": _interval(found.interval),
+            "alpha": found.alpha,
+        }
+        for name, found in agreements.items()
     }
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
+from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import RunId
@@ -21,6 +22,7 @@ from pytest_osmosis.results.calibration import Calibration, HumanScores, calibra
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
+from pytest_osmosis.results.votes import vote_agreements
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
 from pytest_osmosis.verdicts.matching import RowRuns
@@ -162,6 +164,11 @@ class Results:
         if self.human is None:
             return None
         return calibration(by_row(self.records), self.human, self.pass_rule.scorers)
+
+    @functools.cached_property
+    def vote_agreements(self) -> Mapping[str, stats.VoteAgreement]:
+        """The agreement of the votes of a judge that voted several times, by the name of its score."""
+        return vote_agreements(by_row(self.records), [name for name in self.pass_rule.scorers if name == RUBRIC_SCORE])
 
     @functools.cached_property
     def is_fragment(self) -> bool:

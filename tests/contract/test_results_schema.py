@@ -51,7 +51,11 @@ rows = "all"
 [scoring]
 eval_fns = ["answering:exact"]
 calibrate = "human"
+rubric = "Right?"
 calibrate_within = 0.5
+[judge]
+model_path = "demo/judge"
+votes = 2
 [agent]
 agent = "recorded"
 [secrets]
