@@ -129,7 +129,7 @@ async def test_a_failure_is_the_clients_own_error(library: Any, client: Any, sta
 @CLIENTS
 async def test_a_client_that_tries_again_gets_its_answer(library: Any, client: Any) -> None:
     printed = io.StringIO()
-    failing_first = Disturbances(rate_limit=RequestRate(1, 0.2))
+    failing_first = Disturbances(rate_limit=RequestRate(1, 1.5))
     async with served(failing_first, RequestLog(printed)) as url, client(url, 5) as ask:
         answers = [await ask("1 + 1"), await ask("1 + 2")]
 
