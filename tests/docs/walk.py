@@ -266,9 +266,10 @@ def loading_problem(text: str, workspace: Path) -> str | None:
     path = workspace / "configs/eval/shown.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    for rollout in re.findall(r'^rollout = "([^"]+)"', text, re.MULTILINE):
-        (workspace / "rollouts" / rollout).mkdir(parents=True, exist_ok=True)
-        (workspace / "rollouts" / rollout / "main.py").touch()
+    rollouts = [f"rollouts/{name}" for name in re.findall(r'^rollout = "([^"]+)"', text, re.MULTILINE)]
+    for folder in [*rollouts, *re.findall(r'^mcp = "([^"]+)"', text, re.MULTILINE)]:
+        (workspace / folder).mkdir(parents=True, exist_ok=True)
+        (workspace / folder / "main.py").touch()
     try:
         load_eval_config(path, ())
     except Exception as error:
