@@ -143,7 +143,7 @@ def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> No
         (
             [*COMMAND, "--osmosis-dataset=test_dat.jsonl", "--osmosis-agent=server.agent_loop"],
             [
-                '--osmosis-agent: must be "chat" or "module:attr", got "server.agent_loop"; '
+                '--osmosis-agent: must be "chat", "recorded" or "module:attr", got "server.agent_loop"; '
                 'did you mean "server:agent_loop"?',
                 '--osmosis-dataset: must be an existing file, got "test_dat.jsonl" (looked for test_dat.jsonl)',
             ],
@@ -173,10 +173,7 @@ def test_collect_only_loads_and_writes_nothing(plain_workspace: Workspace) -> No
         ),
         (
             [*COMMAND, "--osmosis-agent=loops:Loop"],
-            [
-                "test_data: loops:Loop: a RolloutAgentLoop is not supported yet; write `async def rollout(ctx)` or a "
-                "class that derives from AgentWorkflow"
-            ],
+            ["test_data: loops:Loop: derives from a RolloutAgentLoop that is not the one of osmosis_ai.rollout"],
         ),
     ],
 )

@@ -20,7 +20,7 @@ CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_every_named_key_has_an_option() -> None:
-    named = [option.dest.removeprefix("osmosis_") for option in (options.NAMING[1], *options.OF_CONFIG)]
+    named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert named == list(OPTIONS)
 
 
@@ -41,6 +41,7 @@ def test_the_header_names_the_origin_of_overrides(plain_workspace: Workspace, mo
     result.stdout.fnmatch_lines(
         [
             "  2 rows x 2 runs = 4 rollouts, 2 in flight",
+            "  limit: at most 5 turns a rollout",
             "  overridden: limit = 2 (PYTEST_OSMOSIS_LIMIT), "
             "max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
             "batch_size = 2 (--osmosis-set), n = 2 (--osmosis-n)",
