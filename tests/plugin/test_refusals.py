@@ -32,7 +32,8 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines(workspace: Work
 
 def test_a_problem_of_one_kind_hides_none_of_another(workspace: Workspace) -> None:
     workspace.eval(
-        experiment={"dataset": "missing", "commit_sha": "abc", "rollout": "missing", "entrypoint": "main.py"},
+        experiment={"dataset": "missing", "rollout": "missing", "entrypoint": "main.py"},
+        evaluation={"n": 0},
         model={"api_key_env": "NO_KEY", "base_url": "http://127.0.0.1:9/v1"},
         secrets={"required": ["NO_TOKEN", "no token"]},
         baseline={"results": "missing.json"},
@@ -43,7 +44,7 @@ def test_a_problem_of_one_kind_hides_none_of_another(workspace: Workspace) -> No
     assert result.ret == 4
     result.stderr.fnmatch_lines_random(
         [
-            "ERROR: configs/eval/x.toml:*: ?experiment? commit_sha: must be a commit SHA*",
+            "ERROR: configs/eval/x.toml:*: ?evaluation? n: must be *",
             "ERROR: configs/eval/x.toml:*: ?experiment? rollout: must be a folder in rollouts*",
             'ERROR: dataset "missing": not found; *',
             "ERROR: configs/eval/x.toml:*: ?secrets? required: each must be a name that matches*",
