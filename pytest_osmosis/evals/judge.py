@@ -13,7 +13,7 @@ from pytest_osmosis.config.rules import rubric_file
 from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, TokenPrices
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.host.rubric_scorer import JudgeSetup, judge_digest
+from pytest_osmosis.host.judge_setup import JudgeSetup, judge_digest
 from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_login, resolve

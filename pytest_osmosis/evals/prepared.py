@@ -15,7 +15,7 @@ from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
 from pytest_osmosis.evals.judge import EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.git.commits import Commit
-from pytest_osmosis.host.rubric_scorer import RUBRIC, judge_digest
+from pytest_osmosis.host.judge_setup import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan

@@ -27,12 +27,12 @@ from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
 from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringClock, ScoringRequests
+from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
 from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
-from pytest_osmosis.host.rubric_scorer import RUBRIC
 from pytest_osmosis.host.slots import RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.requests import REQUESTS

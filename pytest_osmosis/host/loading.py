@@ -1,6 +1,7 @@
 """Loads user code in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
 
-Import roots are the rollout's folder, the workspace and pytest's `pythonpath`. No conftest.py is loaded.
+Import roots are the rollout's folder, the workspace and pytest's `pythonpath`. No conftest.py is loaded. Our own
+modules for judges, MCP tools and classes of the Osmosis SDK take time to import, so only hosts that need them do.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
-from pytest_osmosis.host.mcp_server import import_fastmcp, mcp_agent
+from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
-from pytest_osmosis.host.rubric_scorer import RUBRIC, RubricScorer
 from pytest_osmosis.host.signatures import check_function
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
@@ -38,12 +38,11 @@ from pytest_osmosis.host.workflow_classes import (
 )
 from pytest_osmosis.rewards.functions import EvalFunction, eval_function
 from pytest_osmosis.rewards.graders import REWARD, GraderCode
-from pytest_osmosis.rollouts import Agent, agent_loop
+from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.chat import SingleTurn
 from pytest_osmosis.rollouts.function import FunctionAgent, ThreadedFunctionAgent
-from pytest_osmosis.rollouts.mcp import McpAgent
 from pytest_osmosis.rollouts.recorded import RecordedAgent
-from pytest_osmosis.text.foreign_code import module_advice
+from pytest_osmosis.text.foreign_code import AGENT_LOOP, module_advice
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.paths import shown
@@ -52,6 +51,10 @@ from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.suggest import suggestion
 from pytest_osmosis.text.user_frames import user_traceback, with_names
 from pytest_osmosis.text.user_objects import MAX_ERROR_CHARS, error_in_words
+
+if TYPE_CHECKING:
+    from pytest_osmosis.host.rubric_scorer import RubricScorer
+    from pytest_osmosis.rollouts.mcp import McpAgent
 
 T = TypeVar("T")
 MOST_TOOLS = 20
@@ -133,6 +136,8 @@ def load(setup: Setup) -> UserCode:
 def _loaded(setup: Setup) -> UserCode:
     mcp = setup.mcp if setup.role == "roll" else None
     if mcp is not None:
+        from pytest_osmosis.host.mcp_server import import_fastmcp
+
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(setup.roots))
     _add_roots(setup.roots)
     errors, imports = _Errors(), _Imports()
@@ -140,7 +145,7 @@ def _loaded(setup: Setup) -> UserCode:
     entrypoint = errors.collect(lambda: _entrypoint(Path(file))) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    rubric = RubricScorer.of(setup.judge) if setup.judge is not None else None
+    rubric = _rubric_scorer(setup)
     if not functions and grader is None and rubric is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
@@ -148,18 +153,26 @@ def _loaded(setup: Setup) -> UserCode:
         )
     agent = errors.collect(lambda: _agent(setup, imports, entrypoint)) if setup.role == "roll" else None
     errors.raise_all()
-    notes = () if mcp is None or not isinstance(agent, McpAgent) else (_tools_note(mcp, agent),)
     return UserCode(
         agent,
         functions,
         grader,
         _digests(functions, grader, setup.roots) | ({RUBRIC: rubric.digest} if rubric is not None else {}),
         rubric,
-        notes,
+        notes=_notes(mcp, agent),
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
     )
+
+
+def _notes(folder: str | None, agent: Agent | None) -> tuple[str, ...]:
+    """Return the note that lists the tools of a folder, if the agent offers those of one."""
+    if folder is None:
+        return ()
+    from pytest_osmosis.rollouts.mcp import McpAgent
+
+    return (_tools_note(folder, agent),) if isinstance(agent, McpAgent) else ()
 
 
 def _tools_note(folder: str, agent: McpAgent) -> str:
@@ -237,8 +250,18 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
     return grader_code(f"{entrypoint.__file__}: {grader.cls.__name__}", grader)
 
 
+def _rubric_scorer(setup: Setup) -> RubricScorer | None:
+    if setup.judge is None:
+        return None
+    from pytest_osmosis.host.rubric_scorer import RubricScorer
+
+    return RubricScorer.of(setup.judge)
+
+
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
     if setup.mcp is not None:
+        from pytest_osmosis.host.mcp_server import mcp_agent
+
         return mcp_agent(Path(setup.mcp), _reporting_errors)
     if setup.agent == "chat":
         return SingleTurn()
@@ -261,7 +284,7 @@ def _agent_of(name: str, value: object) -> Agent:
         return ThreadedFunctionAgent(name, value)
     if inspect.isclass(value) and derives(value, WORKFLOW):
         return workflow_agent(name, Configured(value, config_in(sys.modules[value.__module__], WORKFLOW)))
-    if derives(value if inspect.isclass(value) else type(value), agent_loop.BASE):
+    if derives(value if inspect.isclass(value) else type(value), AGENT_LOOP):
         return _agent_loop(name, value)
     raise CodeError(
         f"{name}: must be `async def rollout(ctx)`, a class that derives from AgentWorkflow, or a RolloutAgentLoop, "
@@ -271,9 +294,11 @@ def _agent_of(name: str, value: object) -> Agent:
 
 def _agent_loop(name: str, value: Any) -> Agent:
     """Return the agent of a loop. A class is instantiated once, without arguments."""
+    from pytest_osmosis.rollouts import agent_loop
+
     types = agent_loop.LoopTypes.of(value if inspect.isclass(value) else type(value))
     if types is None:
-        raise CodeError(f"{name}: derives from a {agent_loop.BASE} that is not the one of osmosis_ai.rollout")
+        raise CodeError(f"{name}: derives from a {AGENT_LOOP} that is not the one of osmosis_ai.rollout")
     loop = _reporting_errors(name, value) if inspect.isclass(value) else value
     return agent_loop.AgentLoopAgent(name, loop, types)
 

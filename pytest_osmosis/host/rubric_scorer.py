@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any, TypedDict
+from typing import Any
 
+from pytest_osmosis.host.judge_setup import judge_digest
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.judges.judge import Ask, Judge
 from pytest_osmosis.judges.prompt import Rubric, Submission, conversation_text, prompt_text, value_text
@@ -15,26 +15,7 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, Reward
 from pytest_osmosis.text.chat_messages import answer_of
-from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.safe import shortened
-
-RUBRIC = "rubric"
-"""The name of the score."""
-
-
-class JudgeSetup(TypedDict):
-    """The judge of a config, as a host gets it. `model` is its name as typed, `base_url` unless the name implies it."""
-
-    model: str
-    base_url: str | None
-    target: Mapping[str, Any]
-    rubric: str
-    score_range: Sequence[float]
-    votes: int
-    sees: str
-    metadata: Sequence[str]
-    system_prompt: str
-    sampling: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +60,3 @@ class RubricScorer:
             ground_truth=value_text(request["ground_truth"]),
             metadata={name: row[name] for name in self.metadata if name in row},
         )
-
-
-def judge_digest(setup: Mapping[str, Any]) -> str:
-    """Return the digest of all that a judge's scores depend on: its model, its rubric, and what it sees."""
-    target = setup["target"]
-    model = [setup["model"], target["base_url"], target["provider"], target["model"]]
-    rest = {name: value for name, value in setup.items() if name not in ("target", "model", "base_url")}
-    return blake2b(dumps({"model": model, **rest}).encode(), digest_size=8).hexdigest()

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.signatures import check_class
 from pytest_osmosis.rewards.graders import GraderCode, OwnGraderCode
-from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
 from pytest_osmosis.rollouts import Agent
-from pytest_osmosis.rollouts.sdk_workflow import SdkWorkflowAgent
 from pytest_osmosis.rollouts.workflow import WorkflowAgent
 from pytest_osmosis.text.foreign_code import sdk_package
 from pytest_osmosis.text.user_objects import described, error_in_words
@@ -55,7 +53,11 @@ def workflow_agent(name: str, workflow: Configured) -> Agent:
     cls, config = workflow
     package = _usable_package(name, cls)
     check_class(name, cls, "run", passes_config=package is not None or config is not None)
-    return WorkflowAgent(cls, config) if package is None else SdkWorkflowAgent(cls, package, config)
+    if package is None:
+        return WorkflowAgent(cls, config)
+    from pytest_osmosis.rollouts.sdk_workflow import SdkWorkflowAgent
+
+    return SdkWorkflowAgent(cls, package, config)
 
 
 def grader_code(name: str, grader: Configured) -> GraderCode:
@@ -63,7 +65,11 @@ def grader_code(name: str, grader: Configured) -> GraderCode:
     cls, config = grader
     package = _usable_package(name, cls)
     check_class(name, cls, "grade", passes_config=package is not None or config is not None)
-    return OwnGraderCode(cls, config) if package is None else SdkGraderCode(cls, package, config)
+    if package is None:
+        return OwnGraderCode(cls, config)
+    from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
+
+    return SdkGraderCode(cls, package, config)
 
 
 def derives(cls: type[Any], base: str) -> bool:

@@ -8,7 +8,6 @@ never at a version. Source of the rules: osmosis_ai.rollout.backend.local, SDK 0
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from pytest_osmosis.rewards.graders import RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
+from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.row_metadata import label_of, metadata_of
 
 UNGRADED = (
@@ -79,16 +79,15 @@ class SdkGraderCode:
 def _context(
     cls: Any, samples: Mapping[str, Any], label: str | None, metadata: Mapping[str, Any] | None, rollout: RolloutToGrade
 ) -> Any:
-    arguments = {
-        "label": label,
-        "sample": next(iter(samples.values())) if len(samples) == 1 else None,
-        "samples": dict(samples),
-        "project_path": str(rollout.project),
-        "metadata": metadata,
-        "artifacts_dir": rollout.artifacts,
-    }
-    taken = inspect.signature(cls).parameters
-    return cls(**{name: value for name, value in arguments.items() if name in taken})
+    return only_taken(
+        cls,
+        label=label,
+        sample=next(iter(samples.values())) if len(samples) == 1 else None,
+        samples=dict(samples),
+        project_path=str(rollout.project),
+        metadata=metadata,
+        artifacts_dir=rollout.artifacts,
+    )
 
 
 def _graded(ctx: Any) -> Mapping[str, Any]:

@@ -21,10 +21,10 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput, output_of
+from pytest_osmosis.text.foreign_code import AGENT_LOOP
 from pytest_osmosis.text.user_objects import described, type_name
 from pytest_osmosis.text.user_values import UserValueFault, number_of
 
-BASE = "RolloutAgentLoop"
 COMPLETED = "COMPLETED"
 SERVER_URL = "http://local-rollout.local"
 """The address of a trainer in requests, which must have one. Nothing is sent there."""
@@ -59,7 +59,7 @@ class LoopTypes:
     @classmethod
     def of(cls, loop: type[Any]) -> LoopTypes | None:
         """Return the classes that belong to the base class of a loop, None if its module does not have them."""
-        base = next((each for each in loop.__mro__ if each.__name__ == BASE), None)
+        base = next((each for each in loop.__mro__ if each.__name__ == AGENT_LOOP), None)
         if base is None:
             return None
         module = sys.modules.get(base.__module__)

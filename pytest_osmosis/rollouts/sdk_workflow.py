@@ -13,7 +13,7 @@ import importlib
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
@@ -22,6 +22,7 @@ from typing import Any
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext
 from pytest_osmosis.rollouts.output import NotAConversation, RolloutOutput
+from pytest_osmosis.text.foreign_code import only_taken
 from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.row_metadata import metadata_of
 from pytest_osmosis.text.user_objects import error_in_words, type_name
@@ -79,12 +80,6 @@ class SdkWorkflowAgent:
         if output.messages is None:
             raise NotAConversation(f"{who} returned no messages, so there is nothing to grade")
         return RolloutOutput(_messages(output), metrics_of(output.metrics), fields_of(output.info, "info"))
-
-
-def only_taken(cls: Callable[..., Any], **arguments: object) -> Any:
-    """Return `cls(**arguments)` without the arguments that this version of the SDK does not know."""
-    taken = inspect.signature(cls).parameters
-    return cls(**{name: value for name, value in arguments.items() if name in taken})
 
 
 async def _samples(rollout: Any) -> Mapping[str, Any]:

@@ -6,10 +6,14 @@ Sources: TRL calls `reward_func(prompts=..., completions=..., completion_ids=...
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 Library = Literal["TRL", "verl"]
+
+AGENT_LOOP = "RolloutAgentLoop"
+"""The base class of the agents of osmosis_ai 0.2."""
 
 _REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
 _DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
@@ -18,8 +22,6 @@ _OF_MODULES: Mapping[str, str] = {
     "osmosis_compat = false: see docs/how-to/osmosis-workspace.md",
     "verifiers": "its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md",
 }
-
-
 _SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.compat.osmosis_ai")
 
 
@@ -71,3 +73,9 @@ def module_advice(missing: object) -> str | None:
     (None, None)
     """
     return _OF_MODULES.get(missing.partition(".")[0]) if isinstance(missing, str) else None
+
+
+def only_taken(cls: Callable[..., Any], **arguments: object) -> Any:
+    """Return `cls(**arguments)` without the arguments that this version of the SDK does not know."""
+    taken = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in arguments.items() if name in taken})
