@@ -232,9 +232,9 @@ class InlineHost:
         self._connection = connection
         match request["op"]:
             case "load":
-                self._emit(self._answer_to_setup())
+                self.emit(self._answer_to_setup())
             case "probe":
-                self._emit(self._loop.run(probed(self._clients, request["model_tag"])))
+                self.emit(self._loop.run(probed(self._clients, request["model_tag"])))
             case "run":
                 self.error = None
                 self._roll(Key.of(request), request)
@@ -243,7 +243,7 @@ class InlineHost:
 
     def _roll(self, key: Key, request: RunRequest) -> None:
         if not self._limits.slots.begin():
-            self._emit({**broken(key, None), "error": "the run before it has not ended"})
+            self.emit({**broken(key, None), "error": "the run before it has not ended"})
         elif not self._run(key, self._core.perform(request)):
             self._limits.slots.end(holding=True)
 
@@ -253,7 +253,7 @@ class InlineHost:
             with self.inside(), self._endpoint.withdrawn() if scores else nullcontext():
                 self._loop.run(work)
         except asyncio.CancelledError:
-            self._emit(broken(key, None))
+            self.emit(broken(key, None))
             return False
         return True
 
@@ -280,10 +280,8 @@ class InlineHost:
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
-            self._endpoint.connect(models, self._emit)
-            self._core = HostCore(
-                setup, self._code, models, self._endpoint, self._limits, monitor, self._emit, self._raised
-            )
+            self._endpoint.connect(models, self.emit)
+            self._core = HostCore(setup, self._code, models, self._endpoint, self._limits, monitor, self, self._raised)
         return self._code
 
     def inside(self) -> AbstractContextManager[None]:
@@ -301,14 +299,23 @@ class InlineHost:
             yield
 
     def _denied_by(self, tag: str) -> Callable[[str], None]:
-        return lambda error: self._emit({"ev": "denied", "model_tag": tag, "error": error})
+        return lambda error: self.emit({"ev": "denied", "model_tag": tag, "error": error})
 
     def _raised(self, key: Key, error: BaseException) -> None:
         if self._loop.interrupted or isinstance(error, self._through):
             raise error
         self.error = self.error or error
 
-    def _emit(self, event: HostEvent) -> None:
+    def emit_from_thread(self, event: HostEvent) -> None:
+        self.emit(event)
+
+    def flush(self) -> None:
+        """Return at once: each event is sent when it is emitted."""
+
+    def hide(self, name: str, value: str) -> None:
+        self._redaction.add({name: value})
+
+    def emit(self, event: HostEvent) -> None:
         assert self._connection is not None
         raw = self._redaction.event(event)
         self._connection.post(Heard(self._connection, [(json.loads(raw), raw.encode("ascii") + b"\n")]))

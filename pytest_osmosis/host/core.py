@@ -1,6 +1,6 @@
 """Performs runs: rolls out with the user's agent, scores with the user's functions.
 
-`HostCore` knows no pipe, no process and no pytest; `emit` is its only output. A failure of user code, of a model or of
+`HostCore` knows no pipe, no process and no pytest; events are its only output. A failure of user code, of a model or of
 time becomes an event with its boundary and never leaves `perform` or `score`, so it cannot harm other runs.
 """
 
@@ -31,7 +31,7 @@ from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.plain_messages import plain_messages, plain_messages_or_none
-from pytest_osmosis.host.protocol import Emit, Key, RunRequest, ScoreRequest, ScoringFields, Setup
+from pytest_osmosis.host.protocol import EventSink, Key, RunRequest, ScoreRequest, ScoringFields, Setup
 from pytest_osmosis.host.pulse import in_frame_of
 from pytest_osmosis.host.slots import RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
@@ -59,7 +59,7 @@ STUCK_AFTER = 5
 
 
 class HostCore:
-    """Performs requests on the running event loop: each method takes a request and passes events to `emit`.
+    """Performs requests on the running event loop: each method takes a request and passes events on.
 
     The event that user code begins is emitted and flushed before it begins, so that it is on its way whatever that code
     does to the process. Once `closing` is set, errors are no longer reported. `on_error` receives each error of user
@@ -74,26 +74,22 @@ class HostCore:
         endpoint: HostEndpoint,
         limits: HostLimits,
         monitor: LoopMonitor,
-        emit: Emit,
+        events: EventSink,
         on_error: OnError = lambda key, error: None,
-        flush: Callable[[], None] = lambda: None,
-        emit_from_thread: Emit | None = None,
-        hide: Callable[[str, str], None] = lambda name, value: None,
     ) -> None:
         self.closing = False
         self._setup = setup
         self._code = code
         self._limits = limits
         self._monitor = monitor
-        self._emit = emit
+        self._emit = events.emit
         self._on_error = on_error
-        self._flush = flush
-        self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, emit)
+        self._flush = events.flush
+        self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, events.emit)
         self._endpoint = endpoint
         self._clients = clients
         self._judges: JudgeGateway | None = None
-        self._emit_from_thread = emit_from_thread or emit
-        self._hide = hide
+        self._events = events
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
@@ -303,15 +299,7 @@ class HostCore:
 
     def _judge_gateway(self) -> JudgeGateway:
         if self._judges is None:
-            self._judges = JudgeGateway(
-                self._setup,
-                self._clients,
-                self._limits,
-                self._monitor.stalls,
-                self._emit,
-                self._emit_from_thread,
-                self._hide,
-            )
+            self._judges = JudgeGateway(self._setup, self._clients, self._limits, self._monitor.stalls, self._events)
         return self._judges
 
     async def _reward(self, name: str, request: ScoringFields, running: MonitoredCode) -> Reward:

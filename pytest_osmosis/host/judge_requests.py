@@ -19,7 +19,7 @@ from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, size_of
-from pytest_osmosis.host.protocol import JUDGE, Emit, Key, Setup
+from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
 from pytest_osmosis.host.slots import GetPermit, ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
 from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
@@ -94,10 +94,7 @@ class JudgeCounts:
 
 
 class JudgeGateway:
-    """Sends the requests of all scorings of a host. `hide` is called with each key that user code passes.
-
-    `emit_from_thread` emits an event at once, from any thread.
-    """
+    """Sends the requests of all scorings of a host. Keys that user code passes are hidden from its `events`."""
 
     def __init__(
         self,
@@ -105,27 +102,25 @@ class JudgeGateway:
         clients: Clients,
         limits: HostLimits,
         stalls: StallTime,
-        emit: Emit,
-        emit_from_thread: Emit,
-        hide: Callable[[str, str], None],
+        events: EventSink,
     ) -> None:
-        self.emit = emit
+        self.emit = events.emit
         self.loop = asyncio.get_running_loop()
         self.policy = retry.RetryPolicy(max_retries=setup.judge_retries)
         self.jitter = random.Random()
         self._configured = clients.get(JUDGE)
-        self._hide = hide
+        self._hide = events.hide
         self._hidden: set[str] = set()
         permits = setup.judge_permits
         self.here = Lane(
             limits.judge_requests,
-            PermitClient(emit, FIRST_PERMIT, of_judges=True) if permits else None,
+            PermitClient(events.emit, FIRST_PERMIT, of_judges=True) if permits else None,
             limits.hold_judges,
             lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
         )
         self.in_thread = Lane(
             ResizableSemaphore(setup.limit),
-            PermitClient(emit_from_thread, FIRST_PERMIT_IN_THREAD, of_judges=True) if permits else None,
+            PermitClient(events.emit_from_thread, FIRST_PERMIT_IN_THREAD, of_judges=True) if permits else None,
             lambda wait_s: None,
             asyncio.timeout,
         )

@@ -16,6 +16,7 @@ from typing import (
     Literal,
     NamedTuple,
     NotRequired,
+    Protocol,
     TypedDict,
     Union,
     get_args,
@@ -75,7 +76,7 @@ class Setup:
     `secrets` are names of environment variables whose values never leave the process. `limit` is how many rollouts may
     be in flight; with `permits` each request waits for the engine's. Role "score" only ever scores, and loads no agent.
     With `endpoint` "env", clients that user code makes find the endpoint in the environment.
-    `judge` describes the judge of `[scoring] rubric` (`host.rubric_scorer`); `judge_permits` and `judge_retries` hold
+    `judge` describes the judge of `[scoring] rubric` (`host.judge_setup`); `judge_permits` and `judge_retries` hold
     for the requests of all judges.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
@@ -268,6 +269,22 @@ ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEve
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
 
 Emit = Callable[[HostEvent], None]
+
+
+class EventSink(Protocol):
+    """Takes the events of a host on their way to the engine."""
+
+    def emit(self, event: HostEvent) -> None:
+        """Take an event, on the host's event loop."""
+
+    def emit_from_thread(self, event: HostEvent) -> None:
+        """Send an event at once, from any thread, even if the loop cannot run."""
+
+    def flush(self) -> None:
+        """Send what was emitted."""
+
+    def hide(self, name: str, value: str) -> None:
+        """Redact a further secret, which user code passed to us."""
 
 
 def read_event(line: bytes) -> HostEvent:

@@ -48,10 +48,7 @@ class HostServer:
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._endpoint = endpoint
         endpoint.connect(self._models, self._writer.emit_from_thread)
-        self._core = HostCore(
-            setup, code, self._models, endpoint, self._limits, self._monitor, self._writer.emit,
-            flush=self._writer.flush, emit_from_thread=self._writer.emit_from_thread, hide=self._writer.hide,
-        )  # fmt: skip
+        self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._closing = False

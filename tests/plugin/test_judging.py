@@ -42,6 +42,16 @@ def compute_score(solution_str: str, ground_truth: str, extra_info: dict, **kwar
     )
     return float(result)
 """
+OWN_KEY = "sk-own-0123456789abcdef"
+FUNCTION_WITH_A_KEY = """
+from pathlib import Path
+from pytest_osmosis import evaluate_rubric
+
+async def score(solution_str, ground_truth):
+    key, url = Path("key.txt").read_text(), Path("server.txt").read_text()
+    judged = await evaluate_rubric(solution_str="4", rubric="Right?", model="gpt-5-mini", api_key=key, base_url=url)
+    return {"score": judged.score, "reason": f"judged with {key}"}
+"""
 UNIT_TEST = """
 import asyncio
 import pytest
@@ -124,6 +134,23 @@ def test_a_rubric_function_of_the_sdk_runs_unmodified(
     assert len(server.requests) == 2
     assert {body["model"] for body in server.bodies} == {"gpt-5-mini"}
     assert workspace.results()["summary"]["judges"]["calls"] == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--osmosis-inline"]], ids=["host", "inline"])
+def test_a_key_that_a_function_passes_to_a_judge_is_redacted(plain_workspace: Workspace, options: list[str]) -> None:
+    workspace = plain_workspace
+    workspace.write("own_key.py", FUNCTION_WITH_A_KEY)
+    workspace.write("key.txt", OWN_KEY)
+    with ChatServer(reply(json.dumps({"score": 1, "explanation": "right"}))) as server:
+        workspace.write("server.txt", server.base_url)
+        workspace.eval("x", 1, ".", scoring={"eval_fns": ["own_key:score"]})
+        result = workspace.run(NAMED, *options)
+
+    result.assert_outcomes(passed=1)
+    assert server.requests[0].headers["authorization"] == f"Bearer {OWN_KEY}"
+    written = [path.read_text(errors="replace") for path in (workspace.root / ".osmosis").rglob("*") if path.is_file()]
+    assert any("judged with" in text for text in written)
+    assert not any(OWN_KEY in text for text in [*written, result.stdout.str()])
 
 
 def test_unit_tests_of_reward_functions_may_ask_a_judge(plain_workspace: Workspace) -> None:
