@@ -12,7 +12,6 @@ from pytest_osmosis.text.numbers import count, money, score
 _HEAD = ["run", "started (UTC)", "state", "pass rate", "passed", "gates", "tokens", "cost"]
 _STATES: dict[str, Style] = {"running": "bold", "stopped": "warning", "killed": "warning", "unreadable": "bad"}
 _GATES: dict[str, Style] = {"holds": "good", "fails": "bad", "not measured": "warning"}
-_SEPARATOR = "  "
 
 
 def table_lines(entries: Sequence[RunEntry]) -> list[str]:
