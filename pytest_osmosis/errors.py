@@ -83,7 +83,8 @@ Systemic = Literal["never", "no", "until_success", "always"]
 class ModelError(OsmosisError):
     """A request to a model that did not end in a reply.
 
-    An agent that lets it pass ends its run at `boundary`; one that catches it may go on.
+    An agent that lets it pass ends its run at `boundary`; one that catches it may go on. A rollout that asked the
+    model, and got no answer at all because of the provider, is not measured, whatever it returns.
     """
 
     def __init__(

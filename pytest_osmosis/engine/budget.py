@@ -53,11 +53,12 @@ class Spending:
     def add(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may.
 
-        A rollout of unknown use stops the eval, unless it failed: then it probably used little.
+        A rollout of unknown use stops the eval, unless it failed before an answer: then it probably used little.
         """
         amount, model = self.amount_of(record), record.run.model
         if amount is None:
-            return None if record.boundary is not None else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
+            unanswered = record.boundary is not None and not record.was_answered
+            return None if unanswered else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
         self.total += amount
         self._totals[model] = self._totals.get(model, 0.0) + amount
         self._squares[model] = self._squares.get(model, 0.0) + amount * amount

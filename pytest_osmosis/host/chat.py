@@ -48,8 +48,8 @@ class RequestTotals:
     `held_for` counts those for whose answers a synchronous client seems to hold the event loop.
     `asked` counts all that the rollout wanted to send, and `tool_calls` what the answers asked for. `bound` is the
     first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
-    if it was answered: its client raised an error of its own. `usage` is None without an answer, and for good once a
-    server answers without its usage: the sum is unknown then.
+    if it was answered: its client raised an error of its own. `outage` is the last error of the provider. `usage` is
+    None without an answer, and for good once a server answers without its usage: the sum is unknown then.
     """
 
     usage: Usage | None = None
@@ -60,6 +60,7 @@ class RequestTotals:
     open: int = 0
     held_for: int = 0
     failure: ModelError | BoundError | None = None
+    outage: ModelError | None = None
     asked: int = 0
     tool_calls: int = 0
     bound: str | None = None
@@ -76,6 +77,12 @@ class RequestTotals:
 
     def count_retry(self) -> None:
         self.retries += 1
+
+    def raise_outage(self) -> None:
+        """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's."""
+        if self.outage is not None and not self.answers:
+            text = f"{self.outage}; the agent returned without an answer of the model"
+            raise ModelError(text, status=self.outage.status, systemic=self.outage.systemic)
 
 
 class OverloadDetector:
@@ -175,6 +182,10 @@ class RolloutChat:
             self.totals.open += 1
         try:
             reply = await send(turn)
+        except ModelError as error:
+            if error.boundary == "provider":
+                self.totals.outage = error
+            raise
         finally:
             with self._counting:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open

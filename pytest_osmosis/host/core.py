@@ -178,6 +178,7 @@ class HostCore:
             messages = list(output.messages)
             n_prompt = prompt_length(prompt, messages)
             _refuse_refusal(messages[n_prompt:])
+            chat.totals.raise_outage()
             notes, samples = _notes_of(output), output.samples
         except BaseException as error:
             if self.closing:

@@ -138,6 +138,11 @@ class RunRecord(NamedTuple):
         return "finished" if self.scored else "pending"
 
     @property
+    def was_answered(self) -> bool:
+        """True if the server is known to have answered a request of the rollout."""
+        return self.usage is not None or self.model is not None or self.finish_reason is not None
+
+    @property
     def tokens(self) -> int | None:
         """The number of input and output tokens, None if the server sent no usage."""
         if self.usage is None:

@@ -187,7 +187,10 @@ def _not_scored(results: Results) -> list[str]:
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
     if again := sum(record.attempt > 1 for record in results.records):
-        lines.append(f"{plural(again, 'run')} rolled out a second time, because the first process ended")
+        lines.append(
+            f"{plural(again, 'run')} rolled out a second time, because the first process ended; what the first time "
+            "used is not counted"
+        )
     return lines
 
 

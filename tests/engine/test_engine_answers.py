@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import Behaviour, ChatServer, blocks, completion, data, message, refusal, reply, tool_call
+from tests.servers import Behaviour, ChatServer, blocks, completion, data, message, refusal, reply, status, tool_call
 
 CHAT = [
     {"role": "user", "content": "What is 6 * 7?"},
@@ -149,6 +149,45 @@ def test_an_agent_may_answer_after_a_refusal(workspace: Workspace) -> None:
         return [*ctx.prompt, {"role": "assistant", "content": "42"}]
     """
     assert evaluate(workspace, refusal("no"), code).kinds() == ["passed"]
+
+
+BY_CHAT = "await ctx.chat(ctx.prompt)"
+BY_CLIENT = "await client(ctx).chat.completions.create(model='x', messages=ctx.prompt)"
+MAKES_DO = """
+import openai
+
+def client(ctx):
+    return openai.AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+
+async def rollout(ctx):
+    for _ in range(2):
+        try:
+            {}
+        except Exception:
+            pass
+    return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
+"""
+
+
+@pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
+def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspace, ask: str) -> None:
+    live = evaluate(workspace, status(400, {"error": {"message": "no such thing"}}), MAKES_DO.format(ask))
+    assert live.kinds() == ["passed"]  # the model's server rejected the request: that is no outage
+    live = evaluate(workspace, status(501), MAKES_DO.format(ask), model={"max_retries": 0})
+    assert live.kinds() == ["error"]
+    assert live.record(0).boundary == "provider"
+    assert "501" in str(live.record(0).error)
+    assert str(live.record(0).error).endswith("; the agent returned without an answer of the model")
+
+
+@pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
+def test_an_agent_may_go_on_once_the_model_has_answered(workspace: Workspace, ask: str) -> None:
+    workspace.rows([{"user_prompt": "6 * 7?", "ground_truth": "42"}])
+    workspace.agent(MAKES_DO.format(ask))
+    with ChatServer(reply("41"), status(501)) as server:
+        live = evaluated(workspace.config(server, model={"max_retries": 0}))
+        assert len(server.requests) == 2
+    assert live.kinds() == ["passed"]
 
 
 def test_the_journal_tells_the_prompt_from_the_rollout(workspace: Workspace) -> None:

@@ -107,6 +107,27 @@ def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace:
     assert live.results.cost_usd == pytest.approx(3 * 14e-6)  # three rows, two requests each, seven tokens each
 
 
+def test_a_bound_is_not_kept_by_agents_that_break_after_answers_without_usage(workspace: Workspace) -> None:
+    """A run that broke before its first answer probably used nothing. One that was answered did use something."""
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            if ctx.row_index:
+                await ctx.chat(ctx.prompt)
+            raise ValueError("a bug")
+        """
+    )
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(30)])
+    with ChatServer(reply("42", usage=None, model=None)) as server:
+        tables: dict[str, Any] = {"limits": {"max_tokens": 1000, "max_errors": 1000}, "evaluation": {"batch_size": 1}}
+        live = evaluated(workspace.config(server, **tables))
+        assert len(server.requests) < 5
+    stopped = live.run.engine.stopped
+    assert stopped is not None
+    assert stopped.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
+    assert live.record(0).boundary == "agent"
+
+
 def test_a_bound_on_dollars_cannot_be_kept_without_every_usage(workspace: Workspace) -> None:
     workspace.agent(TWO_REQUESTS)
     with ChatServer(reply("42"), reply("42", usage=None)) as server:

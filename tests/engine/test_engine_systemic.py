@@ -125,7 +125,7 @@ def test_a_denial_that_the_agent_swallows_stops_the_eval_all_the_same(workspace:
     with ChatServer(status(401)) as server:
         live = evaluated(workspace.config(server, **ONE_BY_ONE))
         assert len(server.requests) == 1
-    assert live.kinds() == ["passed", *["skipped"] * 7]
+    assert live.kinds() == ["error", *["skipped"] * 7]
     assert stopped_with(live, "401")
 
 
