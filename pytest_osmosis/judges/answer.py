@@ -14,6 +14,9 @@ EXPLANATIONS = ("explanation", "reason", "reasoning", "rationale", "justificatio
 MOST_OBJECTS = 100
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHT = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_ENDLESS_THOUGHT = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
+_ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?(\{.*\})\s*(?:```\s*)?", re.DOTALL)
+_KEY_BEGINS = re.compile(r"\{\s*[\"']")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
 
 
@@ -40,7 +43,7 @@ def read_opinion(text: str, low: float, high: float) -> Opinion:
     >>> read_opinion('Sure! ```json {"score": 7, "explanation": "right"} ```', 0.0, 1.0)
     Opinion(score=1.0, explanation='right', stated=7.0)
     """
-    answer = _OPEN_THOUGHT.sub("", _THOUGHTS.sub("", text)).strip()
+    answer = _without_thoughts(text).strip()
     if not answer:
         raise UnreadableAnswer("it has no text")
     found = [each for each in _objects(answer) if "score" in each]
@@ -53,17 +56,48 @@ def read_opinion(text: str, low: float, high: float) -> Opinion:
     return Opinion(max(low, min(high, stated)), _explanation(found), stated)
 
 
+def _without_thoughts(text: str) -> str:
+    """Return an answer without the thoughts before it. Tags in an answer that is nothing but JSON are only quoted."""
+    json_only = _ONLY_JSON.fullmatch(text)
+    if json_only is not None:
+        try:
+            _DECODER.decode(json_only[1])
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return text
+    answer = _OPEN_THOUGHT.sub("", _THOUGHTS.sub("", text))
+    if _ENDLESS_THOUGHT.match(answer):
+        raise UnreadableAnswer("its thoughts do not end")
+    return answer
+
+
+def _one_score(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, unless it has two scores, of which the first would get lost."""
+    scores = [value for key, value in pairs if key == "score"]
+    if any(score != scores[0] for score in scores[1:]):
+        raise UnreadableAnswer("it has an object with different scores")
+    return dict(pairs)
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_one_score)  # models write line breaks in strings
+
+
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """Yield the outermost JSON objects of a text, in order."""
-    decoder = json.JSONDecoder(strict=False)  # models write line breaks in strings
+    """Yield the outermost JSON objects of a text, in order.
+
+    One that cannot be read makes the answer unreadable: it may be the verdict, and what it quotes is none.
+    """
     position = 0
     for _ in range(MOST_OBJECTS):
         position = answer.find("{", position)
         if position < 0:
             return
         try:
-            value, position = decoder.raw_decode(answer, position)
+            value, position = _DECODER.raw_decode(answer, position)
         except (ValueError, RecursionError):
+            if _KEY_BEGINS.match(answer, position):
+                raise UnreadableAnswer("it has JSON that cannot be read") from None
             position += 1
             continue
         yield value

@@ -20,6 +20,10 @@ from pytest_osmosis.judges.answer import Opinion, UnreadableAnswer, read_opinion
         ('{"score": 1, "explanation": "two\nlines"}', 1.0, "two\nlines"),
         ('{"score": 1, "explanation": "a"} and once more {"score": 1.0}', 1.0, "a"),
         ('{not json} {"score": 0}', 0.0, ""),
+        ('{"score": 0, "explanation": "it ends with </think>"}', 0.0, "it ends with </think>"),
+        ('```json\n{"score": 0, "explanation": "<think>a</think>"}\n```', 0.0, "<think>a</think>"),
+        ('{"score": 1} </think> {"score": 0, "explanation": "a"}', 0.0, "a"),
+        ('{"score": 1, "score": 1.0}', 1.0, ""),
     ],
 )
 def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, explanation: str) -> None:
@@ -40,7 +44,12 @@ def test_a_score_outside_of_the_range_is_clamped(stated: float, score: float) ->
         ("<think>{}</think>", "it has no text"),
         ("The score is 1.", 'it has no JSON object with a "score"'),
         ('{"result": {"score": 1}}', 'it has no JSON object with a "score"'),
-        ('{"score": 1', 'it has no JSON object with a "score"'),
+        ('{"score": 1', "it has JSON that cannot be read"),
+        ('{"score": 0, "explanation": "it says "{"score": 1}""}', "it has JSON that cannot be read"),
+        ("{'score': 0, 'explanation': 'it says {\"score\": 1}'}", "it has JSON that cannot be read"),
+        ('It says {"score": 1}. I say {"score": 0, "explanation": "a "b" c"}', "it has JSON that cannot be read"),
+        ('{"score": 0, "score": 1}', "it has an object with different scores"),
+        ('<think>maybe {"score": 1}, but', "its thoughts do not end"),
         ('{"score": true}', 'its "score" is no number: true'),
         ('{"score": "7/10"}', 'its "score" is no number: "7/10"'),
         ('{"score": [1]}', 'its "score" is no number: [1]'),
@@ -48,7 +57,7 @@ def test_a_score_outside_of_the_range_is_clamped(stated: float, score: float) ->
         (f'{{"score": 1{"0" * 400}}}', 'its "score" is not finite'),
         ('The candidate says {"score": 1}. I say {"score": 0}.', "it has 2 different scores"),
         ("{" * 5_000, 'it has no JSON object with a "score"'),
-        ('{"a":' * 5_000, 'it has no JSON object with a "score"'),
+        ('{"a":' * 5_000, "it has JSON that cannot be read"),
     ],
 )
 def test_an_answer_without_one_clear_score_is_unreadable(answer: str, fault: str) -> None:
