@@ -88,6 +88,10 @@ class Draft:
         origin = self._origins.get((table, key))
         return origin is not None and origin.level in ("environment", "command")
 
+    def is_shared(self, table: str, key: str) -> bool:
+        """Return True if the value comes from pyproject.toml or pytest's ini, where it may be meant for other evals."""
+        return self._level_of(table, key) in ("ini", *PROJECT_LEVELS)
+
     def table(self, name: str) -> dict[str, Any]:
         return {key: value for (table, key), value in self.values.items() if table == name}
 

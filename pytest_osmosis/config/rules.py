@@ -21,6 +21,8 @@ from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.suggest import suggestion
 
 GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
+FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
+"""The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
 
 
@@ -190,6 +192,7 @@ def _scoring(draft: Draft) -> None:
 
 def _rubric(draft: Draft, workspace: Path) -> None:
     if not draft.is_set("scoring", "rubric"):
+        _unused_judge(draft)
         return
     if not draft.is_set("judge", "model_path"):
         draft.fail(
@@ -204,6 +207,13 @@ def _rubric(draft: Draft, workspace: Path) -> None:
         looked_for = f" (looked for {shown(path)})" if fault.missing else ""
         text = "must be an existing file" if fault.missing else f"the file {fault}"
         draft.fail("scoring", "rubric", f"{text}{looked_for}; a rubric that ends in .md or .txt is the path of one")
+
+
+def _unused_judge(draft: Draft) -> None:
+    """Report what is set for a judge that nothing asks."""
+    for key in draft.table("judge"):
+        if key not in FOR_ALL_JUDGES and draft.is_set("judge", key) and not draft.is_shared("judge", key):
+            draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
 
 
 def rubric_file(workspace: Path, rubric: str) -> Path | None:
@@ -226,6 +236,10 @@ def _functions_are_valid(draft: Draft) -> bool:
 
 
 def _calibration(draft: Draft) -> None:
+    column = draft.get("scoring", "calibrate")
+    for name in draft.get("judge", "metadata") or ():
+        if column is not None and name.strip().casefold() == column.strip().casefold():
+            draft.fail("judge", "metadata", f"{toml(name)} is [scoring] calibrate, which no judge sees; remove it here")
     if draft.is_set("scoring", "calibrate_within") and not draft.is_set("scoring", "calibrate"):
         text = "needs [scoring] calibrate, the column with scores by humans"
         draft.fail("scoring", "calibrate_within", text)

@@ -106,6 +106,11 @@ _BETWEEN_KEYS = [
         "then": _has("judge", "model_path"),
     },
     {
+        "description": "A judge needs [scoring] rubric.",
+        "if": _has("judge", "model_path"),
+        "then": _has("scoring", "rubric"),
+    },
+    {
         "description": "[scoring] calibrate_within needs calibrate.",
         "properties": {"scoring": {"dependentRequired": {"calibrate_within": ["calibrate"]}}},
     },

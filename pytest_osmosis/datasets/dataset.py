@@ -175,11 +175,13 @@ def check_rows(
     selected: Iterable[int],
     *,
     must_ask: bool = False,
+    metadata: Sequence[str] = (),
     fault_of: Callable[[Row], str | None] = lambda row: None,
 ) -> Checked:
     """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others.
 
     With `must_ask`, a row that has only metadata is a problem: the built-in agent sends its prompt and nothing else.
+    `metadata` are the columns that a judge sees: each must be in one of the rows.
     `fault_of` is called with each valid row in turn, and returns what is wrong with it, or None.
     """
     listed: list[Problem] = []
@@ -188,10 +190,11 @@ def check_rows(
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
     human_scores: dict[int, float] = {}
-    other_columns: Sequence[str] | None = ()  # of the last row; None once a row has the column with human scores
+    seen: dict[str, None] = {}  # the columns of all rows, in order
+    has_human_scores = False
 
     def valid_rows(file: BufferedReader) -> Iterator[Row]:
-        nonlocal n_problems, unseen, other_columns
+        nonlocal n_problems, unseen, has_human_scores
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
@@ -211,8 +214,8 @@ def check_rows(
                 contents[row_index] = row.content
                 if row.human.score is not None:
                     human_scores[row_index] = row.human.score
-                if other_columns is not None:
-                    other_columns = None if row.human.has_column else list(row.record)
+                has_human_scores = has_human_scores or row.human.has_column
+                seen.update(dict.fromkeys(row.record))
                 yield row
 
     with dataset.open() as file:
@@ -223,17 +226,21 @@ def check_rows(
         fix = "no selected row has it; correct or remove it in [data] columns"
         absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours in unseen)
         listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
-        if dataset.human is not None and other_columns:
-            listed.append(Problem(dataset.display, _no_human_scores(dataset.human, other_columns)))
+        seen_by_judge = (column for column in metadata if fold(column) != fold(dataset.human or ""))
+        named = [("judge", "metadata", column) for column in seen_by_judge if column not in seen]
+        if dataset.human is not None and not has_human_scores:
+            named.append(("scoring", "calibrate", dataset.human))
+        if seen:
+            listed += [Problem(dataset.display, _no_column(*each, list(seen))) for each in named]
     if listed:
         raise DatasetError(listed)
     return Checked((*dataset.left_out, *notes), digests, contents, human_scores)
 
 
-def _no_human_scores(column: str, others: Sequence[str]) -> str:
+def _no_column(table: str, key: str, column: str, others: Sequence[str]) -> str:
     named = ", ".join(map(shown_json, others))
     missing = f"no selected row has a column {shown_json(column)}{suggestion(column, others)}"
-    return f"[scoring] calibrate: {missing} (columns: {named})"
+    return f"[{table}] {key}: {missing} (columns: {named})"
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:

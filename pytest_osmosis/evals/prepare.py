@@ -249,7 +249,10 @@ def _data(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int]) -> _D
     named = [row for row in named_rows if row < len(dataset)]
     _check_size(config, selected.count + len(named))
     checked = check_rows(
-        dataset, sorted({*selected, *named}), must_ask=config.agent.agent == "chat" or config.agent.mcp is not None
+        dataset,
+        sorted({*selected, *named}),
+        must_ask=config.agent.agent == "chat" or config.agent.mcp is not None,
+        metadata=config.judge.metadata if config.scoring.rubric is not None else (),
     )
     plan = Plan(
         name=config.name,

@@ -107,7 +107,8 @@ def test_several_votes_are_a_mean_and_an_agreement(questions: Workspace) -> None
 
 
 def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> None:
-    questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42", "topic": "mul", "secret": "x"}])
+    row = {"user_prompt": "What is 6 * 7?", "ground_truth": "42"}
+    questions.rows([{**row, "topic": "mul", "secret": "x"}, {**row, "absent": "here"}])
     judge = {"sees": "conversation", "metadata": ["topic", "absent"], "score_range": [0, 10]}
     live, server = judged_by(questions, reply('{"score": 12, "explanation": "great"}'), judge=judge)
 

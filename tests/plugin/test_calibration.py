@@ -158,13 +158,28 @@ def test_rows_may_get_human_scores_after_they_were_scored(plain_workspace: Works
             {"calibrate": None, "calibrate_within": 0.1},
             ["configs/eval/x.toml:*: *scoring* calibrate_within: needs *scoring* calibrate, *"],
         ),
+        (
+            [{"human": 1}],
+            {"rubric": "Right?", "judge": {"model_path": "demo/judge", "metadata": ["Human"]}},
+            ['configs/eval/x.toml:*: *judge* metadata: "Human" is *scoring* calibrate, which no judge sees; *'],
+        ),
+        (
+            [{"human": 1, "topic": "a"}, {"human": 1, "level": 1}],
+            {"rubric": "Right?", "judge": {"model_path": "demo/judge", "metadata": ["level", "topics"]}},
+            [
+                'data/x.jsonl: *judge* metadata: no selected row has a column "topics", did you mean "topic"* '
+                '(columns: *"topic"*"level"*)'
+            ],
+        ),
     ],
-    ids=["values", "column", "tolerance"],
+    ids=["values", "column", "tolerance", "judge", "absent"],
 )
 def test_bad_columns_are_named_before_anything_runs(
     plain_workspace: Workspace, rows: list[dict[str, Any]], scoring: dict[str, Any], problem: list[str]
 ) -> None:
-    fill(plain_workspace, rows, scoring={**SCORING, **scoring})
+    judge = {"judge": scoring["judge"]} if "judge" in scoring else {}
+    own = {key: value for key, value in scoring.items() if key != "judge"}
+    fill(plain_workspace, rows, scoring={**SCORING, **own}, **judge)
 
     result = plain_workspace.run(CONFIG)
 

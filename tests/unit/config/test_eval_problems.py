@@ -30,6 +30,7 @@ ERRORS = 'a count of runs (an integer of at least 0) or a share of them like "5%
 ROLLOUT_BOUNDS = (
     "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
 )
+UNASKED = "needs [scoring] rubric, by which the judge scores; without one it is not asked"
 JUDGE = 'name the model that judges by [scoring] rubric, like "openai/gpt-5-mini"'
 RUBRIC_PATH = "a rubric that ends in .md or .txt is the path of one"
 RANGE = "an array of the lowest and the highest score, like [0, 1]"
@@ -323,6 +324,10 @@ BROKEN: dict[str, list[Case]] = {
         *got("judge", "base_url", "must be an http:// or https:// URL with a host", '"localhost:8000"'),
         *got("judge", "client", f"must be one of {CLIENTS}", '"gpt"'),
         *got("judge", "votes", "must be an integer from 1 to 100", "0", "101", "true"),
+        (
+            'model_path = "m"\nvotes = 3\nmax_retries = 1\nrequests_per_minute = 9',
+            [f"{line}: [judge] {key}: {UNASKED}" for line, key in ((2, "model_path"), (3, "votes"))],
+        ),
         *got("judge", "score_range", f"must be {RANGE}", "1", "[1]", '["0", "1"]', "[0, nan]"),
         *got("judge", "score_range", "the highest score must be above the lowest", "[1, 1]", "[1, 0]"),
         *got("judge", "sees", 'must be one of "answer", "conversation"', '"all"'),
