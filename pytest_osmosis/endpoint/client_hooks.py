@@ -7,10 +7,12 @@ their requests belong to the only rollout in flight, or are refused (`exchange`)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.client
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -25,38 +27,59 @@ Hook = Callable[[ModuleType, str, int], None]
 def install(host: str, port: int) -> None:
     """Hook http.client, on which urllib, urllib3 and requests are built, and httpx, httpx2 and aiohttp."""
     _hook_http_client(host, port)
-    pending: dict[str, Hook] = {"httpx": _hook_httpx, "httpx2": _hook_httpx, "aiohttp": _hook_aiohttp}
-    for name in [*pending]:
+    hooks: dict[str, Hook] = {"httpx": _hook_httpx, "httpx2": _hook_httpx, "aiohttp": _hook_aiohttp}
+    for name in [*hooks]:
         if name in sys.modules:
-            pending.pop(name)(sys.modules[name], host, port)
-    sys.meta_path.insert(0, _AtImport(pending, host, port))
+            hooks.pop(name)(sys.modules[name], host, port)
+    sys.meta_path.insert(0, _AtImport(hooks, host, port))
 
 
 class _AtImport(MetaPathFinder):
-    """Finds nothing by itself, but hooks the `pending` modules once others have found and loaded them."""
+    """Finds nothing by itself, but has modules hooked once others have found and loaded them.
 
-    def __init__(self, pending: dict[str, Hook], host: str, port: int) -> None:
-        self._pending = pending
+    To be found is not enough: much code looks by `importlib.util.find_spec` for what it may import later.
+    """
+
+    def __init__(self, hooks: Mapping[str, Hook], host: str, port: int) -> None:
+        self._hooks = hooks
         self._address = host, port
+        self._found_by_others = threading.local()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        hook = self._pending.pop(fullname, None)
-        if hook is None:
+        hook = self._hooks.get(fullname)
+        if hook is None or getattr(self._found_by_others, "asked", False):
             return None
-        specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((spec for spec in specs if spec is not None), None)
+        self._found_by_others.asked = True  # other finders may ask all finders too
+        try:
+            specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next((spec for spec in specs if spec is not None), None)
+        finally:
+            self._found_by_others.asked = False
         if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute, address = loader.exec_module, self._address
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                hook(module, *address)
-
-            loader.exec_module = exec_module
+            spec.loader = _HookingLoader(spec.loader, hook, self._address)  # type: ignore[assignment]  # by its methods
         return spec
+
+
+class _HookingLoader:
+    """Executes a module with its own loader, which the module keeps, and then hooks it."""
+
+    def __init__(self, loader: Any, hook: Hook, address: tuple[str, int]) -> None:
+        self._loader = loader
+        self._hook = hook
+        self._address = address
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        with contextlib.suppress(AttributeError):  # the user's own module of that name has no such clients
+            self._hook(module, *self._address)
 
 
 def _hook_http_client(host: str, port: int) -> None:
