@@ -28,7 +28,7 @@ FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(cl
 
 
 class GitAnswer(NamedTuple):
-    """The exit status of a command of git, and the texts that it printed, without blanks at their ends."""
+    """The exit status of a command of git, and the texts that it printed, without line breaks at their ends."""
 
     status: int
     text: str
@@ -36,7 +36,7 @@ class GitAnswer(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        return self.text.splitlines()
+        return self.text.split("\n") if self.text else []
 
 
 class GitFault(Exception):
@@ -85,6 +85,8 @@ def ask(folder: Path, *arguments: str, settings: Sequence[str] = (), given: str 
         )
     except OSError as error:
         raise GitFault(f"git could not be started: {error.strerror}") from error
+    except ValueError as error:
+        raise GitFault("git takes no name with a null character") from error
     GUARD.watch(process.pid)
     try:
         output, complaints = process.communicate(given.encode(), timeout=BOUND_S)
@@ -96,4 +98,4 @@ def ask(folder: Path, *arguments: str, settings: Sequence[str] = (), given: str 
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return GitAnswer(process.returncode, *(text.decode(errors="replace").strip() for text in (output, complaints)))
+    return GitAnswer(process.returncode, *(text.decode(errors="replace").strip("\n") for text in (output, complaints)))

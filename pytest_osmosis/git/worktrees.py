@@ -8,6 +8,7 @@ module made are ever removed; `git worktree prune` is not called, as it would fo
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from pytest_osmosis.processes.guarding import remove
 
 WORKTREES = Path(".osmosis", "worktrees")
 LOCK = ".lock"
+NAME = re.compile("[0-9a-f]{12}-[0-9a-f]{8}")
+"""The names of our worktrees. A repository may hold lock files that name others, and they must remove nothing."""
 WHOLE = ("-c", "core.sparseCheckout=false", "-c", "submodule.recurse=false")
 
 
@@ -115,6 +118,8 @@ def _made(commit: Commit, home: Path) -> tuple[Worktree, _Folder]:
 def _remove_stale(home: Path) -> None:
     """Remove the worktrees of processes that were killed together with their guards."""
     for lock in home.glob(f"*{LOCK}"):
+        if not NAME.fullmatch(lock.stem) or not lock.is_file():
+            continue
         with contextlib.suppress(OSError), lock.open("rb", buffering=0) as file:
             if _locked(file):
                 for path in (lock.with_suffix(""), *_admin_folders(file, lock.with_suffix("").name), lock):

@@ -188,3 +188,34 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktre
 
     assert [path.name for path in (repository / WORKTREES).iterdir()] == [".gitignore"]
     assert not (repository / ".git" / "worktrees").exists()
+
+
+def test_lock_files_of_others_remove_nothing_and_hold_up_nobody(
+    repository: Path, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    others = tmp_path / "worktrees" / "feature"
+    others.mkdir(parents=True)
+    home = repository / WORKTREES
+    home.mkdir(parents=True)
+    (home / "feature.lock").write_text(f"{others}\n")
+    os.mkfifo(home / "0123456789ab-01234567.lock")
+    worktrees.of(commit_of(repository, "branch", "early"), repository)
+
+    assert others.is_dir()
+
+
+@pytest.mark.parametrize("name", ["ends with a blank ", "line\u2028separator", "-dash; touch x"])
+def test_a_repository_in_a_folder_with_an_odd_name(tmp_path: Path, worktrees: Worktrees, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    git(folder, "init")
+    commit(folder, {"rewards.py": "1"})
+    git(folder, "branch", "early")
+    worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
+
+    assert (worktree.workspace / "rewards.py").read_text() == "1"
+
+
+def test_a_name_with_a_null_character_is_refused(repository: Path) -> None:
+    with pytest.raises(GitFault, match="null character"):
+        commit_of(repository, "branch", "early\0")
