@@ -28,6 +28,8 @@ from pytest_osmosis.models.served.errors import ApiError
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
+ACCEPTED_AT_ONCE = 16
+"""Connections that asyncio accepts in one turn. It logs as many errors each second if no descriptor is left."""
 MAX_BODY_BYTES = 64 * 2**20
 ASYNCHRONOUS = ("Async", "aiohttp/")
 """Parts of the User-Agent of asynchronous clients: "AsyncOpenAI/Python 3.54.0"."""
@@ -92,7 +94,9 @@ class Endpoint:
         self._starting = loop.create_task(self._serve(loop, listening))
 
     async def _serve(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
-        self._server = await loop.create_server(self._protocol(in_standby=False), sock=listening, backlog=BACKLOG)
+        protocol = self._protocol(in_standby=False)
+        self._server = await loop.create_server(protocol, sock=listening, backlog=ACCEPTED_AT_ONCE)
+        listening.listen(BACKLOG)
 
     def _protocol(self, *, in_standby: bool) -> web.Server:
         """Return the HTTP protocol of new connections for the running loop."""

@@ -71,6 +71,8 @@ class Standby:
             while all(descriptor != stop for descriptor, _ in poll.poll()):
                 if self._is_held():
                     self._accept()
+                else:
+                    time.sleep(TURN_S)  # the loop accepts now, or cannot, because no descriptor is left
 
     def _is_held(self) -> bool:
         """Return True if the host's loop begins no turn within the grace."""

@@ -31,6 +31,7 @@ from pytest_osmosis.host.secret_values import secrets_of
 from pytest_osmosis.host.server import HostServer
 from pytest_osmosis.host.user_errors import raise_no_terminal
 from pytest_osmosis.processes.core_files import leave_no_core_file
+from pytest_osmosis.processes.open_files import allow_many_files
 from pytest_osmosis.text.redaction import Redaction
 
 COLLECT_AFTER = 10_000
@@ -87,6 +88,7 @@ def _become(message: BecomeRequest) -> None:
 
 def _prepare_process(redaction: Redaction) -> None:
     leave_no_core_file()
+    allow_many_files()
     faulthandler.enable(all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output.install(redaction.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections import Counter
 from pathlib import Path
@@ -155,3 +156,25 @@ def test_an_accounting_error_names_the_runs(workspace: Workspace) -> None:
     assert "1 run not submitted (such as row0-run0)" in str(recorder.discrepancy(runs - {RunId(0, 0)}))
     recorder._n_reports[RunId(1, 0)] += 1
     assert "1 run reported twice (such as row1-run0)" in str(recorder.discrepancy(runs))
+
+
+MANY_FILES = """
+import os
+
+async def rollout(ctx):
+    files = [open(os.devnull) for _ in range(300)]
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
+
+
+def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, server: ChatServer) -> None:
+    workspace.agent(MANY_FILES)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        live = evaluated(workspace.config(server))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert live.kinds() == ["passed"] * 4, live.events("rollout")

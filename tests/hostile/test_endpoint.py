@@ -9,8 +9,11 @@ import asyncio
 import gzip
 import json
 import logging
+import os
+import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -216,6 +219,26 @@ def test_clients_that_stop_halfway_hold_up_nobody() -> None:
         server.still_answers()
         for connection in idle:
             connection.close()
+
+
+def test_without_descriptors_it_neither_spins_nor_fills_the_log() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    clients: list[socket.socket] = []
+    with attacked() as server:
+        server.still_answers()
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 60, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                clients.extend(iter(server.connect, None))
+            time.sleep(2.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for client in clients:
+                client.close()
+        told, server.faults = server.faults, []
+        assert len(told) < 200  # asyncio says for each connection of each turn that it cannot be accepted
 
 
 # -- fuzzing --------------------------------------------------------------------------------------------------
