@@ -7,10 +7,13 @@ functions whose first parameter is `solution_str`; annotations may be strings.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pytest_osmosis.rewards.decorator import RUBRIC_MARK
 
 RubricFunction = TypeVar("RubricFunction", bound=Callable[..., Any])
 
@@ -24,6 +27,8 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
     """
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"osmosis_rubric: must decorate a function, got {type(function).__name__}")
+    with contextlib.suppress(AttributeError, TypeError):  # objects without attributes of their own
+        setattr(function, RUBRIC_MARK, True)
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].name != "solution_str":
         return function

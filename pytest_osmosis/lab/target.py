@@ -13,6 +13,7 @@ from pytest_osmosis.rewards.decorator import (
     Definition,
     declaration_of,
     definition_of,
+    is_rubric_function,
     take_definitions,
 )
 from pytest_osmosis.rewards.functions import MODES, Mode
@@ -52,7 +53,7 @@ def target_of(name: str, value: object, module: str, path: Path, *, plain: bool 
     """Return the reward function in a module's attribute, None if it is something else or defined elsewhere.
 
     With `plain`, a function without a decorator counts too if it has the first parameter of a reward function, a
-    `ground_truth`, and a name without a leading underscore.
+    `ground_truth`, and a name without a leading underscore, unless `@osmosis_rubric` decorates it.
     """
     declaration = declaration_of(value)
     if declaration is None and plain and _looks_like_one(name, value):
@@ -93,7 +94,7 @@ def untested_in(module: Any, targets: Sequence[Target]) -> list[Definition]:
 
 
 def _looks_like_one(name: str, value: object) -> bool:
-    if name.startswith("_") or not inspect.isfunction(value):
+    if name.startswith("_") or not inspect.isfunction(value) or is_rubric_function(value):
         return False
     parameters = list(inspect.signature(value).parameters)
     return bool(parameters) and parameters[0] in MODES and "ground_truth" in parameters

@@ -20,9 +20,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK = "__osmosis_reward__"
 """The attribute of a decorated function that holds its Declaration."""
+RUBRIC_MARK = "__osmosis_rubric__"
+"""The attribute that functions decorated with `@osmosis_rubric` have."""
 
 _SDK_MODULE = "osmosis_ai.utils"
-_SDK_WRAPPER = "osmosis_reward.<locals>"
 _FUNCTIONS = (types.FunctionType, functools._lru_cache_wrapper)
 
 
@@ -108,7 +109,7 @@ def declaration_of(function: object) -> Declaration | None:
         declaration = vars(layer).get(MARK)
         if isinstance(declaration, Declaration):
             return declaration
-        if _is_sdk_wrapper(layer):
+        if _is_sdk_wrapper(layer, "osmosis_reward"):
             return Declaration()
     return None
 
@@ -158,11 +159,16 @@ def _layers(function: object) -> Iterator[object]:
         function = vars(function).get("__wrapped__")
 
 
-def _is_sdk_wrapper(function: object) -> bool:
+def is_rubric_function(function: object) -> bool:
+    """Return True for a function that `@osmosis_rubric` decorates, ours or the SDK's: each call may cost money."""
+    return any(RUBRIC_MARK in vars(each) or _is_sdk_wrapper(each, "osmosis_rubric") for each in _layers(function))
+
+
+def _is_sdk_wrapper(function: object, decorator: str) -> bool:
     if not isinstance(function, types.FunctionType):
         return False
     module = function.__globals__.get("__name__")
-    return module == _SDK_MODULE and function.__code__.co_qualname.startswith(_SDK_WRAPPER)
+    return module == _SDK_MODULE and function.__code__.co_qualname.startswith(f"{decorator}.<locals>")
 
 
 def _check_declaration(declaration: Declaration) -> None:

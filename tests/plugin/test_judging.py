@@ -52,6 +52,23 @@ async def score(solution_str, ground_truth):
     judged = await evaluate_rubric(solution_str="4", rubric="Right?", model="gpt-5-mini", api_key=key, base_url=url)
     return {"score": judged.score, "reason": f"judged with {key}"}
 """
+SDK_RUBRIC = """
+import functools
+
+def osmosis_rubric(func):
+    @functools.wraps(func)
+    def sync_wrapper(*args, **kwargs):
+        return func(*args, **kwargs)
+    return sync_wrapper
+"""
+ASKS = """
+from osmosis_ai import osmosis_rubric
+
+@osmosis_rubric
+def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    open("asked", "a").close()
+    return 1.0
+"""
 UNIT_TEST = """
 import asyncio
 import pytest
@@ -157,3 +174,17 @@ def test_unit_tests_of_reward_functions_may_ask_a_judge(plain_workspace: Workspa
     plain_workspace.write("test_rewards.py", UNIT_TEST)
 
     plain_workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("sdk", [False, True])
+def test_a_rubric_function_is_no_test_and_is_never_probed(plain_workspace: Workspace, sdk: bool) -> None:
+    if sdk:
+        plain_workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
+        plain_workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
+    plain_workspace.write("judging.py", ASKS)
+
+    result = plain_workspace.run("judging.py", "--osmosis-lab")
+
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["osmosis: judging.py:5: score(*) is not tested: each call asks a judge; *"])
+    assert not (plain_workspace.root / "asked").exists()

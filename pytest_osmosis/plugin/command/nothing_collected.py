@@ -72,6 +72,7 @@ class _Function(NamedTuple):
     place: str
     name: str
     parameters: Sequence[str]
+    is_rubric: bool
 
     def __str__(self) -> str:
         return f"{self.place}: {self.name}({', '.join(self.parameters)})"
@@ -103,6 +104,8 @@ def _fault(function: _Function, is_named: bool) -> str | None:
         return f"{function} is not tested: {reward_advice(library)}"
     if not parameters or "ground_truth" not in parameters:
         return None
+    if function.is_rubric:
+        return f"{function} is not tested: each call asks a judge; use it in an eval, or call it in a test of yours"
     if parameters[0] in MODES:
         file = shlex.quote(function.place.rpartition(":")[0])
         return None if is_named else f"{function} is not tested, because only files that are named are: pytest {file}"
@@ -130,4 +133,5 @@ def _functions(path: Path) -> Iterator[_Function]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
             given = node.args
             named = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            yield _Function(f"{shown(path)}:{node.lineno}", node.name, named)
+            is_rubric = any(ast.unparse(each).endswith("osmosis_rubric") for each in node.decorator_list)
+            yield _Function(f"{shown(path)}:{node.lineno}", node.name, named, is_rubric)
