@@ -78,8 +78,9 @@ def runs_user_code(frame: FrameType | None) -> bool:
 def user_traceback(error: BaseException) -> str:
     """Return the traceback of `error` without frames of this package and of the import system.
 
-    An error without any other frame keeps them all. Long texts, and long chains of causes, are shortened. An error that
-    cannot be shown, because its own code gets in the way, leaves its frames and its class.
+    An error without any other frame keeps them all, and a cause of another error keeps none. Long texts, and long
+    chains of causes, are shortened. An error that cannot be shown, because its own code gets in the way, leaves its
+    frames and its class.
     """
     try:
         return shortened(_named(_formatted(error)), MAX_CHARS)
@@ -90,12 +91,12 @@ def user_traceback(error: BaseException) -> str:
 
 
 def _formatted(error: BaseException) -> str:
-    shown = traceback.TracebackException.from_exception(error)
+    shown: Any = traceback.TracebackException.from_exception(error)
     parts, n_parts = [shown], 0
     while parts:
         part = parts.pop()
         n_parts += 1
-        part.stack = _without_ours(part.stack) or part.stack
+        part.stack = _without_ours(part.stack) or (part.stack if part is shown else None)
         _shorten_texts(part)
         if n_parts > MAX_LINKS:
             part.__cause__ = part.__context__ = None

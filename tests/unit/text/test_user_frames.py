@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 import pytest_osmosis
-from pytest_osmosis.text.user_frames import is_ours, is_python, is_users_own, names_our_file, runs_user_code, user_stack
+from pytest_osmosis.text import user_values
+from pytest_osmosis.text.user_frames import (
+    is_ours,
+    is_python,
+    is_users_own,
+    names_our_file,
+    runs_user_code,
+    user_stack,
+    user_traceback,
+)
 
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
@@ -57,3 +66,20 @@ def test_the_standard_library_called_by_user_code_counts_as_user_code() -> None:
 def test_without_a_frame_nothing_is_user_code() -> None:
     assert not runs_user_code(None)
     assert user_stack(None) == ""
+
+
+def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
+    try:
+        try:
+            user_values.number_of("a")
+        except Exception as cause:
+            raise ValueError("no score") from cause.with_traceback(
+                None if cause.__traceback__ is None else cause.__traceback__.tb_next
+            )
+    except ValueError as error:
+        shown = user_traceback(error)
+
+    assert shown.startswith("pytest_osmosis.text.user_values.UserValueFault: must return a number, got str")
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert "user_values.py" not in shown
+    assert f'File "{__file__}"' in shown
