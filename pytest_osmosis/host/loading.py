@@ -299,6 +299,8 @@ def _agent_loop(name: str, value: Any) -> Agent:
     types = agent_loop.LoopTypes.of(value if inspect.isclass(value) else type(value))
     if types is None:
         raise CodeError(f"{name}: derives from a {AGENT_LOOP} that is not the one of osmosis_ai.rollout")
+    if inspect.isabstract(value):
+        raise CodeError(f"{name}: is abstract: it does not define {', '.join(sorted(value.__abstractmethods__))}")
     loop = _reporting_errors(name, value) if inspect.isclass(value) else value
     return agent_loop.AgentLoopAgent(name, loop, types)
 

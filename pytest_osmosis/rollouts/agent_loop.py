@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -96,7 +97,10 @@ class AgentLoopAgent:
         debug_dir = os.environ.get(DEBUG_DIR) or None
         begun = time.monotonic()
         context = self.types.context(request=request, tools=tools, llm=client, _start_time=begun, _debug_dir=debug_dir)
-        result = await self.loop.run(context)
+        running = self.loop.run(context)
+        if not inspect.isawaitable(running):
+            raise AgentLoopError(f"{self.name}.run(ctx) must be awaitable: define `async def run(self, ctx)`")
+        result = await running
         try:
             return self._output(result, ctx, client)
         except AgentLoopError as error:

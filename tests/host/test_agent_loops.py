@@ -243,6 +243,11 @@ def test_an_sdk_without_agent_loops_keeps_its_own_names(workspace: Workspace) ->
     [
         (f"{CALCULATOR}class Odd(Calculator):\n    def __init__(self, key): ...\n", "Odd", "does not load: TypeError"),
         ("class RolloutAgentLoop: pass\nclass Loop(RolloutAgentLoop): pass\n", "Loop", "not the one of osmosis_ai"),
+        (
+            f"{HEAD}class NoTools(RolloutAgentLoop):\n    name = 'x'\n    run = None\n",
+            "NoTools",
+            "does not define get_tools",
+        ),
         (f"{HEAD}class Nameless(RolloutAgentLoop): ...\n", "Nameless", "must define a 'name' class attribute"),
         (f"{CALCULATOR}loop = object()\n", "loop", "must be `async def rollout(ctx)`, a class that derives"),
     ],
@@ -254,3 +259,12 @@ def test_a_loop_that_cannot_run_is_refused(workspace: Workspace, code: str, agen
         loop_eval(workspace, None, f"server:{agent}")
 
     assert message in str(caught.value)
+
+
+def test_a_loop_whose_run_cannot_be_awaited_says_so(workspace: Workspace) -> None:
+    workspace.write("server.py", f"{CATCHES}Catches.run = lambda self, ctx: ctx.complete([])\n")
+
+    live = loop_eval(workspace, None, "server:loop")
+
+    text = "server:loop.run(ctx) must be awaitable: define `async def run(self, ctx)`"
+    assert [(live.record(0, run).boundary, live.record(0, run).error) for run in (0, 1)] == [("agent", text)] * 2
