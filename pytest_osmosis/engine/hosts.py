@@ -123,7 +123,7 @@ class Hosts:
         self.most = most
         batch_size = self.throttle.limit
         if most.rollouts is not None and most.rollouts < batch_size:
-            texts = "the workflow's config allows {} at once, fewer than batch_size = {}"
+            texts = "the workflow's config allows {} at once; without it, {} would be in flight"
             self._notices.add(texts.format(plural(most.rollouts, "rollout"), batch_size))
         self.relimit()
 
