@@ -120,15 +120,12 @@ class Judge:
 
 
 async def _all(votes: Sequence[Coroutine[Any, Any, Opinion]]) -> Sequence[Opinion]:
-    """Return all opinions. The first error cancels the other votes, and is raised as it is."""
-    if len(votes) == 1:
-        return [await votes[0]]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(vote) for vote in votes]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    """Return all opinions. The first error is raised once all votes have ended, so that what they cost is counted."""
+    opinions = await asyncio.gather(*votes, return_exceptions=True)
+    for opinion in opinions:
+        if isinstance(opinion, BaseException):
+            raise opinion
+    return [opinion for opinion in opinions if isinstance(opinion, Opinion)]
 
 
 def _seed_of_vote(seed: int | None, vote: int) -> int | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pytest_osmosis.text.quoted_blocks import blocks_in
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import Behaviour, ChatServer, cut_connection, half_json, never, reply, slow, status
+from tests.servers import Behaviour, ChatServer, Exchange, cut_connection, half_json, never, reply, slow, status
 
 RIGHT = json.dumps({"score": 1, "explanation": "it is right"})
 ROWS = 4
@@ -104,6 +105,22 @@ def test_several_votes_are_a_mean_and_an_agreement(questions: Workspace) -> None
     assert record.metrics["rubric"] == {"agreement": pytest.approx(1 / 3)}
     assert record.reasons["rubric"].endswith("agreement 0.33)")
     assert live.kinds() == ["failed"]
+
+
+def test_votes_that_were_paid_for_are_counted_though_another_was_refused(questions: Workspace) -> None:
+    asked: set[str] = set()
+
+    async def judge(exchange: Exchange) -> web.StreamResponse:
+        text = exchange.seen.body["messages"][1]["content"]
+        is_first = text not in asked
+        asked.add(text)
+        return await (status(400) if is_first else slow(0.3, reply(RIGHT)))(exchange)
+
+    live, server = judged_by(questions, judge, judge={"votes": 3}, evaluation={"batch_size": ROWS})
+
+    assert live.kinds() == ["error"] * ROWS
+    calls = sum(use.calls for row in range(ROWS) for use in live.record(row).judge_uses)
+    assert calls == len(server.bodies) - ROWS == 2 * ROWS
 
 
 def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> None:
