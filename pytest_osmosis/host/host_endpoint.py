@@ -167,12 +167,16 @@ class RolloutEndpoint:
         return self._kept(request, await self._noting_failure(sent))
 
     async def _noting_failure(self, sent: Awaitable[ChatReply]) -> ChatReply:
+        """Return the reply. It makes up for a failure that its sender knew of, and for none that happened meanwhile."""
+        totals = self._chat.totals
+        known = totals.failure
         try:
             reply = await sent
         except (ModelError, BoundError) as error:
-            self._chat.totals.failure = error
+            totals.failure = error
             raise
-        self._chat.totals.failure = None
+        if totals.failure is known:
+            totals.failure = None
         return reply
 
     def _kept(self, request: ChatRequest, reply: ChatReply) -> ChatReply:

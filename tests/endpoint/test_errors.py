@@ -151,6 +151,30 @@ def test_an_error_after_an_answered_request_is_the_agents(workspace: Workspace) 
     assert event["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
 
+TOGETHER = """
+import asyncio
+from openai import AsyncOpenAI
+
+async def rollout(ctx):
+    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    asks = [client.chat.completions.create(model=ctx.model, messages=ctx.prompt) for _ in range(2)]
+    answers = await asyncio.gather(*asks, return_exceptions=True)
+    raise next(answer for answer in answers if isinstance(answer, Exception))
+"""
+
+
+def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
+    workspace.agent(TOGETHER)
+    with ChatServer(status(503), reply("42")) as server:
+        live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0"}))
+
+    event = live.events("rollout")[0]
+    assert (event["boundary"], event["error"]) == (
+        "provider",
+        "the server answered 503 Service Unavailable: scripted 503",
+    )
+
+
 def test_a_wrong_key_stops_the_eval(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(50)])
     workspace.agent(FAILING)
