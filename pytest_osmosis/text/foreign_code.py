@@ -18,8 +18,8 @@ AGENT_LOOP = "RolloutAgentLoop"
 _REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
 _DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
 _OF_MODULES: Mapping[str, str] = {
-    "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need (for none with "
-    "osmosis_compat = false): see docs/how-to/osmosis-workspace.md",
+    "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
+    "osmosis_compat = false turns that off; see docs/how-to/osmosis-workspace.md",
     "verifiers": "its environments are not supported yet, but their parts are: see docs/how-to/from-prime-eval.md",
 }
 _SDK_PACKAGES = ("osmosis_ai", "pytest_osmosis.compat.osmosis_ai")
