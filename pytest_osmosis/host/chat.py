@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from pytest_osmosis.errors import BoundError, ModelError
@@ -149,7 +149,7 @@ class RolloutChat:
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
-        self._counting = threading.Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
+        self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
     async def send(self, request: ChatRequest) -> ChatReply:
         if asyncio.get_running_loop() is not self.deadline.loop:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.chat import OverloadDetector
@@ -52,7 +52,7 @@ class JudgeCounts:
         self.open = 0
         self.late = False
         self._totals: dict[tuple[str, str | None], CountedRequests] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def begin(self) -> None:
         with self._lock:
