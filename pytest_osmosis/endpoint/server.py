@@ -13,8 +13,8 @@ import asyncio
 import logging
 import secrets
 import socket
-import threading
 from contextvars import Context
+from threading import Lock
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
@@ -47,7 +47,7 @@ class Endpoint:
         self._socket: socket.socket | None = None
         self._standby: Standby | None = None
         self._server: asyncio.Server | None = None
-        self._opening = threading.Lock()  # protects _loop and _socket: agents ask for their address in any thread
+        self._opening = Lock()  # protects _loop and _socket: agents ask for their address in any thread
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let `loop` serve requests. Until it runs, the standby does."""

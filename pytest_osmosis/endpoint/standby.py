@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from threading import Event, Thread
 
 FIRST_GRACE_S = 0.25
 """The host's loop may be as late as this when it is only busy."""
@@ -76,7 +76,7 @@ class Standby:
 
     def _is_held(self) -> bool:
         """Return True if the host's loop begins no turn within the grace."""
-        loop, turned = self._host_loop(), threading.Event()
+        loop, turned = self._host_loop(), Event()
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed
                 loop.call_soon_threadsafe(turned.set, context=Context())
@@ -101,9 +101,9 @@ class Standby:
         self._serving = loop.create_task(loop.connect_accepted_socket(self._factory, connection))
 
 
-def _thread(target: Callable[[], object]) -> threading.Thread:
+def _thread(target: Callable[[], object]) -> Thread:
     """Start a thread that belongs to no run, whichever run needs it first."""
-    thread = threading.Thread(target=target, name="osmosis-standby", daemon=True)
+    thread = Thread(target=target, name="osmosis-standby", daemon=True)
     Context().run(thread.start)
     return thread
 
