@@ -133,7 +133,7 @@ def test_a_file_of_the_ini_key_names_the_library_of_its_functions(plain_workspac
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("osmosis_ai.cli", "pytest-osmosis stands in for the parts of it *: see docs/how-to/osmosis-workspace.md"),
+        ("osmosis_ai.cli", "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md"),
         ("verifiers", "its environments are not supported yet, *: see docs/how-to/from-prime-eval.md"),
     ],
 )
