@@ -150,6 +150,7 @@ class LoopClient:
     """`ctx.llm` of a loop: asks the eval's model, with the rollout's tools in every request.
 
     `failure` is the error of the last request, None if it was answered: what the loop makes of it is the model's too.
+    An answer makes up for a failure that was known when its request began, and for none that happened meanwhile.
     `finish_reason` is that of the last answer.
     """
 
@@ -182,13 +183,14 @@ class LoopClient:
     async def chat_completions(self, messages: Sequence[Message], **parameters: Any) -> Any:
         """Return the SDK's `CompletionsResult` for one request. `parameters` are those of the request's body."""
         tools = parameters.pop("tools", self._tools)
-        begun = time.monotonic()
+        begun, known = time.monotonic(), self.failure
         try:
             reply = await self._ctx.chat(messages, tools, **parameters)
         except (ModelError, BoundError) as error:
             self.failure = error
             raise
-        self.failure = None
+        if self.failure is known:
+            self.failure = None
         self.finish_reason = reply.finish_reason or "stop"
         usage = _usage(reply)
         self._counts["llm_latency_ms"] += (time.monotonic() - begun) * 1000
