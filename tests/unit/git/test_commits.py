@@ -11,18 +11,6 @@ from pytest_osmosis.git.commits import Commit, Key, commit_of
 from tests.unit.git.repositories import commit, git
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository with two commits on main, of which "early" is the first."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init")
-    commit(folder, {"rewards.py": "1", "evals/agent.py": "1"})
-    git(folder, "branch", "early")
-    commit(folder, {"rewards.py": "2"})
-    return folder
-
-
 def fault(folder: Path, key: Key, value: str) -> str:
     with pytest.raises(GitFault) as error:
         commit_of(folder, key, value)

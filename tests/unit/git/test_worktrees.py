@@ -32,17 +32,6 @@ time.sleep(60)
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init")
-    commit(folder, {"rewards.py": "1", "evals/agent.py": "1"})
-    git(folder, "branch", "early")
-    commit(folder, {"rewards.py": "2"})
-    return folder
-
-
-@pytest.fixture
 def worktrees() -> Iterator[Worktrees]:
     made = Worktrees()
     yield made
