@@ -118,6 +118,10 @@ def above_0() -> ValueKind:
     return number(" above 0", lambda value: value > 0, exclusiveMinimum=0)
 
 
+def top_p() -> ValueKind:
+    return number(" above 0 and at most 1", lambda value: 0 < value <= 1, exclusiveMinimum=0, maximum=1)
+
+
 def score_range() -> ValueKind:
     """The lowest and the highest score, kept as a tuple."""
     expects = "an array of the lowest and the highest score, like [0, 1]"

@@ -31,6 +31,7 @@ from pytest_osmosis.config.eval_kinds import (
     seconds,
     stop,
     token_prices,
+    top_p,
     url,
     variable_name,
 )
@@ -169,11 +170,7 @@ SAMPLING = Table(
     "Parameters sent with every request, in addition to messages and tools.",
     (
         Field("temperature", at_least_0(), "Sampling temperature."),
-        Field(
-            "top_p",
-            number(" above 0 and at most 1", lambda value: 0 < value <= 1, exclusiveMinimum=0, maximum=1),
-            "Nucleus sampling.",
-        ),
+        Field("top_p", top_p(), "Nucleus sampling."),
         Field("max_tokens", integer(1), "Most tokens in one answer."),
         Field("seed", integer(), "Base seed. The seed of each run is derived from it."),
         Field("stop", stop(), "Text at which an answer stops."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
-from pytest_osmosis.config.fields import Field, Table
+from pytest_osmosis.config.fields import Field, Table, Tables
 from pytest_osmosis.config.training_tables import TRAINING_TABLES
 from pytest_osmosis.text.recorded import RECORDED
 
@@ -18,29 +18,25 @@ Schema = dict[str, Any]
 
 def eval_schema() -> Schema:
     """Return the schema of an eval config, draft 2020-12."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:pytest-osmosis:eval-config",
-        "title": "Eval config of pytest-osmosis",
-        "description": "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has.",
-        "type": "object",
-        "properties": {table.name: _table(table) for table in EVAL_TABLES.values()},
-        "required": [table.name for table in EVAL_TABLES.values() if table.must_be_there],
-        "additionalProperties": False,
-        "allOf": _BETWEEN_KEYS,
-    }
+    text = "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has."
+    return {**_config("eval", text, EVAL_TABLES), "allOf": _BETWEEN_KEYS}
 
 
 def training_schema() -> Schema:
     """Return the schema of a training config, draft 2020-12."""
+    text = "configs/training/*.toml: the training config of Osmosis, and tables of pytest-osmosis."
+    return _config("training", text, TRAINING_TABLES)
+
+
+def _config(kind: str, description: str, tables: Tables) -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:pytest-osmosis:training-config",
-        "title": "Training config of pytest-osmosis",
-        "description": "configs/training/*.toml: the training config of Osmosis, and tables of pytest-osmosis.",
+        "$id": f"urn:pytest-osmosis:{kind}-config",
+        "title": f"{kind.capitalize()} config of pytest-osmosis",
+        "description": description,
         "type": "object",
-        "properties": {table.name: _table(table) for table in TRAINING_TABLES.values()},
-        "required": [table.name for table in TRAINING_TABLES.values() if table.must_be_there],
+        "properties": {table.name: _table(table) for table in tables.values()},
+        "required": [table.name for table in tables.values() if table.must_be_there],
         "additionalProperties": False,
     }
 

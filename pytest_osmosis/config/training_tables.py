@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_osmosis.config import eval_tables
-from pytest_osmosis.config.eval_kinds import above_0, at_least_0, seconds
+from pytest_osmosis.config.eval_kinds import above_0, at_least_0, seconds, top_p
 from pytest_osmosis.config.fields import Field, Table, Tables
-from pytest_osmosis.config.kinds import integer, number
+from pytest_osmosis.config.kinds import integer
 
 
 def _only(table: Table, *names: str) -> Table:
@@ -48,12 +48,7 @@ TRAINING = Table(
         Field("rollout_batch_size", integer(1), "Prompts in one batch of rollouts."),
         Field("max_prompt_length", integer(1), "Most tokens of a prompt."),
         Field("max_response_length", integer(1), "Most tokens of a response."),
-        Field(
-            "agent_workflow_timeout_s",
-            seconds(),
-            "Time limit for the rollout of one run, in seconds, without the time spent in a queue.",
-            default=450.0,
-        ),
+        *_only(eval_tables.EVALUATION, "agent_workflow_timeout_s").fields,
         Field(
             "grader_timeout_s",
             seconds(),
@@ -68,11 +63,7 @@ SAMPLING = Table(
     "The sampling of rollouts.",
     (
         Field("rollout_temperature", at_least_0(), "Sampling temperature."),
-        Field(
-            "rollout_top_p",
-            number(" above 0 and at most 1", lambda value: 0 < value <= 1, exclusiveMinimum=0, maximum=1),
-            "Nucleus sampling.",
-        ),
+        Field("rollout_top_p", top_p(), "Nucleus sampling."),
     ),
 )
 

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pytest_osmosis.rewards.decorator import RUBRIC_MARK
+from pytest_osmosis.rewards.decorator import RUBRIC_MARK, annotation_of
 
 RubricFunction = TypeVar("RubricFunction", bound=Callable[..., Any])
 
@@ -36,30 +36,19 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
     solution, truth, extra = parameters[:3]
-    if not _is_text(got := _annotation(function, solution)):
+    if not _is_text(got := annotation_of(function, solution)):
         raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
     if solution.default is not solution.empty:
         raise TypeError("First parameter 'solution_str' cannot have a default value")
     if truth.name != "ground_truth":
         raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
-    if not _is_text_or_none(got := _annotation(function, truth)):
+    if not _is_text_or_none(got := annotation_of(function, truth)):
         raise TypeError(f"Second parameter 'ground_truth' must be annotated as str or Optional[str], got {got}")
     if truth.default is not truth.empty:
         raise TypeError("Second parameter 'ground_truth' cannot have a default value")
     if extra.name != "extra_info":
         raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
     return function
-
-
-def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> object:
-    """Return a parameter's annotation. A string is evaluated, or returned if its names cannot be looked up."""
-    annotation = parameter.annotation
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, dict(getattr(inspect.unwrap(function), "__globals__", {})))
-    except Exception:  # a name that only type checkers import
-        return annotation
 
 
 def _is_text(annotation: object) -> bool:

@@ -201,21 +201,21 @@ def _check_signature(function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
     solution, truth, extra = parameters[:3]
-    if not _is_str(got := _annotation(function, solution)):
+    if not _is_str(got := annotation_of(function, solution)):
         raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
     if truth.name != "ground_truth":
         raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
-    if not _is_str(got := _annotation(function, truth)):
+    if not _is_str(got := annotation_of(function, truth)):
         raise TypeError(f"Second parameter 'ground_truth' must be annotated as str, got {got}")
     if extra.name != "extra_info":
         raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
-    if not _is_dict(got := _annotation(function, extra)):
+    if not _is_dict(got := annotation_of(function, extra)):
         raise TypeError(f"Third parameter 'extra_info' must be annotated as dict or dict | None, got {got}")
     if extra.default is extra.empty:
         raise TypeError("Third parameter 'extra_info' must have a default value of None")
 
 
-def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> object:
+def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) -> object:
     """Return a parameter's annotation. A string is evaluated, or returned if its names cannot be looked up."""
     annotation = parameter.annotation
     if not isinstance(annotation, str):
