@@ -34,7 +34,7 @@ from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.record.stop import REQUESTED, Stop
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 GATHER_S = 0.005
@@ -86,6 +86,8 @@ class Actor:
         self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs)
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
+        self._stop_request = job.stop_request
+        self._looked_at = 0.0
         self._waits_to_go = False
         self._closing_at: float | None = None
         self._broken = False
@@ -147,6 +149,7 @@ class Actor:
         self.judge_permits.grant(now, not_before=math.inf if self.paused else 0.0)
         if self._probing.is_over:
             self.runs.check_time(now)
+        self._heed_stop_request(now)
         self._settle()
 
     def _arrived(self) -> list[EngineMessage]:
@@ -172,6 +175,14 @@ class Actor:
         text = self._stall_notice.check(time.monotonic(), self.recorder.n_done, states, n_queued)
         if text is not None:
             self.notices.alert(text)
+
+    def _heed_stop_request(self, now: float) -> None:
+        """Begin no further run if somebody asks for that with a file in the run directory."""
+        if now - self._looked_at < TURN_S or self.runs.stopped is not None:
+            return
+        self._looked_at = now
+        if self.runs.any_left and self._stop_request.exists():
+            self.runs.stop(Stop("requested", REQUESTED))
 
     @property
     def _held_by(self) -> str | None:

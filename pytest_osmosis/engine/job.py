@@ -100,8 +100,9 @@ class Job:
 
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
-    flight in total; `spawn` starts them. `judge_limits` hold for the requests of judges. After `watchdog_s` without a
-    finished run, a notice names the runs that the eval waits for.
+    flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
+    hold for the requests of judges. After `watchdog_s` without a finished run, a notice names the runs that the eval
+    waits for.
     """
 
     setup: Setup
@@ -110,6 +111,7 @@ class Job:
     describe: Describe
     environ: Mapping[str, str]
     host_log: Path
+    stop_request: Path
     batch_size: int
     n_runs: int
     bounds: Bounds

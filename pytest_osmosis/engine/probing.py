@@ -28,8 +28,8 @@ class Probing:
         self._runs = runs
 
     def begin(self) -> None:
-        """Probe the models, as soon as a host is ready."""
-        self._left = list(self._models)
+        """Probe the models, as soon as a host is ready. Ask none if no run will begin."""
+        self._left = [] if self._runs.stopped is not None else list(self._models)
         self.is_over = not self._left
         self.go_on()
 

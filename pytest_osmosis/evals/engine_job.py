@@ -160,6 +160,7 @@ def engine_job(
         describe=describe,
         environ={**settings.environ, **config.env, **prepared.secrets},
         host_log=directory.host_log,
+        stop_request=directory.stop_request,
         batch_size=batch_size,
         limits=rate_limits(config),
         judge_limits=judge_limits(config),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.show_command import show_command
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
@@ -67,9 +68,13 @@ def _stop(results: Results) -> list[str]:
     if results.stop_reason == "interrupt":
         return [warning(f"interrupted: {line}") for line in lines] or [warning("interrupted")]
     if results.stopped is not None:
-        stopped = results.stopped if results.stop_reason == "maxfail" else f"stopped: {results.stopped}"
-        return [warning(line) for line in (stopped, *lines)]
+        return [warning(line) for line in (stop_text(results.stop_reason, results.stopped), *lines)]
     return [warning(line) for line in _given_up(missing)]
+
+
+def stop_text(reason: StopReason | None, text: str) -> str:
+    """Return a line that says why an eval stopped."""
+    return text if reason in ("maxfail", "requested") else f"stopped: {text}"
 
 
 def _missing(missing: Sequence[RunRecord], n_runs: int) -> str:

@@ -103,6 +103,7 @@ class SteppedEngine:
             describe=lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
             environ={},
             host_log=folder / "host.log",
+            stop_request=folder / "stop",
             batch_size=4,
             bounds=Bounds(max_errors, "some"),
             n_runs=n_runs,

@@ -97,6 +97,7 @@ class History:
             describe=described,
             environ={},
             host_log=folder / "host.log",
+            stop_request=folder / "stop",
             batch_size=batch_size,
             bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),

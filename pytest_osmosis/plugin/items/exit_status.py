@@ -13,6 +13,8 @@ SYSTEMIC = ("systemic", "journal")
 """Reasons to stop that every further run would meet."""
 LIMITS = ("max_errors", "max_tokens", "max_cost_usd", "max_duration_s")
 """Reasons to stop that `[limits]` sets."""
+CUT_SHORT = (*LIMITS, "requested")
+"""Reasons to stop after which only gates that are decided already have a verdict."""
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 
@@ -34,7 +36,7 @@ def not_measured(finished: FinishedEval, *, gated: bool, measured: bool) -> bool
     return (
         not measured
         or (stopped is not None and stopped.reason in (*SYSTEMIC, "max_errors"))
-        or (stopped is not None and stopped.reason in LIMITS and not all_gates_decided(finished, gated))
+        or (stopped is not None and stopped.reason in CUT_SHORT and not all_gates_decided(finished, gated))
         or (gated and any(verdict.state == "not measured" for verdict in finished.results.verdicts))
     )
 

@@ -13,10 +13,10 @@ import pytest
 
 from pytest_osmosis.evals import FinishedEval
 from pytest_osmosis.plugin.hooks.caller import HookError
-from pytest_osmosis.plugin.items.exit_status import LIMITS, SYSTEMIC, all_gates_decided
+from pytest_osmosis.plugin.items.exit_status import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.plugin.items.item import Answer, skip_at
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, node_id
-from pytest_osmosis.report.verdict import finding_text
+from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
 from pytest_osmosis.verdicts.pass_rule import Kind
@@ -29,13 +29,13 @@ def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gat
 
 def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
     stopped = finished.run.engine.stopped
-    if stopped is not None and stopped.reason in (*SYSTEMIC, *LIMITS):
-        text = f"stopped: {finished.results.stopped or stopped.text}"
+    if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
+        text = stop_text(stopped.reason, finished.results.stopped or stopped.text)
         if stopped.reason in SYSTEMIC:
             yield "probe", "error", text
         else:
             kind: Kind = "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished, gated) else "error"
-            yield f"limit {stopped.reason}", kind, text
+            yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
