@@ -82,8 +82,8 @@ def page() -> str:
     parts: list[Iterator[str] | str] = [HEAD, markdown.table(head, map(option_row, ours.options)), VARIABLES]
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in ours.ini))]
     parts.append(COMMANDS)
-    for name, command in subcommands(commands_parser()).items():
-        parts.append(command_section(f"pytest-osmosis {name}", command))
+    for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():
+        parts.append(command_section(name, command, help))
     return markdown.page(parts)
 
 
@@ -110,33 +110,34 @@ def value_of(option: Option) -> str:
     return f"={name}"
 
 
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command by name; the demo has a parser of its own."""
-    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {**actions[0].choices, "demo": demo_parser()}
+def subcommands(parser: argparse.ArgumentParser, program: str) -> dict[str, tuple[argparse.ArgumentParser, str]]:
+    """Return the parser of each command and its help, by what is typed; the demo has a parser of its own."""
+    found: dict[str, tuple[argparse.ArgumentParser, str]] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: _sentence(choice.help or "") for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                typed = f"{program} {name}"
+                found[typed] = (demo_parser() if name == "demo" else command, helps[name])
+                found.update(subcommands(command, typed))
+    return found
 
 
-def command_section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+def command_section(name: str, parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
     """Yield the lines about one command and its arguments."""
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    yield from (f"### `{name}`", "", f"`{name}{usage[usage.index(' [-h]') + len(' [-h]') :]}`", "")
-    if description := DESCRIPTIONS.get(name.split()[-1]) or parser.description:
-        yield from (description, "")
-    arguments = [action for action in parser._actions if action.dest != "help"]
+    yield from (f"### `{name}`", "", f"`{name}{usage[usage.index(' [-h]') + len(' [-h]') :]}`", "", help, "")
+    arguments = [
+        action
+        for action in parser._actions
+        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)
+    ]
     if arguments:
         yield from markdown.table(("argument", ""), (argument_row(parser, action) for action in arguments))
 
 
-def _helps() -> dict[str, str]:
-    actions = [each for each in commands_parser()._actions if isinstance(each, argparse._SubParsersAction)]
-    return {action.dest: _sentence(action.help or "") for action in actions[0]._choices_actions}
-
-
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-DESCRIPTIONS = _helps()
 
 
 def argument_row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pytest_osmosis.report.style import Style, ansi, painted
 from pytest_osmosis.text.outlet import Outlet
@@ -20,6 +21,26 @@ from pytest_osmosis.text.outlet import Outlet
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"
 NO_PAGER = ("", "cat")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """Prints for one command: text through `outlet`, in colours, long pages through a pager if `paged`."""
+
+    outlet: Outlet
+    color: Color = "auto"
+    paged: bool = False
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines as they come."""
+        print_lines(lines, self.outlet, color=self.color)
+
+    def page(self, lines: Iterable[str]) -> None:
+        """Print a page, through the user's pager unless an option or the user's environment says otherwise."""
+        print_lines(lines, self.outlet, color=self.color, paged=self.paged)
+
+    def json(self, document: Mapping[str, Any]) -> None:
+        print(self.outlet.json(document))
 
 
 def terminal_columns() -> int | None:

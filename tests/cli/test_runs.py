@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 
 GATE = {"gate": "pass_rate >= 0.7", "state": "holds"}
@@ -80,3 +82,20 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
 
 def test_runs_without_any_run(typed: Cli) -> None:
     assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"
+
+
+def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Stored) -> None:
+    stored("x-20260102T000000Z-aaaaaa")
+    stored("sums-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
+    assert typed("runs", "list") == typed("runs")
+    assert typed("runs", "list", "sums") == typed("runs", "sums")
+    assert len(typed("runs", "sums").splitlines()) == 2
+    assert typed("runs", "--json", "sums") == typed("runs", "list", "--json", "sums")
+
+
+def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        typed("runs", "lost", "sums")
+    said = capsys.readouterr().err
+    assert "invalid choice: 'lost'" in said
+    assert "list" in said.partition("choose from")[2]
