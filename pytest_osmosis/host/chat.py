@@ -17,9 +17,9 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient, size_of
+from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import Emit, Key, Setup
-from pytest_osmosis.host.slots import GetPermit, ModelRequest, RolloutSlot
+from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 
@@ -116,14 +116,6 @@ class ModelGateway:
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
 
-    def permit_for(self, key: Key, request: ChatRequest) -> GetPermit | None:
-        """Return a function that waits for a permit to send `request`, or None if none is needed."""
-        permits = self.permits
-        if permits is None:
-            return None
-        size = size_of(request)
-        return lambda: permits.get(key, size)
-
     async def send(self, key: Key, request: ChatRequest, deadline: Deadline, retries: RetryWaits) -> ChatReply:
         """Send `request` until it is answered or no retry can help."""
         answered = await retry.chat(
@@ -194,7 +186,7 @@ class RolloutChat:
         return reply
 
     async def _send(self, request: ChatRequest, turn: int) -> ChatReply:
-        async with ModelRequest(self.slot, self._gateway.permit_for(self.key, request)) as in_flight:
+        async with ModelRequest(self.slot, permit_for(self._gateway.permits, self.key, request)) as in_flight:
             await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
             retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
             reply = await self._gateway.send(self.key, request, self.deadline, retries)

@@ -18,17 +18,15 @@ from pytest_osmosis.host.chat import OverloadDetector
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
-from pytest_osmosis.host.permits import PermitClient, size_of
+from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
-from pytest_osmosis.host.slots import GetPermit, ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
+from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
 from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.record.events import JudgeFields
 
-FIRST_PERMIT, FIRST_PERMIT_IN_THREAD = 2 << 40, 3 << 40
-"""No two requests of a host have the same number."""
 OVER = "the function that asks its judge has ended already"
 
 
@@ -114,13 +112,13 @@ class JudgeGateway:
         permits = setup.judge_permits
         self.here = Lane(
             limits.judge_requests,
-            PermitClient(events.emit, FIRST_PERMIT, of_judges=True) if permits else None,
+            PermitClient(events.emit, of_judges=True) if permits else None,
             limits.hold_judges,
             lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
         )
         self.in_thread = Lane(
             ResizableSemaphore(setup.limit),
-            PermitClient(events.emit_from_thread, FIRST_PERMIT_IN_THREAD, of_judges=True) if permits else None,
+            PermitClient(events.emit_from_thread, of_judges=True) if permits else None,
             lambda wait_s: None,
             asyncio.timeout,
         )
@@ -251,7 +249,7 @@ class ScoringRequests:
             raise RuntimeError(OVER)
         self.counts.begin()
         try:
-            async with ModelRequest(slot, self._permit(request, lane)) as in_flight:
+            async with ModelRequest(slot, permit_for(lane.permits, self._key, request)) as in_flight:
                 waits = JudgeWaits(self, judge, in_flight, lane)
                 answered = await retry.chat(
                     client,
@@ -274,13 +272,6 @@ class ScoringRequests:
                 self.counts.end()
         self.counts.answered(judge, answered.reply.usage)
         return answered.reply
-
-    def _permit(self, request: ChatRequest, lane: Lane) -> GetPermit | None:
-        permits = lane.permits
-        if permits is None:
-            return None
-        size = size_of(request)
-        return lambda: permits.get(self._key, size)
 
     @asynccontextmanager
     async def retrying(self, lane: Lane) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ Used from one event loop only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 
 from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
@@ -17,6 +17,10 @@ ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Sampling keys that limit the length of an answer."""
 
 
+_NUMBERS = count()
+"""The numbers of all permits of this process: its event loops share one engine, which tells permits by them."""
+
+
 def size_of(request: ChatRequest) -> Size:
     limits = [limit for key in ANSWER_LIMITS if isinstance(limit := request.sampling.get(key), int)]
     text = dumps({"messages": list(request.messages), "tools": list(request.tools)})
@@ -24,20 +28,19 @@ def size_of(request: ChatRequest) -> Size:
 
 
 class PermitClient:
-    """Requests permits from the engine, and reports what became of each. They are numbered from `first` on.
+    """Requests permits from the engine, and reports what became of each.
 
     Those `of_judges` are under limits of their own.
     """
 
-    def __init__(self, emit: Emit, first: int = 0, of_judges: bool = False) -> None:
+    def __init__(self, emit: Emit, of_judges: bool = False) -> None:
         self._emit = emit
-        self._numbers = count(first)
         self._of_judges = of_judges
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def get(self, key: Key, size: Size) -> Permit:
         """Wait for a permit. Cancelling the wait gives the permit back."""
-        permit = Permit(next(self._numbers), self._emit)
+        permit = Permit(next(_NUMBERS), self._emit)
         granted = self._waiting[permit.number] = asyncio.get_running_loop().create_future()
         event: AskEvent = {
             "ev": "ask",
@@ -57,7 +60,7 @@ class PermitClient:
         return permit
 
     def grant(self, numbers: Iterable[int]) -> None:
-        """Let the requests with these permits be sent. Permits whose wait was cancelled were given back already."""
+        """Let the requests with these permits be sent. Numbers of others, and of cancelled waits, have no effect."""
         for number in numbers:
             granted = self._waiting.get(number)
             if granted is not None and not granted.done():
@@ -84,3 +87,15 @@ class Permit:
         if not self._reported:
             self._reported = True
             self._emit(event)
+
+
+GetPermit = Callable[[], Awaitable[Permit]]
+"""Waits for the permit of one request."""
+
+
+def permit_for(permits: PermitClient | None, key: Key, request: ChatRequest) -> GetPermit | None:
+    """Return a function that waits for a permit to send `request`, or None if none is needed."""
+    if permits is None:
+        return None
+    size = size_of(request)
+    return lambda: permits.get(key, size)

@@ -17,16 +17,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Protocol
 
-from pytest_osmosis.host.permits import Permit
+from pytest_osmosis.host.permits import GetPermit, Permit
 from pytest_osmosis.models.base import Usage
 
-GetPermit = Callable[[], Awaitable[Permit]]
-"""Waits for the permit of one request."""
 Waiter = asyncio.Future[None]
 """A place in a queue, done once the waiter holds what it waits for."""
 

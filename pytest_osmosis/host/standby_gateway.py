@@ -19,9 +19,6 @@ from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.record.run_id import ModelTag
 
-FIRST_PERMIT = 1 << 40
-"""Permits of the standby have numbers from here on, so that they are told from those of the host's loop."""
-
 
 class StandbyGateway:
     """Sends requests in the standby's event loop, with clients of its own.
@@ -35,7 +32,7 @@ class StandbyGateway:
         self._setup = setup
         self._environ = environ
         self._models = models
-        self._permits = PermitClient(emit, FIRST_PERMIT) if setup.permits else None
+        self._permits = PermitClient(emit) if setup.permits else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._clients: Clients = {}
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])

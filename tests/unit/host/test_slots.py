@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from pytest_osmosis.host import slots
-from pytest_osmosis.host.permits import Permit
-from pytest_osmosis.host.slots import GetPermit, ModelRequest, ResizableSemaphore, RolloutSlot, Slots
+from pytest_osmosis.host.permits import GetPermit, Permit
+from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Slots
 
 
 class FakeClock:
