@@ -1,14 +1,10 @@
-"""The model requests of rollouts: within the host's limits, with permits and retries.
-
-If a server refuses most requests, all requests wait, and not only the refused."""
+"""The model requests of rollouts: within the host's limits, with permits and retries."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -19,6 +15,7 @@ from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import Emit, Key, Setup
+from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
 from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
@@ -30,12 +27,6 @@ OTHER_LOOP = (
     "ctx.chat must be awaited in its rollout's event loop; from a thread: asyncio.run_coroutine_threadsafe("
     "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
 )
-
-REFUSALS = frozenset({429, 503, 529})
-WINDOW = 8
-OVERLOADED = 4
-"""This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses
-a request now and then; that costs this request a retry and slows down no other."""
 
 REFUSED_AGAIN_S = 0.05
 """The wait before a rollout is refused once more: its agent may be a loop that passes over every error."""
@@ -85,29 +76,13 @@ class RequestTotals:
             raise ModelError(text, status=self.outage.status, systemic=self.outage.systemic)
 
 
-class OverloadDetector:
-    """Remembers which of a server's last answers were refusals."""
-
-    def __init__(self) -> None:
-        self._refusals: deque[bool] = deque(maxlen=WINDOW)
-
-    def overloaded(self, error: ModelError | None) -> bool:
-        """Count an answer (`error` is None for a good one). Return True for the refusal that makes it an overload."""
-        refused = error is not None and error.status in REFUSALS
-        self._refusals.append(refused)
-        if not refused or sum(self._refusals) < OVERLOADED:
-            return False
-        self._refusals.clear()
-        return True
-
-
 class ModelGateway:
     """Sends the requests of all rollouts of a host."""
 
     def __init__(self, setup: Setup, clients: Clients, limits: HostLimits, stalls: StallTime, emit: Emit) -> None:
         self.limits = limits
-        self.emit = emit
-        self.overload = OverloadDetector()
+        self._emit = emit
+        self._overload = OverloadDetector()
         self.permits = PermitClient(emit) if setup.permits else None
         self._clients = clients
         self._stalls = stalls
@@ -116,7 +91,14 @@ class ModelGateway:
         self._policy = retry.RetryPolicy(max_retries=setup.target["max_retries"])
         self._jitter = random.Random()
 
-    async def send(self, key: Key, request: ChatRequest, deadline: Deadline, retries: RetryWaits) -> ChatReply:
+    def waits(self, request: ModelRequest, key: Key, on_retry: Callable[[], None]) -> RetryWaits:
+        return RetryWaits(request, key, self._overload, self._hold, on_retry, self._emit)
+
+    def _hold(self, wait_s: float) -> None:
+        self.limits.hold(wait_s)
+        self._emit({"ev": "throttled", "wait_s": wait_s})
+
+    async def send(self, key: Key, request: ChatRequest, deadline: Deadline, waits: RetryWaits) -> ChatReply:
         """Send `request` until it is answered or no retry can help."""
         answered = await retry.chat(
             self._clients[key.run.model],
@@ -124,9 +106,9 @@ class ModelGateway:
             timeout_s=self._timeout_s,
             policy=self._policy,
             remaining_s=deadline.remaining_s,
-            waiting=retries.waiting,
+            waiting=waits.waiting,
             rng=self._jitter,
-            on_result=retries.note_result,
+            on_result=waits.note_result,
             within=lambda seconds: Deadline(seconds, self._stalls, lambda task, times: None),
         )
         return answered.reply
@@ -188,8 +170,8 @@ class RolloutChat:
     async def _send(self, request: ChatRequest, turn: int) -> ChatReply:
         async with ModelRequest(self.slot, permit_for(self._gateway.permits, self.key, request)) as in_flight:
             await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
-            retries = RetryWaits(self._gateway, self.key, in_flight, self.totals)
-            reply = await self._gateway.send(self.key, request, self.deadline, retries)
+            waits = self._gateway.waits(in_flight, self.key, self.totals.count_retry)
+            reply = await self._gateway.send(self.key, request, self.deadline, waits)
             in_flight.answered(reply.usage)
         return reply
 
@@ -203,33 +185,3 @@ class RolloutChat:
                 self.totals.bound = self.totals.bound or error.bound
             await asyncio.sleep(REFUSED_AGAIN_S if refused_before else 0)
             raise
-
-
-class RetryWaits:
-    """The waits of one request for its retries. If the server is overloaded, all requests of the host wait."""
-
-    def __init__(self, gateway: ModelGateway, key: Key, request: ModelRequest, totals: RequestTotals) -> None:
-        self._gateway = gateway
-        self._key = key
-        self._request = request
-        self._totals = totals
-        self._overloaded = False
-
-    def note_result(self, error: ModelError | None) -> None:
-        """Note the result of the last try: its error, or None for a reply."""
-        self._overloaded = self._gateway.overload.overloaded(error)
-
-    @asynccontextmanager
-    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
-        """A context for a wait of `delay_s`, left once the request may be sent again."""
-        emit = self._gateway.emit
-        if self._overloaded:
-            self._gateway.limits.hold(delay_s)
-            emit({"ev": "throttled", "wait_s": delay_s})
-        emit({"ev": "retry", **self._key.to_json(), "waits": True})
-        try:
-            async with self._request.waiting_for_retry():
-                yield
-        finally:
-            emit({"ev": "retry", **self._key.to_json(), "waits": False})
-        self._totals.count_retry()

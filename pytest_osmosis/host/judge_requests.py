@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.chat import OverloadDetector
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
+from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
 from pytest_osmosis.host.slots import ModelRequest, ResizableSemaphore, RolloutSlot, Scorings
 from pytest_osmosis.judges.own_loop import OWN_LOOP
 from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel, PausableClock
@@ -250,7 +251,10 @@ class ScoringRequests:
         self.counts.begin()
         try:
             async with ModelRequest(slot, permit_for(lane.permits, self._key, request)) as in_flight:
-                waits = JudgeWaits(self, judge, in_flight, lane)
+                emit = gateway.emit if lane is gateway.here else None  # nothing is heard of a function that blocks
+                waits = RetryWaits(
+                    in_flight, self._key, lane.overload, lane.hold, partial(self.counts.retried, judge), emit
+                )
                 answered = await retry.chat(
                     client,
                     request,
@@ -272,38 +276,3 @@ class ScoringRequests:
                 self.counts.end()
         self.counts.answered(judge, answered.reply.usage)
         return answered.reply
-
-    @asynccontextmanager
-    async def retrying(self, lane: Lane) -> AsyncIterator[None]:
-        """A context in which a request waits for its retry. The engine hears of it, unless a function blocks."""
-        if lane is not self._gateway.here:
-            yield
-            return
-        self._gateway.emit({"ev": "retry", **self._key.to_json(), "waits": True})
-        try:
-            yield
-        finally:
-            self._gateway.emit({"ev": "retry", **self._key.to_json(), "waits": False})
-
-
-class JudgeWaits:
-    """The waits of one request for its retries. If the judge's server is overloaded, all requests to judges wait."""
-
-    def __init__(self, requests: ScoringRequests, judge: JudgeModel, request: ModelRequest, lane: Lane) -> None:
-        self._requests = requests
-        self._judge = judge
-        self._request = request
-        self._lane = lane
-        self._overloaded = False
-
-    def note_result(self, error: ModelError | None) -> None:
-        self._overloaded = self._lane.overload.overloaded(error)
-
-    @asynccontextmanager
-    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
-        """A context for a wait of `delay_s`, left once the request may be sent again."""
-        if self._overloaded:
-            self._lane.hold(delay_s)
-        async with self._requests.retrying(self._lane), self._request.waiting_for_retry():
-            yield
-        self._requests.counts.retried(self._judge)

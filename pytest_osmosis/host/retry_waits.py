@@ -1,0 +1,78 @@
+"""The waits of requests for their retries. If a server refuses most requests, all requests to it wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.protocol import Emit, Key
+from pytest_osmosis.host.slots import ModelRequest
+
+REFUSALS = frozenset({429, 503, 529})
+WINDOW = 8
+OVERLOADED = 4
+"""This many refusals among the last WINDOW answers mean that the server has no room at all. Every busy service refuses
+a request now and then; that costs this request a retry and slows down no other."""
+
+
+class OverloadDetector:
+    """Remembers which of a server's last answers were refusals."""
+
+    def __init__(self) -> None:
+        self._refusals: deque[bool] = deque(maxlen=WINDOW)
+
+    def overloaded(self, error: ModelError | None) -> bool:
+        """Count an answer (`error` is None for a good one). Return True for the refusal that makes it an overload."""
+        refused = error is not None and error.status in REFUSALS
+        self._refusals.append(refused)
+        if not refused or sum(self._refusals) < OVERLOADED:
+            return False
+        self._refusals.clear()
+        return True
+
+
+class RetryWaits:
+    """The waits of one request. `hold` makes all requests to an overloaded server wait; `on_retry` counts a retry.
+
+    The engine hears of each wait by `emit`, which is None for code that blocks the host's loop.
+    """
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        key: Key,
+        overload: OverloadDetector,
+        hold: Callable[[float], None],
+        on_retry: Callable[[], None],
+        emit: Emit | None,
+    ) -> None:
+        self._request = request
+        self._key = key
+        self._overload = overload
+        self._hold = hold
+        self._on_retry = on_retry
+        self._emit = emit
+        self._overloaded = False
+
+    def note_result(self, error: ModelError | None) -> None:
+        """Note the result of the last try: its error, or None for a reply."""
+        self._overloaded = self._overload.overloaded(error)
+
+    @asynccontextmanager
+    async def waiting(self, delay_s: float) -> AsyncIterator[None]:
+        """A context for a wait of `delay_s`, left once the request may be sent again."""
+        if self._overloaded:
+            self._hold(delay_s)
+        self._tell(waits=True)
+        try:
+            async with self._request.waiting_for_retry():
+                yield
+        finally:
+            self._tell(waits=False)
+        self._on_retry()
+
+    def _tell(self, *, waits: bool) -> None:
+        if self._emit is not None:
+            self._emit({"ev": "retry", **self._key.to_json(), "waits": waits})
