@@ -32,6 +32,7 @@ from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.engine.stall_notice import StallNotice
 from pytest_osmosis.errors import CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
+from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stop import REQUESTED, Stop
@@ -84,6 +85,7 @@ class Actor:
         self._feed = Feed(job, self.table, self.runs, self.hosts, self.recorder)
         self._recovery = Recovery(self.table, self.runs, self.hosts, self.recorder, self.notices, job.setup)
         self._probing = Probing(job.probes, self.hosts, self.permits, self.judge_permits, self.runs)
+        self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
         self._stop_request = job.stop_request
@@ -303,9 +305,17 @@ class Actor:
             self._probing.go_on()
         if self.loaded.is_set():
             return
+        code = RolloutCode(event.get("rollout_code", {}), event.get("rollout_sources", {}))
+        rolls = self._job.setup.role == "roll"
+        try:
+            if rolls:
+                self._job.check_code(code)
+        except CodeError as error:
+            self._refuse(error)
+            return
         self.notes = tuple(event.get("notes", ()))
         self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
-        self.recorder.loaded(event["scorers"], event["sync"], event["digests"])
+        self.recorder.loaded(event["scorers"], event["sync"], event["digests"], code.digests if rolls else None)
         if event["sync"]:
             self.hosts.start_scorers()
         self.loaded.set()

@@ -11,6 +11,7 @@ from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.host.protocol import Setup
+from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
@@ -19,6 +20,10 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 def no_cost(record: RunRecord) -> None:
     """Return the cost of a rollout by a model without a known price."""
+
+
+def any_code(code: RolloutCode) -> None:
+    """Roll out whatever code was loaded."""
 
 
 def undecided(record: RunRecord, pass_rule: PassRule) -> None:
@@ -102,7 +107,8 @@ class Job:
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
     flight in total; `spawn` starts them. Once the file `stop_request` exists, no further run begins. `judge_limits`
     hold for the requests of judges. After `watchdog_s` without a finished run, a notice names the runs that the eval
-    waits for.
+    waits for. `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and
+    raises `CodeError` if it may not be used.
     """
 
     setup: Setup
@@ -125,3 +131,4 @@ class Job:
     spawn: Spawn = HostConnection
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
+    check_code: Callable[[RolloutCode], None] = any_code

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.secret_values import secrets_of
-from pytest_osmosis.record.events import ROLLOUT, JournalEvent, RemovalEvent, ScoreEvent
+from pytest_osmosis.record.events import ROLLOUT, JournalEvent, LoadedEvent, RemovalEvent, ScoreEvent
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
@@ -65,13 +65,25 @@ class Recorder:
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 
-    def loaded(self, scorers: Sequence[str], blocking: Sequence[str], digests: Mapping[str, str]) -> None:
-        """Enter that the user's code is loaded: its reward functions, those that block, the digests of their code."""
+    def loaded(
+        self,
+        scorers: Sequence[str],
+        blocking: Sequence[str],
+        digests: Mapping[str, str],
+        rollout_code: Mapping[str, str] | None,
+    ) -> None:
+        """Enter that the user's code is loaded: its reward functions, those that block, the digests of their code.
+
+        `rollout_code` holds the digests of the code of rollouts, None if none are made.
+        """
         inputs = self._job.score_inputs
         self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
         self.blocking = frozenset(blocking)
         self.codes = {name: _digest(digest, inputs.environment) for name, digest in digests.items()}
-        self._enter_own({"ev": "loaded", "scorers": list(scorers), "digests": self.codes})
+        loaded: LoadedEvent = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
+        if rollout_code is not None:
+            loaded["rollout_code"] = rollout_code
+        self._enter_own(loaded)
         self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in inputs.rows.items()}})
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,17 +26,20 @@ def source_digest(code: object, roots: Sequence[str]) -> str:
     digest.update(f"{getattr(code, '__qualname__', repr(type(code)))}".encode())
     if file is not None:
         folders = [Path(root) for root in roots]
-        for path in sorted(_files_needed_by(Path(file), folders)):
-            content, _ = _read(path)
+        for path in sorted(files_needed_by([Path(file)], folders)):
+            content, _ = read_source(path)
             digest.update(f"\0{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
-def _files_needed_by(first: Path, roots: Sequence[Path]) -> set[Path]:
-    needed, waiting = {first}, [first]
+def files_needed_by(
+    files: Iterable[Path], roots: Sequence[Path], read: Callable[[Path], tuple[bytes, Sequence[str]]] | None = None
+) -> set[Path]:
+    """Return `files`, and those in the roots that they need. `read` returns a file's source and what it imports."""
+    needed, waiting = set(files), list(files)
     while waiting:
         path = waiting.pop()
-        for name in _read(path)[1]:
+        for name in (read or read_source)(path)[1]:
             new = {file for file in _files_of(name, path, roots) if file not in needed}
             needed |= new
             waiting += new
@@ -59,17 +62,18 @@ def _files_of(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path
                     yield file
 
 
-def _read(path: Path) -> tuple[bytes, tuple[str, ...]]:
+def read_source(path: Path) -> tuple[bytes, tuple[str, ...]]:
+    """Return the bytes of a file, and the names of modules that it may import; nothing if it is not Python."""
     if path not in _SOURCES:
         try:
             content = path.read_bytes()
-            _SOURCES[path] = content, tuple(dict.fromkeys(_imported(ast.parse(content))))
+            _SOURCES[path] = content, tuple(dict.fromkeys(imported_by(ast.parse(content))))
         except (OSError, ValueError, SyntaxError):  # no source, or not Python
             _SOURCES[path] = b"", ()
     return _SOURCES[path]
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+def imported_by(tree: ast.AST) -> Iterator[str]:
     """Yield the names of modules that the source may import: for `from a import b` both a and a.b."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

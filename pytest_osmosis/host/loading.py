@@ -23,6 +23,7 @@ from pytest_osmosis.host.code_digest import source_digest
 from pytest_osmosis.host.commit_paths import use_worktree
 from pytest_osmosis.host.judge_setup import RUBRIC
 from pytest_osmosis.host.protocol import ReadyEvent, Setup
+from pytest_osmosis.host.rollout_code import NO_CODE, RolloutCode, rollout_code
 from pytest_osmosis.host.signatures import check_function
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
@@ -67,7 +68,8 @@ class UserCode:
     `digests` holds, by the name of a score, the digest of the source that computes it (`host.code_digest`). `notes`
     tell the user how the code was loaded. With `scored_apart` this process computes no score: its environment leads
     clients to the model under test, and reward functions that ask a model must get their own. Configs of the workflow
-    and the Grader may limit how many rollouts and scorings are in flight, in all hosts together.
+    and the Grader may limit how many rollouts and scorings are in flight, in all hosts together. `rollout_code` is that
+    of the agent.
     """
 
     agent: Agent | None
@@ -79,6 +81,7 @@ class UserCode:
     scored_apart: bool = False
     max_rollouts: int | None = None
     max_scorings: int | None = None
+    rollout_code: RolloutCode = NO_CODE
 
     @property
     def scorers(self) -> tuple[str, ...]:
@@ -113,6 +116,8 @@ class UserCode:
             "notes": self.notes,
             "max_rollouts": self.max_rollouts,
             "max_scorings": self.max_scorings,
+            "rollout_code": self.rollout_code.digests,
+            "rollout_sources": self.rollout_code.sources,
         }
 
     def function(self, name: str) -> object:
@@ -163,6 +168,7 @@ def _loaded(setup: Setup) -> UserCode:
         scored_apart=setup.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
+        rollout_code=_rollout_code(setup, functions, grader),
     )
 
 
@@ -357,3 +363,30 @@ def _summary(error: BaseException) -> str:
 def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
     digests = {function.name: source_digest(function.function, roots) for function in functions}
     return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
+
+
+def _rollout_code(setup: Setup, functions: tuple[EvalFunction, ...], grader: GraderCode | None) -> RolloutCode:
+    """Return the code of rollouts; none in a host that only scores, and for agents of our own."""
+    if setup.role != "roll":
+        return NO_CODE
+    if setup.mcp is not None:
+        files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *setup.roots]
+    elif setup.agent is not None:
+        module, _, attribute = setup.agent.partition(":")  # "chat" has no attribute, and no code of the user's
+        files, roots = _files_of([module]) if attribute else [], list(setup.roots)
+    else:
+        files, roots = [Path(setup.entrypoint)] if setup.entrypoint is not None else [], list(setup.roots)
+    scoring = [*(function.function for function in functions), *([grader.grader] if grader is not None else [])]
+    names: dict[Path, frozenset[str]] = {}
+    for code in scoring:
+        code = inspect.unwrap(code) if callable(code) else code
+        name = getattr(code, "__qualname__", "").partition(".")[0]
+        for file in _files_of([getattr(code, "__module__", None) or ""]):
+            names[file] = names.get(file, frozenset()) | {name}
+    return rollout_code(files, names, roots, setup.workspace)
+
+
+def _files_of(modules: Sequence[str]) -> list[Path]:
+    """Return the files of modules that were imported."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
+    return [Path(file) for file in files if file is not None]

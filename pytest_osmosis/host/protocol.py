@@ -202,10 +202,13 @@ ReadyEvent = TypedDict(
         "notes": NotRequired[Sequence[str]],
         "max_rollouts": NotRequired[int | None],
         "max_scorings": NotRequired[int | None],
+        "rollout_code": NotRequired[Mapping[str, str]],
+        "rollout_sources": NotRequired[Mapping[str, str]],
     },
 )
 """The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code.
-The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number."""
+The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
+`rollout_code` are digests of the code of rollouts, by file, and `rollout_sources` their texts (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`: the code does not load, and the host ends."""
 ProbedEvent = TypedDict(

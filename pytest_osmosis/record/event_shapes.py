@@ -47,7 +47,7 @@ def _row_index(key: str) -> None:
 
 
 SHAPES: Mapping[str, Check] = {
-    "loaded": members({"scorers": listing(text)}, {"digests": table(text)}),
+    "loaded": members({"scorers": listing(text)}, {"digests": table(text), "rollout_code": table(text)}),
     "rows": members({"rows": table(listing(text, length=2), _row_index)}),
     "start": members(ATTEMPT, {**MODEL_TAG, "at": moment}),
     "rollout": members(

@@ -22,11 +22,15 @@ class AttemptFields(RunFields):
 
 
 class LoadedEvent(TypedDict):
-    """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code."""
+    """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code.
+
+    `rollout_code` holds the digests of the files that rollouts run, by path; it is left out if none are rolled out.
+    """
 
     ev: Literal["loaded"]
     scorers: Sequence[str]
     digests: Mapping[str, str]
+    rollout_code: NotRequired[Mapping[str, str]]
 
 
 class RowsEvent(TypedDict):

@@ -1,0 +1,133 @@
+"""The code of rollouts is the agent's module and what it imports, without the parts that only score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.host import code_digest
+from pytest_osmosis.host.rollout_code import MOST_SOURCE_BYTES, RolloutCode, rollout_code
+
+MAIN = '''\
+"""An agent and its Grader."""
+import json
+import tools
+from graders_only import weigh
+from osmosis_ai import Grader
+
+WEIGHTS = {"right": 1.0}
+SYSTEM = "Answer."
+
+
+class Workflow:
+    async def run(self, ctx):
+        return tools.call(SYSTEM, json)
+
+
+def bonus(text):
+    return weigh(text)
+
+
+class MyGrader(Grader):
+    async def grade(self, ctx):
+        return bonus(ctx.text) * WEIGHTS["right"]
+
+
+backend = dict(grader=MyGrader)
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files = {
+        "main.py": MAIN,
+        "tools.py": "import deeper\ndef call(*given):\n    return deeper.ask(*given)\n",
+        "deeper.py": "def ask(*given):\n    return given\n",
+        "graders_only.py": "def weigh(text):\n    return 1.0\n",
+        "unused.py": "one = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> RolloutCode:
+    main = folder / "main.py"
+    code_digest._SOURCES.clear()  # a host reads each file once
+    return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_code_is_the_agents_module_and_what_it_imports(folder: Path) -> None:
+    assert list(code_in(folder).digests) == ["deeper.py", "main.py", "tools.py"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("main.py", '"Answer."', '"Answer briefly."'),
+        ("main.py", "tools.call(SYSTEM, json)", "tools.call(SYSTEM)"),
+        ("tools.py", "*given)\n", "*given, 1)\n"),
+        ("deeper.py", "return given", "return given[:1]"),
+    ],
+)
+def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file(folder: Path, file: str, old: str, new: str) -> None:
+    before = code_in(folder)
+    replaced(folder / file, old, new)
+
+    after = code_in(folder)
+
+    assert {name for name in after.digests if after.digests[name] != before.digests[name]} == {file}
+    assert new in after.sources[file]
+    assert new not in before.sources[file]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("main.py", 'bonus(ctx.text) * WEIGHTS["right"]', 'WEIGHTS["right"] + bonus(ctx.text)'),
+        ("main.py", "return weigh(text)", "return 2 * weigh(text)"),
+        ("main.py", '{"right": 1.0}', '{"right": 0.5}'),
+        ("graders_only.py", "1.0", "0.5"),
+        ("unused.py", "1", "2"),
+    ],
+)
+def test_a_change_of_what_only_scores_changes_nothing(folder: Path, file: str, old: str, new: str) -> None:
+    before = code_in(folder)
+    replaced(folder / file, old, new)
+
+    assert code_in(folder) == before
+
+
+@pytest.mark.parametrize("taking", ["from main import bonus\n", "import main\nmain.bonus\n", "from main import *\n"])
+def test_a_part_that_another_file_takes_rolls_out_too(folder: Path, taking: str) -> None:
+    with (folder / "deeper.py").open("a") as deeper:
+        deeper.write(taking)
+    before = code_in(folder)
+    replaced(folder / "main.py", "return weigh(text)", "return 2 * weigh(text)")
+
+    assert code_in(folder).digests["main.py"] != before.digests["main.py"]
+
+
+def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Path) -> None:
+    replaced(folder / "main.py", "tools.call(SYSTEM, json)", "MyGrader().grade(tools.call(SYSTEM, json))")
+    before = code_in(folder)
+    replaced(folder / "main.py", 'bonus(ctx.text) * WEIGHTS["right"]', "0.5")
+
+    assert code_in(folder).digests["main.py"] != before.digests["main.py"]
+
+
+def test_sources_of_very_much_code_are_left_out_but_not_their_digests(folder: Path) -> None:
+    with (folder / "deeper.py").open("a") as deeper:
+        deeper.write("# " + "x" * MOST_SOURCE_BYTES)
+
+    code = code_in(folder)
+
+    assert list(code.digests) == ["deeper.py", "main.py", "tools.py"]
+    assert list(code.sources) == []
