@@ -211,6 +211,7 @@ class Actor:
         self.runs.judge_all()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
+        self.recorder.ended(self.runs.stopped, all_done=self.runs.all_done)
         self._settle()
         if (discrepancy := self.recorder.discrepancy(self.table.submitted)) is not None:
             self.notices.add(discrepancy)
@@ -226,8 +227,10 @@ class Actor:
     def _handle(self, message: EngineMessage) -> None:
         match message:
             case Submit(runs):
+                self.recorder.begin()
                 self.runs.submit(runs)
             case Command.GO:
+                self.recorder.begin()
                 self._waits_to_go = self.paused
                 if not self.paused:
                     self._probing.begin()
@@ -316,6 +319,8 @@ class Actor:
         self.notes = tuple(event.get("notes", ()))
         self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
         self.recorder.loaded(event["scorers"], event["sync"], event["digests"], code.digests if rolls else None)
+        if self.table.submitted:
+            self.recorder.begin()
         if event["sync"]:
             self.hosts.start_scorers()
         self.loaded.set()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -17,6 +20,7 @@ from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_counts import RunCounts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunRecord
+from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
@@ -32,7 +36,8 @@ class Recorder:
     """Takes events, and makes records, counts and outcomes of them. `every` is called with each outcome.
 
     After `loaded`, `pass_rule` knows its functions, `blocking` names those that block, and `codes` holds digests of
-    their code. `kept` counts the reused scores of each function.
+    their code. The journal holds nothing before `begin`, so that a session that never begins leaves no trace. `kept`
+    counts the reused scores of each function.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
@@ -51,6 +56,8 @@ class Recorder:
         self._outcomes: deque[tuple[RunId, Outcome]] = deque()
         self._journal_works = True
         self._n_reports = Counter[RunId]()
+        self._loaded: LoadedEvent | None = None
+        self.has_begun = False
 
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
@@ -72,19 +79,37 @@ class Recorder:
         digests: Mapping[str, str],
         rollout_code: Mapping[str, str] | None,
     ) -> None:
-        """Enter that the user's code is loaded: its reward functions, those that block, the digests of their code.
+        """Take what the user's code holds: its reward functions, those that block, the digests of their code.
 
         `rollout_code` holds the digests of the code of rollouts, None if none are made.
         """
-        inputs = self._job.score_inputs
+        environment = self._job.score_inputs.environment
         self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
         self.blocking = frozenset(blocking)
-        self.codes = {name: _digest(digest, inputs.environment) for name, digest in digests.items()}
-        loaded: LoadedEvent = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
+        self.codes = {name: _digest(digest, environment) for name, digest in digests.items()}
+        self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
-            loaded["rollout_code"] = rollout_code
-        self._enter_own(loaded)
-        self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in inputs.rows.items()}})
+            self._loaded["rollout_code"] = rollout_code
+
+    def begin(self) -> None:
+        """Enter that the session begins. Without loaded code it does not begin; nothing is entered twice."""
+        if self.has_begun or self._loaded is None:
+            return
+        self.has_begun = True
+        if self._job.rescore is None:
+            self._enter_own(
+                {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": platform.node(), "resumed": False}
+            )
+        rows = self._job.score_inputs.rows
+        self._enter_own(self._loaded)
+        self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in rows.items()}})
+
+    def ended(self, stop: Stop | None, *, all_done: bool) -> None:
+        """Enter how a session that rolled out has ended."""
+        if self.has_begun and self._job.rescore is None:
+            status = ending_of(stop, all_done=all_done)
+            reason = None if status == "finished" or stop is None else stop.text
+            self._enter_own({"ev": "ended", "at": _now(), "status": status, "reason": reason})
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
@@ -207,6 +232,10 @@ class Recorder:
     def close(self) -> None:
         """Close the journal. Raises `JournalError` if the disk does not take it."""
         self._journal.close()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _digest(*texts: str) -> str:

@@ -92,6 +92,11 @@ class Runs:
             return True
         return any(not state.is_begun for state in table.states.values())
 
+    @property
+    def all_done(self) -> bool:
+        """True if every run of the session was performed."""
+        return self._recorder.n_done >= self._job.n_runs
+
     def check_time(self, now: float) -> None:
         """Stop once the eval has run for as long as it may. Its time begins with the first call."""
         reached = self._budget.at(now)

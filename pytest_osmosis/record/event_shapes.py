@@ -47,6 +47,7 @@ def _row_index(key: str) -> None:
 
 
 SHAPES: Mapping[str, Check] = {
+    "began": members({"at": moment, "pid": whole(), "machine": text, "resumed": flag}),
     "loaded": members({"scorers": listing(text)}, {"digests": table(text), "rollout_code": table(text)}),
     "rows": members({"rows": table(listing(text, length=2), _row_index)}),
     "start": members(ATTEMPT, {**MODEL_TAG, "at": moment}),
@@ -87,6 +88,7 @@ SHAPES: Mapping[str, Check] = {
     ),
     "skip": members({**RUN, "reason": text}, MODEL_TAG),
     "rescored": anything,
+    "ended": members({"at": moment, "status": one_of("finished", "stopped", "failed"), "reason": nullable(text)}),
 }
 
 

@@ -21,6 +21,32 @@ class AttemptFields(RunFields):
     attempt: int
 
 
+class BeganEvent(TypedDict):
+    """A session that rolls out begins, in a process of a machine. `resumed` if an earlier one left rollouts.
+
+    The `loaded` that follows counts at once. Scores by functions whose code is unchanged stay, unless the `rows` that
+    follow it show that the row has changed; other scores are dropped.
+    """
+
+    ev: Literal["began"]
+    at: str
+    pid: int
+    machine: str
+    resumed: bool
+
+
+class EndedEvent(TypedDict):
+    """The session that `began` has ended, and nothing of it is in flight. `reason` says why it was stopped or failed.
+
+    A lost gate is no failure: that session has finished.
+    """
+
+    ev: Literal["ended"]
+    at: str
+    status: Literal["finished", "stopped", "failed"]
+    reason: str | None
+
+
 class LoadedEvent(TypedDict):
     """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code.
 
@@ -156,4 +182,14 @@ class RescoredEvent(TypedDict):
     ev: Literal["rescored"]
 
 
-JournalEvent = LoadedEvent | RowsEvent | StartEvent | RolloutEvent | ScoreEvent | SkipEvent | RescoredEvent
+JournalEvent = (
+    BeganEvent
+    | LoadedEvent
+    | RowsEvent
+    | StartEvent
+    | RolloutEvent
+    | ScoreEvent
+    | SkipEvent
+    | RescoredEvent
+    | EndedEvent
+)

@@ -42,34 +42,61 @@ class RunHistories:
 
 def read_histories(journal: Path, wanted: Callable[[RunId], bool]) -> RunHistories:
     """Read the histories of the runs for which `wanted` is true, in order. Raises `JournalError`."""
-    shared: list[Event] = []
-    own: dict[RunId, list[Event]] = {}
+    shared: list[_Numbered] = []
+    own: dict[RunId, list[_Numbered]] = {}
     known: set[RunId] = set()
-    for event in settled(replay(journal)):
-        if event["ev"] == "loaded":
-            shared = [event]
-            own = {run: [earlier for earlier in events if earlier["ev"] != "score"] for run, events in own.items()}
-        elif event["ev"] in FOLDS:
-            run = RunId.of(event)
-            known.add(run)
-            if wanted(run):
-                own.setdefault(run, []).append(event)
+    goes_on = False
+    for number, event in enumerate(settled(replay(journal))):
+        match event["ev"]:
+            case "began":
+                goes_on = True
+                shared.append((number, event))
+            case "loaded" if not goes_on:
+                shared = [(number, event)]
+                own = {run: [each for each in events if each[1]["ev"] != "score"] for run, events in own.items()}
+            case "loaded" | "rows":
+                shared.append((number, event))
+                goes_on = goes_on and event["ev"] == "rows"
+            case kind if kind in FOLDS:
+                run = RunId.of(event)
+                known.add(run)
+                if wanted(run):
+                    own.setdefault(run, []).append((number, event))
     histories = {run: _history(run, shared, own[run]) for run in sorted(own)}
     return RunHistories(histories, frozenset(known))
 
 
-def _history(run: RunId, shared: Sequence[Event], events: Sequence[Event]) -> RunHistory:
-    ledger = fold([*shared, *events])
+_Numbered = tuple[int, Event]
+"""An event with its number in the journal."""
+
+
+def _history(run: RunId, shared: Sequence[_Numbered], own: Sequence[_Numbered]) -> RunHistory:
+    events = [event for _, event in sorted((*shared, *own), key=lambda each: each[0])]
+    ledger = fold(_of_row(run, event) for event in events)
     record = ledger.records[run]
-    last = [event for event in events if event.get("attempt") == record.attempt]
+    last = [event for _, event in own if event.get("attempt") == record.attempt]
     rollout: Event = next((event for event in last if event["ev"] == "rollout"), {})
-    scored: Event = next((event for event in reversed(last) if event["ev"] == "score"), {})
+    scores = {_names(event): event for event in last if event["ev"] == "score"}  # the last one of each function
+    scored: Event = next(reversed(scores.values()), {})
     return RunHistory(
         record,
         ledger.scorers,
         rollout.get("messages", ()),
         rollout.get("n_prompt", 0),
         rollout.get("details", ""),
-        [event.get("output") or {} for event in last if event["ev"] in ("rollout", "score")],
+        [event.get("output") or {} for event in (rollout, *scores.values()) if event],
         scored.get("ground_truth"),
     )
+
+
+def _of_row(run: RunId, event: Event) -> Event:
+    """Return an event without what it says about rows other than that of `run`."""
+    if event["ev"] != "rows":
+        return event
+    row = str(run.row)
+    return {"ev": "rows", "rows": {row: event["rows"][row]} if row in event["rows"] else {}}
+
+
+def _names(event: Event) -> frozenset[str]:
+    """Return the functions that a `score` event is about."""
+    return frozenset({*event.get("scores", ()), *event.get("errors", ()), *filter(None, [event.get("name")])})

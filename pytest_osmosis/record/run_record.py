@@ -1,7 +1,8 @@
 """`RunRecord`, the fold of a run's events (see `events`), and `Ledger`, the records of an eval run.
 
 A later attempt replaces an earlier one. Of two events about the same score, the later one counts. A `skip` belongs to
-the run and has no attempt. A further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its
+the run and has no attempt. A `loaded` that follows a `began` goes on with the eval run: scores stay whose code and row
+are unchanged. Any other further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its
 `rescored` follows (`settled`). Numbers, verdicts and reports are made from records, never from events.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
@@ -159,21 +160,34 @@ class RunRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger."""
+    """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger.
+
+    `codes` holds the digests of the `scorers`, `rows` those of whole rows. `goes_on` is True from a `began` until the
+    first event about a run.
+    """
 
     scorers: tuple[str, ...] = ()
     records: dict[RunId, RunRecord] = field(default_factory=dict)
+    codes: Mapping[str, str] = field(default_factory=dict)
+    rows: dict[int, str] = field(default_factory=dict)
+    goes_on: bool = False
 
     def apply(self, event: Event) -> RunRecord | None:
         """Apply an event. Return the record that it changed, None for events that belong to no run."""
-        kind = event["ev"]
-        if kind == "loaded":
-            self.scorers = tuple(event["scorers"])
-            self.records = {run: unscored(record) for run, record in self.records.items()}
-            return None
+        match kind := event["ev"]:
+            case "began":
+                self.goes_on = True
+                return None
+            case "loaded":
+                self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
+                return None
+            case "rows":
+                self._see_rows(event["rows"])
+                return None
         fold = FOLDS.get(kind)
         if fold is None:
             return None
+        self.goes_on = False
         run = RunId.of(event)
         record = self.records.get(run) or RunRecord(run)
         if event.get("attempt", record.attempt) < record.attempt:
@@ -185,6 +199,37 @@ class Ledger:
             record = record._replace(scored=True)
         self.records[run] = record
         return record
+
+    def _load(self, scorers: tuple[str, ...], codes: Mapping[str, str]) -> None:
+        """Take the functions that score from now on, and drop the scores that they would not give."""
+        unchanged = {name for name in scorers if name in codes and self.codes.get(name) == codes[name]}
+        same = unchanged.issuperset((*self.scorers, *scorers))
+        self.scorers, self.codes = scorers, codes
+        if not self.goes_on:
+            self.records = {run: unscored(record) for run, record in self.records.items()}
+        elif not same:
+            self.records = {run: self._scored_by(unchanged, record) for run, record in self.records.items()}
+
+    def _scored_by(self, names: Set[str], record: RunRecord) -> RunRecord:
+        """Return a record with the scores of these functions only; without any if it was removed."""
+        if record.removed or not names:
+            return unscored(record)._replace(judge_uses=record.judge_uses)
+        others = {*record.scores, *record.scorer_errors} - names
+        record = record._replace(
+            scores=_shared(tuple(_without(record.scores, others).items())),
+            scorer_errors=_without(record.scorer_errors, others) or NOTHING,
+            notes=record.notes.without(others),
+        )
+        return record._replace(scored=record.rolled and self._complete(record))
+
+    def _see_rows(self, rows: Mapping[str, Sequence[str]]) -> None:
+        """Take the digests of rows. If the eval run goes on, drop the scores of rows that have changed."""
+        now = {int(row): whole for row, (_, whole) in rows.items()}
+        if self.goes_on:
+            changed = {row for row, whole in now.items() if self.rows.get(row, whole) != whole}
+            for run in [run for run in self.records if run.row in changed] if changed else ():
+                self.records[run] = self._scored_by(frozenset(), self.records[run])
+        self.rows.update(now)
 
     def _complete(self, record: RunRecord) -> bool:
         if record.removed:
@@ -202,12 +247,14 @@ def fold(events: Iterable[Event]) -> Ledger:
 
 
 def settled(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield `events` without those of rescorings that did not finish. The first scoring always counts."""
-    begun = False
+    """Yield `events` without those of rescorings that did not finish. A scoring of a session that rolls out counts."""
+    rolls_out = True
     further: list[Event] | None = None
     for event in events:
-        if event["ev"] == "loaded":
-            further, begun = ([] if begun else None), True
+        if event["ev"] == "began":
+            further, rolls_out = None, True
+        elif event["ev"] == "loaded":
+            further, rolls_out = (None if rolls_out else []), False
         if further is None:
             yield event
             continue

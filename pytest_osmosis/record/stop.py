@@ -17,3 +17,18 @@ class Stop(NamedTuple):
 
     reason: StopReason
     text: str
+
+
+Ending = Literal["finished", "stopped", "failed"]
+_FAILURES = frozenset({"systemic", "journal", "max_errors"})
+
+
+def ending_of(stop: Stop | None, *, all_done: bool) -> Ending:
+    """Return the status of a session that has ended; `all_done` if it performed all runs that it was to perform.
+
+    >>> ending_of(Stop("interrupt", "interrupted"), all_done=False)
+    'stopped'
+    """
+    if stop is None or stop.reason == "decided" or (stop.reason == "closed" and all_done):
+        return "finished"
+    return "failed" if stop.reason in _FAILURES else "stopped"

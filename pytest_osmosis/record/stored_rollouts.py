@@ -46,7 +46,7 @@ class StoredRollouts:
         self._ledger = Ledger()
         self._positions: dict[RunId, int] = {}
         self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
-        self._times: list[str] = []
+        self._sessions: list[list[str]] = [[]]
         self.contents: dict[int, Content] = {}
         self._read()
 
@@ -61,11 +61,10 @@ class StoredRollouts:
 
     @property
     def took_ms(self) -> float:
-        """The time from the start of the first rollout to the end of the last."""
-        if not self._times:
-            return 0.0
-        first, last = (datetime.fromisoformat(at) for at in (min(self._times), max(self._times)))
-        return (last - first).total_seconds() * 1000
+        """The time from the start of the first rollout to the end of the last, without the time between sessions."""
+        spans = [(min(times), max(times)) for times in self._sessions if times]
+        took = (datetime.fromisoformat(last) - datetime.fromisoformat(first) for first, last in spans)
+        return 1000 * sum(each.total_seconds() for each in took)
 
     def __contains__(self, run: RunId) -> bool:
         return run in self._positions
@@ -83,8 +82,12 @@ class StoredRollouts:
     def _read(self) -> None:
         codes: Mapping[str, str] = {}
         rows: Mapping[str, tuple[str, str]] = {}
+        goes_on = True
         for position, event in replay_with_positions(self._journal):
             match event["ev"]:
+                case "began":
+                    self._sessions.append([])
+                    goes_on = True
                 case "loaded":
                     if "digests" not in event:
                         raise JournalError(
@@ -93,7 +96,10 @@ class StoredRollouts:
                     codes = event["digests"]
                 case "rows":
                     rows = event["rows"]
-                    self.contents = self.contents or {int(row): Content(*digests) for row, digests in rows.items()}
+                    if goes_on:  # rows of a rescoring may have changed since they were rolled out
+                        now = {int(row): Content(*digests) for row, digests in rows.items()}
+                        self.contents = {**now, **self.contents}
+                    goes_on = False
                 case "score":
                     self._keep_scores(event, codes, rows)
                 case "start" | "rollout":
@@ -110,7 +116,7 @@ class StoredRollouts:
         record = self._ledger.apply(event)
         if record is None:
             return
-        self._times += [event["at"]] if "at" in event else []
+        self._sessions[-1] += [event["at"]] if "at" in event else []
         self._scores.pop(run, None)
         self._positions.pop(run, None)
         if record.rolled:

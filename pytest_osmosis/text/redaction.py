@@ -16,7 +16,7 @@ from pytest_osmosis.text.json_line import dumps
 from pytest_osmosis.text.normal_form import NormalForm, normal_form, without_blanks
 
 MIN_CHARS = 8  # shorter values are not redacted, because they appear in ordinary texts; the header says so
-OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic"})
+OWN_FIELDS = frozenset({"ev", "at", "name", "scorers", "sync", "digests", "scores", "boundary", "systemic", "status"})
 """Fields of an event that never contain text of user code or of a model."""
 BY_FUNCTION = frozenset({"errors", "metrics", "reasons", "fields"})
 """Fields of an event whose keys are names of functions, and whose values may contain any text."""

@@ -278,3 +278,78 @@ def test_runs_share_equal_notes_and_the_lack_of_any() -> None:
     assert one.metrics["rewards:a"] is other.metrics["rewards:a"]
     assert one.reasons["rewards:a"] is other.reasons["rewards:a"]
     assert record_of(start(), rollout(), score(scores={"rewards:a": 1.0})).notes is NO_NOTES
+
+
+# -- sessions that go on ------------------------------------------------------------------------------------
+
+BEGAN: Event = {"ev": "began", "at": "2026-01-02T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": True}
+ENDED: Event = {"ev": "ended", "at": "2026-01-02T00:00:00+00:00", "status": "stopped", "reason": "interrupted"}
+BOTH: dict[str, Any] = {"scores": {"rewards:a": 1.0, "rewards:b": 0.5}}
+
+
+def loads(a: str = "1", b: str = "1") -> Event:
+    return {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digests": {"rewards:a": a, "rewards:b": b}}
+
+
+def rows(whole: str) -> Event:
+    return {"ev": "rows", "rows": {"3": ["prompt", whole]}}
+
+
+SESSION = (BEGAN, loads(), rows("w"), start(), rollout(**OF_ROLLOUT), score(**BOTH, **of_a("close")), ENDED)
+
+
+def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() -> None:
+    before, after = (fold([*SESSION, *more]).records[RUN] for more in ((), (BEGAN, loads(), rows("w"))))
+
+    assert before == after
+    assert after.status == "finished"
+
+
+def test_a_session_that_goes_on_drops_the_scores_of_changed_functions_with_their_notes() -> None:
+    record = fold([*SESSION, BEGAN, loads(a="2"), rows("w")]).records[RUN]
+
+    assert (record.status, dict(record.scores), record.rolled) == ("pending", {"rewards:b": 0.5}, True)
+    assert record.notes.to_json() == OF_ROLLOUT
+
+
+def test_a_session_that_goes_on_needs_no_score_of_functions_that_are_gone() -> None:
+    only_a: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:a": "1"}}
+    record = fold([*SESSION, BEGAN, only_a, rows("w")]).records[RUN]
+
+    assert (record.status, dict(record.scores)) == ("finished", {"rewards:a": 1.0})
+
+
+def test_a_session_that_goes_on_drops_all_scores_of_changed_rows() -> None:
+    record = fold([*SESSION, BEGAN, loads(), rows("v")]).records[RUN]
+
+    assert (record.status, dict(record.scores), record.rolled) == ("pending", {}, True)
+
+
+def test_a_removal_is_decided_again_if_any_function_changed() -> None:
+    removed = [BEGAN, loads(), rows("w"), start(), rollout(), score(removed=True, name="rewards:b")]
+
+    statuses = [fold([*removed, BEGAN, loads(a=a), rows("w")]).records[RUN].status for a in ("1", "2")]
+
+    assert statuses == ["skipped", "pending"]
+
+
+def test_an_unfinished_rescoring_does_not_count_in_the_session_that_follows() -> None:
+    rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
+
+    assert fold([*SESSION, *rescoring, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
+
+
+def test_the_scores_of_a_finished_rescoring_are_those_that_a_session_keeps() -> None:
+    rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0, "rewards:b": 0.5}), {"ev": "rescored"}]
+
+    record = fold([*SESSION, *rescoring, BEGAN, loads(a="2"), rows("w")]).records[RUN]
+
+    assert dict(record.scores) == {"rewards:a": 0.0, "rewards:b": 0.5}
+
+
+def test_each_session_counts_at_once() -> None:
+    more = [BEGAN, loads(), rows("w"), start(2), rollout(2), score(2, scores={"rewards:a": 0.0})]
+
+    record = fold([*SESSION, *more]).records[RUN]
+
+    assert (record.attempt, dict(record.scores)) == (2, {"rewards:a": 0.0})

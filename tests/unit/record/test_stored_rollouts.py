@@ -150,3 +150,27 @@ def test_a_finished_rescoring_replaces_earlier_scores() -> None:
     assert ledger.scorers == (G,)
     assert ledger.records[RunId(0, 0)].scores == {G: 1.0}
     assert ledger.records[RunId(0, 0)].scoring_ms == 2.0
+
+
+def began(at: str) -> dict[str, Any]:
+    return {"ev": "began", "at": at, "pid": 1, "machine": "m", "resumed": True}
+
+
+def test_rows_that_a_later_session_adds_are_those_of_its_rollouts(tmp_path: Path) -> None:
+    first = [began("2026-01-01T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout()]
+    second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p v", "q u"), rollout(1)]
+
+    assert stored(tmp_path, *first, *second).contents == {0: Content("p", "w"), 1: Content("q", "u")}
+
+
+def test_the_time_between_sessions_does_not_count(tmp_path: Path) -> None:
+    days = [f"2026-01-0{day}T00:00:" for day in (1, 2)]
+    events = [
+        event
+        for row, day in enumerate(days)
+        for event in (began(f"{day}00+00:00"), loaded(f="a"), rows("p w", "q v"),
+                      {"ev": "start", "row": row, "run": 0, "attempt": 1, "at": f"{day}10+00:00"},
+                      rollout(row, at=f"{day}13+00:00"))
+    ]  # fmt: skip
+
+    assert stored(tmp_path, *events).took_ms == 6000
