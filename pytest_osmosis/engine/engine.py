@@ -72,6 +72,11 @@ class Engine:
         return self._actor.hosts.throttle
 
     @property
+    def codes(self) -> Mapping[str, str]:
+        """The digests of the reward functions' code."""
+        return self._actor.recorder.codes
+
+    @property
     def held_s(self) -> Mapping[str, float]:
         """The seconds for which each limit per minute held back a request."""
         return {**self._actor.permits.held_s, **self._actor.judge_permits.held_s}

@@ -6,6 +6,7 @@ opens a run directory (see `record.run_directory`) and performs the selected run
 
 from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.evals.commits import worktree_of
+from pytest_osmosis.evals.conclude import gates_decide
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup
 from pytest_osmosis.evals.finished import FinishedEval, finish
 from pytest_osmosis.evals.preflight import prepare_training
@@ -16,7 +17,6 @@ from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_source import RescoreSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
-from pytest_osmosis.evals.undecided_gates import gates_decide
 from pytest_osmosis.git.state import GitQueries
 from pytest_osmosis.git.worktrees import Worktrees
 

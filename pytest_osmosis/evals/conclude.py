@@ -6,25 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.evals.baseline import differing_settings
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import utc_text
-from pytest_osmosis.evals.undecided_gates import undecided
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.causes import causes_of, too_many
+from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged, since_previous
 from pytest_osmosis.results.publish import published_config
-from pytest_osmosis.results.read import read_earlier_results
 from pytest_osmosis.results.results import ModelResults, Results, Throttling
+from pytest_osmosis.results.shards import BaselineFile, ShardFacts
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts import comparison, gates, matching
 from pytest_osmosis.verdicts.comparison import RowComparison
-from pytest_osmosis.verdicts.gates import Verdict
 
 
 class Conclusion:
@@ -39,15 +36,14 @@ class Conclusion:
         self._engine = run.engine
         self._run = run
         self._measured = self._measure()
-        self.comparison = self._compare()
+        self._rules = rules_of(run, self._measured)
+        self.comparison = compared_with_baseline(self._measured, self._rules)
 
     def results(self, compared: RowComparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
         measured = self._measured
         return replace(
-            measured,
-            comparison=compared,
-            verdicts=[self._verdict(rule, compared) for rule in self._prepared.config.gates],
+            judged(measured, self._rules, compared),
             previous=self._since_previous(),
             rescored=self._prepared.source.rescored(measured, self._run),
         )
@@ -77,8 +73,30 @@ class Conclusion:
             smoke_of=prepared.plan.n_runs if selected.smoke else None,
             n_planned=prepared.plan.n_runs,
             reasons=self._run.reasons,
+            shard=self._shard(),
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
             baseline=self._baseline_model(),
+        )
+
+    def _shard(self) -> ShardFacts | None:
+        prepared, selected = self._prepared, self._selected
+        shard, part, stored = prepared.shard, prepared.part, prepared.baseline_results
+        if shard is None or part is None:
+            return None
+        limits, whole = prepared.config.limits, selected.awaits_merge
+        return ShardFacts(
+            shard=shard,
+            n_rows=part.n_rows,
+            n_planned_rows=prepared.plan.n_rows,
+            n_planned_runs=prepared.plan.n_runs,
+            whole=whole,
+            missing=None if whole else selected.share_text,
+            decides=gates_decide(self._run),
+            max_errors=limits.max_errors,
+            max_errors_is_share=limits.max_errors_is_share,
+            baseline=None if stored is None else BaselineFile.of(stored.path, shown(stored.path)),
+            baseline_stopped=self._engine.baseline_stopped,
+            code=self._engine.codes,
         )
 
     def _stop_text(self, stop: Stop, records: Sequence[RunRecord]) -> str:
@@ -100,65 +118,33 @@ class Conclusion:
         records = results.records_of(runs, self._engine.ledger.records)
         return records, *results.summarize(records, self._engine.pass_rule, self._prepared.config.evaluation.n)
 
-    def _compare(self) -> RowComparison | None:
-        """Compare the rows with the baseline.
-
-        None without a baseline, for a part of the plan, and after an early stop: the rows that it measured are a biased
-        sample.
-        """
-        measured, stored, baseline = self._measured, self._prepared.baseline_results, self._measured.baseline
-        allowed = next((-rule.minimum for rule in self._prepared.config.gates if rule.is_regression), 0.0)
-        if self._selected.partial or measured.decided:
-            return None
-        if stored is not None:
-            return comparison.compare(
-                "baseline",
-                shown(stored.path),
-                matching.matched(measured.row_runs(), stored.row_runs()),
-                started_at=stored.started_at,
-                allowed=allowed,
-                differs=differing_settings(
-                    stored, published_config(measured.description, measured.pass_rule), self._prepared.redaction
-                ),
-            )
-        if baseline is None or self._selected.lacks_baseline:
-            return None
-        rows = matching.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
-        stopped = self._engine.baseline_stopped
-        return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
-
-    @property
-    def _nothing_succeeded(self) -> bool:
-        """True if the eval stopped for a cause that every run would meet, and all that ran did."""
-        stop, records = self._engine.stopped, self._measured.records
-        systemic = stop is not None and stop.reason == "systemic"
-        return systemic and not any(record.rolled and record.boundary is None for record in records)
-
-    def _verdict(self, rule: GateRule, compared: RowComparison | None) -> Verdict:
-        verdict = undecided(rule, self._run)
-        if verdict is not None:
-            return verdict
-        if self._nothing_succeeded:
-            return gates.verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
-        if not rule.is_regression:
-            return gates.decide(rule, results.runs_for(rule, self._measured.records, self._measured.pass_rule))
-        if compared is None:  # stored rollouts of an eval that had no baseline
-            return gates.verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
-        return comparison.decide(rule, compared)
-
     def _since_previous(self) -> RowComparison | None:
-        """Compare the rows with the previous run of the plan.
-
-        None if one of them is not whole, or if they measured no common row.
-        """
-        last, measured = self._prepared.last, self._measured
-        if last is None or not measured.whole:
-            return None
         try:
-            previous = read_earlier_results(last.path)
+            return since_previous(self._measured, self._prepared.last)
         except ResultsError as error:
             self._run.notices.add(f"an earlier run is ignored: {error}")
             return None
-        rows = matching.matched(measured.row_runs(), previous.row_runs())
-        compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
-        return compared if compared.n_rows else None
+
+
+def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
+    """Return the rules of an eval run. Those that compare settings with the baseline's need what was `measured`."""
+    prepared, selected = run.prepared, run.selected
+    stored, n_planned = prepared.baseline_results, selected.plan.n_runs
+    share = f"only {len(selected.of_baseline):,} of the baseline's {n_planned:,} runs selected"
+    return Rules(
+        gates=prepared.config.gates,
+        part=selected.share_text if selected.partial else None,
+        baseline_part=share if prepared.baseline_model is not None and selected.lacks_baseline else None,
+        new_baseline=run.updates_baseline,
+        baseline_results=stored,
+        differs=()
+        if stored is None or measured is None
+        else differing_settings(stored, published_config(measured.description, measured.pass_rule), prepared.redaction),
+        baseline_stopped=run.engine.baseline_stopped,
+    )
+
+
+def gates_decide(run: EvalRun) -> bool:
+    """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
+    selected = run.selected
+    return (not selected.partial or selected.awaits_merge) and rules_of(run).decide

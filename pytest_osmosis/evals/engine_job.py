@@ -171,7 +171,7 @@ def engine_job(
             low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
         ),
         seed=config.sampling.seed,
-        probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models else (),
+        probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,

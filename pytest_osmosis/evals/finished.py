@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_osmosis.evals.conclude import Conclusion
-from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path
+from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.evals.run import EvalRun
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.results import files
+from pytest_osmosis.results.conclude import corrected
 from pytest_osmosis.results.publish import published_text
+from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.stats import holm
 from pytest_osmosis.text.numbers import plural, score
 from pytest_osmosis.text.paths import shown
-from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 
 
@@ -28,22 +29,6 @@ def finish(runs: Sequence[EvalRun], grace_s: float = 0.0) -> list[FinishedEval]:
     return [
         FinishedEval(run, conclusion.results(compared))
         for run, conclusion, compared in zip(runs, conclusions, comparisons, strict=True)
-    ]
-
-
-def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:
-    """Return the comparisons of a session's evals with adjusted p; None for an eval without a baseline.
-
-    Each comparison is a test of its own, so the more evals there are, the more often a p below 0.05 occurs by chance.
-    Holm's correction keeps the chance of any false regression in the session at 5%.
-    """
-    p_values = [each.paired.p for each in comparisons if each is not None and each.paired is not None]
-    if len(p_values) < 2:
-        return list(comparisons)
-    adjusted = iter(holm(p_values))
-    return [
-        each.among(len(p_values), next(adjusted)) if each is not None and each.paired is not None else each
-        for each in comparisons
     ]
 
 
@@ -85,9 +70,24 @@ class FinishedEval:
         output, baseline = results_path(config), baseline_path(config)
         self._write(self.run.prepared.source.results_path(self.run), keep_earlier=self.run.engine.rescored)
         if output is not None:
-            self._write(partial_path(output) if self.results.partial else output)
+            self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
             self._write_baseline(baseline)
+
+    def _place(self, output: Path) -> Path:
+        """Return the path for results outside the run directory: a part never replaces the whole, or another shard."""
+        shard = self.run.prepared.shard
+        if not self.results.partial:
+            return output
+        if shard is None:
+            return partial_path(output)
+        there = shard_at(output) if something_at(output) else shard
+        if there == shard:
+            return output
+        what = "the results of a whole eval run" if there is None else f"the results of {there}"
+        instead = shard_path(output, shard)
+        self.run.notices.add(f"{shown(output)} holds {what}, so those of {shard} are written to {shown(instead)}")
+        return instead
 
     def _write(self, path: Path, *, keep_earlier: bool = False) -> None:
         try:

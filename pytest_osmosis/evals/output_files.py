@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path
+from pytest_osmosis.evals.result_paths import baseline_path, partial_path, results_path, shard_path
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.results.files import why_not_writable
@@ -61,7 +61,9 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
     results, baseline = results_path(config), baseline_path(config)
     if results is not None:
         of = f"the results of {_name(prepared)}"
-        yield OutputFile(results, "results file", of, is_results, (partial_path(results),))
+        shard = prepared.shard
+        instead = partial_path(results) if shard is None else shard_path(results, shard)
+        yield OutputFile(results, "results file", of, is_results, (instead,))
     if baseline is not None and updating:
         yield OutputFile(baseline, "baseline", f"the baseline of {_name(prepared)}", is_results)
 

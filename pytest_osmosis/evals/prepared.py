@@ -18,7 +18,7 @@ from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.host.judge_setup import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.results.calibration import HumanScores
@@ -55,6 +55,7 @@ class Prepared:
     - `price`: the price of the model, None if it is unknown
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
+    - `shard`, `part`: the shard to which this session is limited, and the plan of its rows; None without shards
     - `baseline_model`, `baseline_results`: the baseline, if any; the results are also None until their file is written
     - `judge`: the LLM judge of `[scoring] rubric`, if any; `judge_price` returns the price of any judge's model
     - `differs`: the settings that differ from the baseline's results, in words, before the code is loaded
@@ -78,6 +79,8 @@ class Prepared:
     plan_digest: str = ""
     last: PublishedHead | None = None
     smoke: Plan | None = None
+    shard: Shard | None = None
+    part: Plan | None = None
     baseline_model: BaselineModel | None = None
     judge: EvalJudge | None = None
     judge_price: PriceOf = no_price
@@ -90,7 +93,7 @@ class Prepared:
 
     @property
     def collected(self) -> Plan:
-        return self.smoke or self.plan
+        return self.part or self.smoke or self.plan
 
     @property
     def description(self) -> EvalDescription:
@@ -100,6 +103,10 @@ class Prepared:
         """Return this eval as a smoke test of its first rows, and of those that a node id names."""
         planned = [row for row in named_rows if row in self.row_digests]
         return replace(self, smoke=self.plan.first(n_rows).with_named(planned, self.dataset.line))
+
+    def as_shard(self, shard: Shard) -> Prepared:
+        """Return this eval, limited to a shard. Its plan, and so its digest, stay those of the whole."""
+        return replace(self, shard=shard, part=self.plan.of_shard(shard))
 
     @property
     def prices(self) -> Mapping[ModelTag, Price | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
+from pytest_osmosis.record.plan import Shard
 
 
 def baseline_path(config: EvalConfig) -> Path | None:
@@ -20,3 +21,8 @@ def results_path(config: EvalConfig) -> Path | None:
 def partial_path(path: Path) -> Path:
     """Return the path of partial results, which never replace whole ones: x.partial.json for x.json."""
     return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
+def shard_path(path: Path, shard: Shard) -> Path:
+    """Return the path of a shard's results next to those of others: x.shard-2-of-8.json for x.json."""
+    return path.with_name(f"{path.stem}.shard-{shard.number}-of-{shard.of}{path.suffix}")

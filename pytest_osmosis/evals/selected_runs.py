@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import RunId, plan_order
 
 
@@ -14,8 +14,9 @@ from pytest_osmosis.record.run_id import RunId, plan_order
 class SelectedRuns:
     """The selected `runs` in plan order: `own` are those of the eval's model, `of_baseline` those of its baseline.
 
-    A `partial` selection decides no gate: it is a smoke test, the plan holds further runs of the eval's model
-    (`lacks_runs`), or the stored rollouts are those of a part of the plan. `unstored` are then those without a rollout.
+    A `partial` selection decides no gate: it is a smoke test or a shard, the plan holds further runs of the eval's
+    model, or the stored rollouts are those of a part of the plan. `unstored` are then those without a rollout.
+    `lacks_runs` is true if further runs could have been selected: in a shard, runs of its rows.
     """
 
     plan: Plan
@@ -27,11 +28,13 @@ class SelectedRuns:
     lacks_runs: bool
     lacks_baseline: bool
     unstored: Collection[RunId] = frozenset()
+    shard: Shard | None = None
 
     @classmethod
     def of(cls, prepared: Prepared, selected: Sequence[RunId], *, partial: bool | None = None) -> SelectedRuns:
         """Return the selected runs of a prepared eval. `partial` overrides what follows from the plan."""
-        runs, plan, smoke = sorted(selected, key=plan_order), prepared.plan, prepared.smoke is not None
+        runs, smoke, shard = sorted(selected, key=plan_order), prepared.smoke is not None, prepared.shard
+        plan = prepared.part or prepared.plan
         own, of_baseline = ([run for run in runs if run.is_baseline == baseline] for baseline in (False, True))
 
         def lacks(chosen: Sequence[RunId], *, baseline: bool) -> bool:
@@ -39,15 +42,22 @@ class SelectedRuns:
 
         lacks_runs, unstored = lacks(own, baseline=False), prepared.source.outside_of_stored_part
         if partial is None:
-            partial = smoke or lacks_runs or bool(unstored)
+            partial = smoke or lacks_runs or bool(unstored) or shard is not None
         lacks_baseline = lacks(of_baseline, baseline=True)
-        return cls(plan, smoke, runs, own, of_baseline, partial, lacks_runs, lacks_baseline, unstored)
+        return cls(plan, smoke, runs, own, of_baseline, partial, lacks_runs, lacks_baseline, unstored, shard)
+
+    @property
+    def awaits_merge(self) -> bool:
+        """True for a whole shard: its gates are decided once all shards are merged."""
+        return self.shard is not None and not (self.smoke or self.lacks_runs or self.unstored)
 
     @property
     def share_text(self) -> str:
         """The selected share of the plan in words: "only 20 of 100 runs selected"."""
-        plan = self.plan
+        plan, of_shard = self.plan, "" if self.shard is None else f" of {self.shard}"
+        if self.awaits_merge:
+            return f"{self.shard}: merge decides"
         own = [run for run in self.own if run not in self.unstored]
         if plan.granularity == "row" and not self.smoke:
-            return f"only {len({run.row for run in own}):,} of {plan.n_rows:,} rows selected"
-        return f"only {len(own):,} of {plan.n_runs:,} runs selected"
+            return f"only {len({run.row for run in own}):,} of {plan.n_rows:,} rows{of_shard} selected"
+        return f"only {len(own):,} of {plan.n_runs:,} runs{of_shard} selected"

@@ -50,6 +50,10 @@ class EvalQueue:
             raise pytest.UsageError(*errors)
         if self._inline is None:
             self._start_first(list(self.runs))
+            return
+        for eval_id, run in self.runs.items():
+            if not self._n_left[eval_id]:  # no test will perform anything
+                run.go()
 
     def run_done(self, eval_id: str) -> None:
         """Count a run of `eval_id` as done; after its last one the next eval starts. Called in the engine's thread."""
@@ -66,8 +70,15 @@ class EvalQueue:
                 self._start_first(order[order.index(eval_id) + 1 :])
 
     def _start_first(self, eval_ids: Sequence[str]) -> None:
-        for eval_id in eval_ids[:1]:
+        for eval_id in eval_ids:
             self.runs[eval_id].go()
+            if self._n_left[eval_id]:
+                return
+            self._end(eval_id)  # a shard without rows
+
+    def _end(self, eval_id: str) -> None:
+        self.runs[eval_id].stop_clock()
+        self.runs[eval_id].engine.release()
 
     def perform(self, eval_id: str, runs: Sequence[RunId], done: Callable[[], bool]) -> None:
         """Roll out and score `runs` of an inline eval in this thread until `done`. Other evals have hosts for that."""

@@ -7,7 +7,7 @@ after the other, `outcomes` are waited for, `end` reports and writes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +136,7 @@ class EvalSession:
         self.kept_back.update(keys)
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
-        self._has_selected = True
+        self._has_selected, collected = True, list(collected)
         self.prepare_test_evals()
         self.by_id.clear()
         self.by_id.update({**self.test_evals.by_id, **self.named})
@@ -148,8 +148,13 @@ class EvalSession:
         for test_eval in self.test_evals.by_id.values():
             self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
         for eval_id, named in self.named.items():
-            if eval_id in units:
-                self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units[eval_id]))
+            if eval_id in units or self._is_empty_shard(named, collected):
+                self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units.get(eval_id, ())))
+
+    def _is_empty_shard(self, named: NamedEval, collected: Collection[UnitKey]) -> bool:
+        """Return True for an eval of which no test fell to this shard: its results are empty, and can be merged."""
+        runs = named.prepared.shard is not None and named.prepared.config.path not in self._naming.listed
+        return runs and all(key.eval_id != named.id for key in collected)
 
     def unselected(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""

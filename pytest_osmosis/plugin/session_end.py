@@ -111,5 +111,5 @@ class SessionEnd:
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         each = self._evals[eval_id]
-        measured = each.measured(finished.results)
+        measured = each.measured(finished.results) or not finished.run.selected.runs  # a shard without rows
         return exit_status.not_measured(finished, gated=each.decides(finished.run), measured=measured)

@@ -82,8 +82,12 @@ class NamedEval(SessionEval):
         return shlex.join(["pytest", test, *session_options.typed(self._config), *stored])
 
     def decides(self, run: EvalRun) -> bool:
-        """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs."""
-        return not self._config.getoption("runxfail", False) and not run.selected.partial
+        """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs.
+
+        The gates of a whole shard decide once it is merged with the others.
+        """
+        is_part = run.selected.partial and not run.selected.awaits_merge
+        return not self._config.getoption("runxfail", False) and not is_part
 
     def measured(self, results: Results) -> bool:
         """Return True if a run counts as an answer."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
@@ -42,6 +43,24 @@ class Place(NamedTuple):
 
     path: str
     line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of the parts into which jobs of CI divide the rows of an eval, counted from 1.
+
+    >>> str(Shard(2, 8))
+    'shard 2 of 8'
+    """
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.of}"
+
+    def to_json(self) -> dict[str, int]:
+        return {"index": self.number, "of": self.of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +157,18 @@ class Plan:
                 spans.append(span._replace(n_rows=min(span.n_rows, left)))
             left -= span.n_rows
         return replace(self, spans=tuple(spans), n=1)
+
+    def of_shard(self, shard: Shard) -> Plan:
+        """Return this plan with the rows of a shard: every `of`-th of its rows, all runs of each.
+
+        >>> plan = Plan("x", "x.toml", "x.jsonl", (Span(0, 3, 1), Span(7, 2, 8)), n=1)
+        >>> [row for row, _ in plan.of_shard(Shard(2, 2)).rows()]
+        [1, 7]
+        """
+        named = {row for span in self.named for row in range(span.first, span.first + span.n_rows)}
+        chosen = dict(islice(self.rows(), shard.number - 1, None, shard.of))
+        spans, others = ([row for row in chosen if (row in named) == is_named] for is_named in (False, True))
+        return replace(self, spans=spans_of(spans, chosen.__getitem__), named=spans_of(others, chosen.__getitem__))
 
     def with_named(self, rows: Iterable[int], line_of: Callable[[int], int]) -> Plan:
         """Return this plan, which also collects `rows`."""

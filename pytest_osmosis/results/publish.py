@@ -122,6 +122,7 @@ def _members(results: Results) -> dict[str, Any]:
         **({"stop_reason": results.stopped} if results.stopped else {}),
         "stopped_by": results.stop_reason,
         "smoke_of": results.smoke_of,
+        **({"shard": results.shard.to_json()} if results.shard is not None else {}),
         "partial": results.partial,
         "config": {
             **published_config(results.description, results.pass_rule),
@@ -337,8 +338,17 @@ def _run(results: Results, record: RunRecord) -> dict[str, Any]:
         "finish_reason": record.finish_reason,
         **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
+        **({"answer": record.answer} if record.answer is not None else {}),
+        **({"errors": _errors(record)} if record.scorer_errors else {}),
         **record.notes.to_json(),
         **_judges_of(results, record),
+    }
+
+
+def _errors(record: RunRecord) -> dict[str, Any]:
+    """Return why functions gave no score, by their names."""
+    return {
+        name: {"message": failed.message, "boundary": failed.boundary} for name, failed in record.scorer_errors.items()
     }
 
 
@@ -353,8 +363,26 @@ def _judges_of(results: Results, record: RunRecord) -> dict[str, Any]:
 
 
 def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
-    run = record.run
-    return {"row_index": run.row, "run_index": run.index, **_tag(results, run), "reason": record.skip_reason}
+    """Return a run that never ended. What its rollout used is in the summary, so it is told if there was one."""
+    run, human = record.run, results.human
+    rollout = {
+        "duration_ms": record.duration_ms,
+        "usage": dict(record.usage) if record.usage is not None else None,
+        "retries": record.retries,
+        "finish_reason": record.finish_reason,
+        "attempt": record.attempt,
+        **_judges_of(results, record),
+    }
+    return {
+        "row_index": run.row,
+        "row_digest": results.row_digests[run.row],
+        **({} if human is None else {"human_score": human.by_row.get(run.row)}),
+        "run_index": run.index,
+        **_tag(results, run),
+        "reason": record.skip_reason,
+        "started": record.started,
+        **({"rollout": rollout} if record.rolled else {}),
+    }
 
 
 def _tag(results: Results, run: RunId) -> dict[str, str]:

@@ -25,6 +25,7 @@ from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import LARGEST, ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import NOTES
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RunRecord
@@ -77,7 +78,7 @@ class PublishedHead:
 
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
     pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
-    head has none.
+    head has none. `shard` is None for results that are not those of a shard.
     """
 
     path: Path
@@ -102,6 +103,7 @@ class PublishedHead:
     eval: str
     counted: int
     gates: Sequence[str]
+    shard: Shard | None
 
     @property
     def passed(self) -> int | None:
@@ -181,6 +183,14 @@ def read_results(path: Path) -> PublishedResults:
 def read_earlier_results(path: Path) -> PublishedResults:
     """Read results of an earlier run. Raises `ResultsError` if a member is missing or has the wrong type."""
     return _results(path, _load(path))
+
+
+def shard_at(path: Path) -> Shard | None:
+    """Return the shard whose results are at `path`, None for other results, and for a file that cannot be read."""
+    try:
+        return read_head(path).shard
+    except ResultsError:
+        return None
 
 
 def read_head(path: Path) -> PublishedHead:
@@ -439,8 +449,13 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "eval": _typed(data["config"]["name"], str),
         "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
         "judges_cost_usd": _typed(summary.get("judges", {"cost_usd": 0.0})["cost_usd"], float, int, NoneType),
+        "shard": _shard(data.get("shard")),
         "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
     }
+
+
+def _shard(shard: Mapping[str, Any] | None) -> Shard | None:
+    return None if shard is None else Shard(_typed(shard["index"], int), _typed(shard["of"], int))
 
 
 def _row(row: Mapping[str, Any]) -> PublishedRow:

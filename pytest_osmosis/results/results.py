@@ -22,6 +22,7 @@ from pytest_osmosis.results.calibration import Calibration, HumanScores, calibra
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.judge_totals import JudgeTotals, PriceOf, judge_totals, no_price
 from pytest_osmosis.results.metrics import MetricSummaries, metric_summaries
+from pytest_osmosis.results.shards import ShardFacts
 from pytest_osmosis.results.votes import vote_agreements
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Runs, Verdict
@@ -138,6 +139,7 @@ class Results:
     stop_reason: StopReason | None = None
     reasons: Mapping[RunId, str] = field(default_factory=dict)
     throttling: Throttling = field(default_factory=Throttling)
+    shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
 
     def reason_of(self, record: RunRecord) -> str:

@@ -17,6 +17,7 @@ import pytest_osmosis
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish, prepare
 from pytest_osmosis.evals.rescore import prepare_rescore
 from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
@@ -109,7 +110,12 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
 
     def evaluate(
-        config: str = CONFIG, runs: Sequence[RunId] | None = None, *, interrupt: bool = False, again: bool = False
+        config: str = CONFIG,
+        runs: Sequence[RunId] | None = None,
+        *,
+        interrupt: bool = False,
+        again: bool = False,
+        shard: Shard | None = None,
     ) -> Any:
         (tmp_path / "x.toml").write_text(config)
         if again:
@@ -117,10 +123,11 @@ def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
             prepared = prepare_rescore(run, None, (), environ=os.environ, read_stdin=lambda: "")
         else:
             prepared = prepare(tmp_path / "x.toml", (), environ=os.environ)
+        prepared = prepared if shard is None else prepared.as_shard(shard)
         done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
         eval_run = EvalRun.start(
             prepared,
-            SelectedRuns.of(prepared, list(prepared.plan.runs()) if runs is None else runs),
+            SelectedRuns.of(prepared, list(prepared.collected.runs()) if runs is None else runs),
             RunSettings({**os.environ, "NO_PROXY": "*"}, probe=False),
             rerun=str,
             on_done=lambda run, _: done.put(run),
@@ -186,9 +193,10 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     recorded = evaluate(RECORDED)
 
     assert faults(recorded) == []
-    kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models]
+    shard = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n', shard=Shard(1, 2), interrupt=True)
+    kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models, shard]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
-    assert [results["partial"] for results in kinds] == [False, False, False, True, False, False, False, False, False]
+    assert [results["partial"] for results in kinds] == [False] * 3 + [True] + [False] * 5 + [True]
     assert {run["status"] for results in kinds for row in results["rows"] for run in row["runs"]} == {
         "finished",
         "failed",
@@ -207,11 +215,13 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
         True,
         False,
         True,
+        True,
     ]
     assert [results["rescored"] is None for results in kinds] == [
         True,
         True,
         False,
+        True,
         True,
         True,
         True,

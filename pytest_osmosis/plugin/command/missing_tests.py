@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.suggest import closest
 
-_WITHOUT_ITEM = ("gate ", "limit ", "probe", "baseline", "results", "hook ")
+_WITHOUT_ITEM = ("gate ", "limit ", "probe", "shard", "baseline", "results", "hook ")
 """Beginnings of the titles under which `items.gate_reports` reports what belongs to the whole eval."""
 
 
@@ -77,7 +77,7 @@ def _why_missing(unit: Unit, prepared: Prepared) -> str | None:
     if prepared.preflight is not None and prepared.preflight.without_model is not None:
         return "nothing is rolled out without a model to ask (--osmosis-base-url=URL, --osmosis-model=MODEL)"
     if all(row != unit.row for row, _ in plan.rows()):
-        return f"row{unit.row} is not among the rows of this eval"
+        return f"row{unit.row} is not among the rows of {prepared.shard or 'this eval'}"
     if unit.is_baseline and not plan.baseline:
         return "the eval has no baseline model"
     if isinstance(unit, RunId) and unit.index >= plan.n:

@@ -126,6 +126,13 @@ SMOKE = Option(
     "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
 )
 
+SHARD = Option(
+    "shard",
+    "K/N",
+    "Run only the K-th of N shards: every N-th row, with all its runs. pytest-osmosis merge makes the results of the "
+    "whole from those of all shards, and decides its gates.",
+)
+
 UPDATE_BASELINE = Option(
     "update-baseline",
     None,
@@ -144,6 +151,7 @@ OF_SESSION = (
     # which runs, and how many at once
     SMOKE,
     Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
+    SHARD,
     Option("max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit)."),
     Option(
         "stop-when-decided",
@@ -185,7 +193,7 @@ ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_SESSION)
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_SESSION)
 """Options that apply to evals but name none."""
 
-_OF_VERDICTS = ("smoke", "smoke-rows", "stop-when-decided", "update-baseline")
+_OF_VERDICTS = ("smoke", "smoke-rows", "shard", "stop-when-decided", "update-baseline")
 _BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
 NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_SESSION if option.name in _OF_VERDICTS))
 """Options about the verdict of a whole eval; they do not apply to tests over rollouts."""

@@ -19,7 +19,7 @@ from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import FROM, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
+from pytest_osmosis.plugin.command.options import FROM, SHARD, SMOKE, UPDATE_BASELINE, is_eval_toml, plans_setup
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.row_arguments import dataset_argument, units_in_arguments, wrong_granularity
 from pytest_osmosis.plugin.command.session_options import SessionOptions
@@ -27,6 +27,7 @@ from pytest_osmosis.plugin.items.node_ids import eval_id
 from pytest_osmosis.plugin.output.session_outlet import outlet_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.text.paths import shown
 
 
 class PreparedEvals(NamedTuple):
@@ -103,6 +104,8 @@ class EvalPreparer:
         if path is not None and is_training_config(path):
             return self._prepare_training(path, rows)
         prepared, smoke = self.prepare(path, rows=rows, listed=path in self._named.listed), self._options.smoke
+        if self._options.shard is not None:
+            return prepared.as_shard(self._options.shard)
         return prepared if smoke is None else prepared.as_smoke(smoke, rows)
 
     def prepare(
@@ -135,6 +138,9 @@ class EvalPreparer:
 
     def _prepare_training(self, path: Path, rows: Sequence[int]) -> Prepared:
         """Prepare the preflight of a training config: a smoke test, without rows if there is no model to ask."""
+        if self._options.shard is not None and path not in self._named.listed:
+            text = f"a preflight of a training config has no shards ({SHARD.flag}); run it in a job of its own"
+            raise ProblemsError([Problem(shown(path), text)])
         prepared = prepare_training(
             path,
             self._overrides(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,13 +18,14 @@ from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
 from pytest_osmosis.plugin.command.overrides import read_overrides
+from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.files import why_not_writable
 
 SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SHOW_FAILURES = 10
 _NOT_REPEATED = (
-    "output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline", "show-failures",
+    "shard", "output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline", "show-failures",
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 
@@ -39,7 +41,8 @@ class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
-    requested it, None without one. `update_baseline` writes results over the baseline. `show_failures` is how many
+    requested it, None without one. `shard` is the only one of the evals' shards that runs.
+    `update_baseline` writes results over the baseline. `show_failures` is how many
     failed runs pytest shows, None for all.
     """
 
@@ -55,6 +58,7 @@ class SessionOptions(NamedTuple):
     not_measured_exit: int
     inline: bool
     smoke: int | None
+    shard: Shard | None
     update_baseline: bool
     rescore: bool
     overwrite: bool
@@ -84,6 +88,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
+    shard = _shard(config, values, problems)
     markdown = _markdown(config, values["markdown"], problems)
     show_failures = _show_failures(config, values["show-failures"], problems)
     if problems:
@@ -102,6 +107,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, values["inline"].origin if inline else None),
         smoke=smoke,
+        shard=shard,
         update_baseline=update_baseline,
         rescore=rescore,
         overwrite=overwrite,
@@ -220,6 +226,40 @@ def _smoke(smoke: OptionValue, rows: OptionValue, overrides: Iterable[Override],
             text = f"contradicts {smoke.origin}, which runs each of the first rows once; {fix}"
             problems.append(Problem(override.origin, text))
     return SMOKE_ROWS if n_rows is None else n_rows
+
+
+_SHARD_CONFLICTS = {
+    "smoke": "a smoke test has few rows; leave out one of them",
+    "stop-when-decided": "a shard does not know the runs of the others; leave out one of them",
+    "update-baseline": "a baseline is a whole eval; make it of the merged results: "
+    "pytest-osmosis merge FILES -o BASELINE",
+}
+"""Options that contradict a shard, and why."""
+
+
+def _shard(config: pytest.Config, values: Mapping[str, OptionValue], problems: list[Problem]) -> Shard | None:
+    """Return the shard to which the session is limited, None without one."""
+    value = values["shard"]
+    if value.text is None:
+        return None
+    parts = _SHARD.fullmatch(value.text.strip())
+    shard = None if parts is None else Shard(int(parts[1]), int(parts[2]))
+    if shard is None or not 1 <= shard.number <= shard.of <= MOST_SHARDS:
+        text = f"must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most {MOST_SHARDS}), got {toml(value.text)}"
+        problems.append(Problem(value.origin, text))
+        return None
+    for name, why in _SHARD_CONFLICTS.items():
+        if (values[name].text or "").lower() in _TRUE:
+            problems.append(Problem(values[name].origin, f"contradicts {value.origin}={value.text}: {why}"))
+    if config.getoption(options.SOURCE.dest) == "model":
+        fix = "run these tests in a job of their own"
+        text = f"contradicts {options.SOURCE.flag}=model: tests over rollouts have no shards; {fix}"
+        problems.append(Problem(value.origin, text))
+    return shard
+
+
+_SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
+MOST_SHARDS = 10_000
 
 
 def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:

@@ -36,6 +36,8 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
         else:
             kind: Kind = "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished, gated) else "error"
             yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
+    if not finished.run.selected.runs:
+        yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:

@@ -49,7 +49,9 @@ def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str
     """Return a line on all evals and one on each."""
     rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
     sizes = [
-        f"smoke: {_rows_and_runs(each.collected)}" if each.smoke is not None else _rows_and_runs(each.collected)
+        f"smoke: {_rows_and_runs(each.collected)}"
+        if each.smoke is not None
+        else " of ".join([_rows_and_runs(each.collected), *([str(each.shard)] if each.shard is not None else [])])
         for each in prepared
     ]
     return [
@@ -225,6 +227,7 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
     if config.agent.is_recorded:
         whole = f"{_rows_and_runs(plan)}: the rows hold the conversations, nothing is rolled out"
     yield f"  {size or whole}, {in_flight}"
+    yield from _shard_lines(prepared)
     yield from number_of_tests(plan)
     if (bounds := rollout_bounds_text(config)) is not None:
         yield f"  limit: {bounds}"
@@ -236,6 +239,23 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
         yield f"  {last_run_line(prepared.last)}"
     if (other := prepared.baseline_model) is not None:
         yield f"  baseline: {other.target.describe}, on the same rows side by side; its tests never fail"
+
+
+def _shard_lines(prepared: Prepared) -> Iterator[str]:
+    """Yield the share of a shard, and which limits each shard has for itself."""
+    if prepared.shard is None or prepared.part is None:
+        return
+    yield f"  {prepared.shard}: {count(prepared.part.n_rows)} of {plural(prepared.plan.n_rows, 'row')}"
+    limits = prepared.config.limits
+    own = [key for key in SPENT if getattr(limits, key) is not None]
+    rates = rate_limit_texts(prepared.config, prepared.part.n_rollouts, prepared.last)
+    names = [*own, *(["the limits per minute"] if rates else [])]
+    if names:
+        yield f"  note: each shard has {' and '.join(names)} for itself"
+
+
+SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
+"""The limits that are used up by all runs together."""
 
 
 def _rows_and_runs(plan: Plan) -> str:

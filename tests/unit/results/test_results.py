@@ -74,8 +74,8 @@ def test_total_rows_counts_rows_with_a_run_and_pending_ones_are_listed_apart() -
 
     assert (found["summary"]["total_rows"], found["summary"]["total_runs"], found["summary"]["selected"]) == (3, 3, 5)
     assert found["pending"] == [
-        {"row_index": 3, "run_index": 0, "reason": "stopped"},
-        {"row_index": 4, "run_index": 0, "reason": None},
+        {"row_index": 3, "row_digest": f"{3:016x}", "run_index": 0, "reason": "stopped", "started": False},
+        {"row_index": 4, "row_digest": f"{4:016x}", "run_index": 0, "reason": None, "started": False},
     ]
     assert {key: found["summary"][key] for key in ("finished", "failed", "skipped", "pending")} == {
         "finished": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.evals.finished import corrected
+from pytest_osmosis.results.conclude import corrected
 from pytest_osmosis.verdicts.comparison import RowComparison, compare
 from pytest_osmosis.verdicts.matching import Matched, Pair
 

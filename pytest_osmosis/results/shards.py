@@ -1,0 +1,83 @@
+"""The facts that the results of a shard hold besides those of any eval run, so that they can be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.files.reading import open_file
+from pytest_osmosis.record.plan import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFile:
+    """The file of the baseline: its path, as the session showed it, and the SHA-256 of its content."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path, shown_path: str) -> BaselineFile:
+        with open_file(path) as file:
+            return cls(shown_path, sha256(file.read()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """A shard of an eval. `whole` says that every run of its rows was selected, `missing` what was not, in words.
+
+    It has `n_rows` of the `n_planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
+    and `decides` is True if gates decide in place of single runs. `code` holds the digests of the reward functions.
+    """
+
+    shard: Shard
+    n_rows: int
+    n_planned_rows: int
+    n_planned_runs: int
+    whole: bool
+    missing: str | None
+    decides: bool
+    max_errors: float
+    max_errors_is_share: bool
+    baseline: BaselineFile | None = None
+    baseline_stopped: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        baseline = self.baseline
+        return {
+            **self.shard.to_json(),
+            "rows": self.n_rows,
+            "planned_rows": self.n_planned_rows,
+            "planned_runs": self.n_planned_runs,
+            "whole": self.whole,
+            "missing": self.missing,
+            "decides": self.decides,
+            "max_errors": self.max_errors,
+            "max_errors_is_share": self.max_errors_is_share,
+            "baseline": None if baseline is None else {"path": baseline.path, "sha256": baseline.sha256},
+            "baseline_stopped": self.baseline_stopped,
+            "code": dict(self.code),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ShardFacts:
+        """Return the facts of a published shard, which the schema has checked."""
+        baseline = data["baseline"]
+        return cls(
+            Shard(data["index"], data["of"]),
+            data["rows"],
+            data["planned_rows"],
+            data["planned_runs"],
+            data["whole"],
+            data["missing"],
+            data["decides"],
+            data["max_errors"],
+            data["max_errors_is_share"],
+            None if baseline is None else BaselineFile(baseline["path"], baseline["sha256"]),
+            data["baseline_stopped"],
+            data["code"],
+        )
