@@ -10,10 +10,10 @@ from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
-from pytest_osmosis.record.journal import in_use
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_history import RunHistory, read_histories
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
 from pytest_osmosis.report.run_page import Listing, page_lines
 from pytest_osmosis.report.run_view import RunContext, row_lines, run_lines
@@ -147,7 +147,7 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
     run = stored(directory)
     published = None if run.results is None else read_results(run.results)
     rule = pass_rule_of(run, published, histories[0].scorers)
-    why = "the eval is still running" if in_use(directory.journal) else "the eval ended before it wrote results"
+    why = "the eval is still running" if holder_of(directory) is not None else "the eval ended before it wrote results"
     costs = {each.record.run: cost_of(run, published, each.record) for each in histories}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
     return RunContext(

@@ -40,9 +40,9 @@ from pytest_osmosis.files.shapes import ShapeFault, members, nullable, number, o
 from pytest_osmosis.models.providers import Client, MaxTokensKey
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import IN_USE, in_use
 from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -189,8 +189,8 @@ def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
     where, journal = f"run {run.directory.name}", run.directory.journal
     try:
-        if in_use(journal):
-            raise ProblemsError([Problem(where, IN_USE)])
+        if (holder := holder_of(run.directory)) is not None:
+            raise ProblemsError([Problem(where, held_text(run.directory, holder))])
         rollouts = StoredRollouts(journal)
     except JournalError as error:
         raise ProblemsError([Problem(where, str(error))]) from None

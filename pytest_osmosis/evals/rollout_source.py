@@ -19,6 +19,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results import files
@@ -133,7 +134,9 @@ class RescoreSource:
         return self.run.manifest.started_at
 
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
-        return self.run.directory, Journal.reopen(self.run.directory.journal)
+        return self.run.directory, Journal.reopen(
+            self.run.directory.journal, RunLock.take(self.run.directory, "scoring")
+        )
 
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""

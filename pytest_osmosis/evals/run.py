@@ -90,6 +90,8 @@ class EvalRun:
         outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
         job = engine_job(prepared, selected, settings, directory, outcomes.describe, worktree)
         engine = Engine(job, journal, on_done)
+        if journal.lock.notice is not None:
+            engine.notices.add(journal.lock.notice)
         engine.start()
         kept = outcomes.conversations, outcomes.reasons
         return cls(prepared, selected, settings, directory, engine, *kept, provenance, git)

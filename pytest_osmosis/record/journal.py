@@ -2,8 +2,8 @@
 
 Appended lines reach the operating system at once, so a killed process loses none of them. They are forced to the disk
 at most once a second and at the end, which matters only if the machine dies. Readers skip a torn last line, which a
-crash in the middle of an append leaves; a bad line elsewhere is an error. The writer's lock on the file ends with its
-process.
+crash in the middle of an append leaves; a bad line elsewhere is an error. The writer holds the lock of the run
+directory (`run_lock`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.shapes import ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import Event
 
 SYNC_INTERVAL_S = 1.0
@@ -29,24 +31,36 @@ MOST_LINE_BYTES = 1 << 27
 
 
 class Journal:
-    """A journal that this process writes, locked until it is closed."""
+    """A journal that this process writes. It holds `lock`, that of its run directory, until it is closed."""
 
-    def __init__(self, path: Path, file: FileIO) -> None:
+    def __init__(self, path: Path, file: FileIO, lock: RunLock) -> None:
         self.path = path
+        self.lock = lock
         self._file = file
         self._synced = time.monotonic()
 
     @classmethod
-    def create(cls, path: Path) -> Journal:
-        """Create the journal at `path`. Raises `JournalError` if it exists already, or cannot be written."""
-        return cls(path, _opened_to_write(path, "xb"))
+    def create(cls, path: Path, lock: RunLock | None = None) -> Journal:
+        """Create the journal at `path`. Raises `JournalError` if it exists already, or cannot be written.
+
+        Without a `lock` it takes that of the folder, and raises `JournalError` if another process holds it.
+        """
+        return cls._opened(path, "xb", lock or RunLock.take(RunDirectory(path.parent)))
 
     @classmethod
-    def reopen(cls, path: Path) -> Journal:
-        """Open a journal to append to it, after its last whole line. Raises `JournalError` if it is in use."""
-        file = _opened_to_write(path, "r+b")
-        file.truncate(file.seek(_end_of_lines(file)))
-        return cls(path, file)
+    def reopen(cls, path: Path, lock: RunLock | None = None) -> Journal:
+        """Open a journal to append to it, after its last whole line. Raises `JournalError` as `create` does."""
+        journal = cls._opened(path, "r+b", lock or RunLock.take(RunDirectory(path.parent)))
+        journal._file.truncate(journal._file.seek(_end_of_lines(journal._file)))
+        return journal
+
+    @classmethod
+    def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock) -> Journal:
+        try:
+            return cls(path, path.open(mode, buffering=0), lock)
+        except OSError as error:
+            lock.close()
+            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, each ending in a newline. Raises `JournalError` if the disk takes no more."""
@@ -68,50 +82,18 @@ class Journal:
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        if not self._file.closed:
-            try:
+        """Force what was appended to the disk and let go of the lock. Idempotent. Raises `JournalError`."""
+        try:
+            if not self._file.closed:
                 self.sync()
-            finally:
-                self._file.close()
-
-
-def _opened_to_write(path: Path, mode: Literal["xb", "r+b"]) -> FileIO:
-    try:
-        file = path.open(mode, buffering=0)
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
-    if not _locked(file):
-        file.close()
-        raise JournalError(f"{path}: {IN_USE}")
-    return file
+        finally:
+            self._file.close()
+            self.lock.close()
 
 
 def encode(event: Event) -> bytes:
     """Return the line of an event: pure ASCII, strict JSON."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-
-
-IN_USE = "another process writes to it, so its eval run is still in progress"
-
-
-def in_use(path: Path) -> bool:
-    with _opened(path) as file:
-        return not _locked(file)
-
-
-def _locked(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed. Return False if another process holds the lock."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows
-        return True
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
 
 
 def _end_of_lines(file: IO[bytes]) -> int:

@@ -16,6 +16,7 @@ class RunDirectory:
     - `manifest`: the config, options and plan of the eval run
     - `journal`: the events of the runs
     - `partial_results`: the results of a rescoring that was partial or stopped, and so does not replace `results`
+    - `lock`: the process that writes the eval run (`run_lock`)
     - `stop_request`: a file that lets the engine begin no further run, written by `pytest-osmosis runs stop`
     - `host_log`: the output of user code that belongs to no run
     - `artifacts`: the folder for files that user code writes
@@ -28,6 +29,7 @@ class RunDirectory:
         self.journal = path / "journal.jsonl"
         self.results = path / "results.json"
         self.partial_results = path / "results.partial.json"
+        self.lock = path / "lock"
         self.stop_request = path / "stop"
         self.host_log = path / "host.log"
         self.artifacts = path / "artifacts"

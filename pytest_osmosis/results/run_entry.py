@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.record.journal import in_use
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.paths import shown
 
@@ -93,7 +93,7 @@ def _without_results(directory: RunDirectory) -> RunEntry:
     return RunEntry(
         directory.name,
         shown(directory.path),
-        "running" if in_use(directory.journal) else "killed",
+        "running" if holder_of(directory) is not None else "killed",
         manifest.eval,
         manifest.started_at,
         ended=_n_rollouts(directory.journal),

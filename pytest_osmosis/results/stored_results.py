@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import event_at, in_use, replay_with_positions
+from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
@@ -90,7 +91,7 @@ class StoredResults:
 def read_stored(run: StoredEvalRun) -> StoredResults:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
     journal = run.directory.journal
-    writing = in_use(journal)
+    writing = holder_of(run.directory) is not None
     published_results = None if run.results is None else read_results(run.results)
     ledger, positions = _replayed(journal)
     if published_results is None:

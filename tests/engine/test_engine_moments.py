@@ -21,8 +21,10 @@ from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.record.journal import Journal, in_use, replay
+from pytest_osmosis.record.journal import Journal, replay
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.world import Rows
@@ -428,9 +430,9 @@ def test_a_broken_engine_reports_every_run_even_if_submitted_later(tmp_path: Pat
 
 def test_an_engine_that_never_started_unlocks_its_journal(tmp_path: Path) -> None:
     stepped = SteppedEngine(tmp_path)
-    assert in_use(stepped.path)
+    assert holder_of(RunDirectory(stepped.path.parent)) is not None
     stepped.engine.close()
-    assert not in_use(stepped.path)
+    assert holder_of(RunDirectory(stepped.path.parent)) is None
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import Journal, encode, event_at, in_use, replay, replay_with_positions
+from pytest_osmosis.record.journal import Journal, encode, event_at, replay, replay_with_positions
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import holder_of
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""
@@ -204,9 +207,15 @@ def test_event_at_reads_the_event_at_a_position(tmp_path: Path) -> None:
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.jsonl")
 
-    assert in_use(journal.path)
-    with pytest.raises(JournalError, match=r"journal\.jsonl: another process writes to it"):
+    assert holder_of(RunDirectory(tmp_path)) is not None
+    with pytest.raises(JournalError, match=f"process {os.getpid()} on .* has been writing it since"):
         Journal.reopen(journal.path)
     journal.close()
-    assert not in_use(journal.path)
+    assert holder_of(RunDirectory(tmp_path)) is None
     Journal.reopen(journal.path).close()
+
+
+def test_a_journal_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file"):
+        Journal.reopen(tmp_path / "journal.jsonl")
+    assert list(tmp_path.iterdir()) == []

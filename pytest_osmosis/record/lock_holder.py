@@ -1,0 +1,124 @@
+"""The process that writes an eval run, and whether it still runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pytest_osmosis.files.shapes import flag, members, one_of, text, whole
+from pytest_osmosis.files.shapes import moment as a_moment
+from pytest_osmosis.files.strict_json import parsed
+
+Purpose = Literal["rollouts", "scoring"]
+"""The reason why a process writes an eval run: to roll out, or to score stored rollouts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that writes an eval run: its id, its machine, and since when it does (UTC, ISO 8601).
+
+    `started` and `place` tell it from a later process with the same id: the time when it began, in the units of the
+    system, and the boot and the namespace that its id belongs to; "" where the system tells neither. `has_flock` is
+    False where the lock file alone decides. `token` is different in each lock. `pid` is None if its name cannot be
+    read.
+    """
+
+    pid: int | None
+    machine: str
+    since: str
+    purpose: Purpose = "rollouts"
+    started: str = ""
+    place: str = ""
+    has_flock: bool = True
+    token: str = ""
+
+    @classmethod
+    def this_process(cls, purpose: Purpose) -> Holder:
+        pid, since = os.getpid(), datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(pid, socket.gethostname(), since, purpose, _started(pid), _place(), token=secrets.token_hex(8))
+
+    @property
+    def is_here(self) -> bool:
+        """True if its id is that of a process on this machine."""
+        return self.pid is not None and self.machine == socket.gethostname() and self.place == _place()
+
+    @property
+    def is_alive(self) -> bool:
+        """True if its process is known to run."""
+        return self.is_here and self._runs()
+
+    @property
+    def has_ended(self) -> bool:
+        """True if its process is known to have ended."""
+        return self.is_here and not self._runs()
+
+    def _runs(self) -> bool:
+        return self.pid is not None and _is_process(self.pid) and self.started == _started(self.pid)
+
+    def to_line(self) -> bytes:
+        return json.dumps(asdict(self)).encode("ascii") + b"\n"
+
+    @classmethod
+    def of_line(cls, raw: bytes) -> Holder | None:
+        """Return the holder that a line names, None for a line that names none."""
+        try:
+            data = parsed(raw.decode("ascii"))
+            _SHAPE(data)
+        except ValueError:
+            return None
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+
+    def __str__(self) -> str:
+        return "another process" if self.pid is None else f"process {self.pid} on {self.machine}"
+
+
+_SHAPE: Callable[[Any], None] = members(
+    {"pid": whole(1), "machine": text, "since": a_moment},
+    {
+        "purpose": one_of(*get_args(Purpose)),
+        "started": text,
+        "place": text,
+        "has_flock": flag,
+        "token": text,
+    },
+)
+
+UNKNOWN = Holder(None, "", "")
+"""A process that locked the file and has not written its name yet."""
+
+
+def _is_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _started(pid: int) -> str:
+    """Return when a process began, in ticks since the boot; "" where the system does not tell, or it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    return stat.rpartition(b")")[2].split()[19].decode("ascii")  # after the name, which may hold anything
+
+
+@cache
+def _place() -> str:
+    """Return the boot of this machine and the namespace of process ids, "" where the system tells neither."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
