@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parent
 if str(DOCS.parent) not in sys.path:  # when run as a file
     sys.path.insert(0, str(DOCS.parent))
 
-from docs.pages import api, command_line, config_keys, hooks, providers, results_keys  # noqa: E402
+from docs.pages import api, command_line, config_keys, hooks, providers, results_keys, run_table  # noqa: E402
 
 
 def security() -> str:
@@ -29,6 +29,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/hooks.md": hooks.page,
     "reference/providers.md": providers.page,
     "reference/results.md": results_keys.page,
+    "reference/run-table.md": run_table.page,
     "reference/training-config.md": config_keys.training_page,
 }
 """Each page's path under docs/, and the function that returns its text."""

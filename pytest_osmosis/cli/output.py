@@ -42,6 +42,11 @@ class CommandOutput:
     def json(self, document: Mapping[str, Any]) -> None:
         print(self.outlet.json(document))
 
+    def data(self, pieces: Iterable[str]) -> None:
+        """Print text for another program, which is redacted already; on a terminal, as text of others is shown."""
+        for piece in pieces:
+            sys.stdout.write(self.outlet.shown(piece) if _is_terminal() else piece)
+
 
 def terminal_columns() -> int | None:
     """Return the width of the terminal, None if standard output is none."""

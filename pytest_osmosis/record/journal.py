@@ -127,10 +127,28 @@ def replay_with_positions(path: Path) -> Iterator[tuple[int, Event]]:
 
 def event_at(path: Path, position: int) -> Event:
     """Return the event that begins at a position in a journal."""
-    where = f"{path}, byte {position}"
-    with _opened(path) as file:
-        file.seek(position)
-        return _event(_line(file, where) or b"", where)
+    with EventReader(path) as reader:
+        return reader.at(position)
+
+
+class EventReader:
+    """Reads events of a journal by their positions, many of them, through one open file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _opened(path)
+
+    def __enter__(self) -> EventReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def at(self, position: int) -> Event:
+        """Return the event that begins at a position. Raises `JournalError`."""
+        where = f"{self._path}, byte {position}"
+        self._file.seek(position)
+        return _event(_line(self._file, where) or b"", where)
 
 
 def _line(file: IO[bytes], where: str) -> bytes | None:

@@ -6,7 +6,8 @@ import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -40,16 +41,22 @@ def keep_earlier(path: Path) -> None:
 
 def write(path: Path, text: Iterable[str]) -> Path:
     """Write atomically and return the path: a reader sees the old file or the whole new one. Follows a link."""
+    with replacing(path) as scratch, scratch.open("w", encoding="utf-8") as pieces:
+        pieces.writelines(text)
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
     file = path.resolve()
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with scratch.open("w", encoding="utf-8") as pieces:
-            pieces.writelines(text)
+        yield scratch
         scratch.replace(file)
     finally:
         scratch.unlink(missing_ok=True)
-    return path
 
 
 def append(path: Path, text: str) -> None:

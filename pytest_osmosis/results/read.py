@@ -18,18 +18,20 @@ from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.shapes import LARGEST, ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.event_shapes import NOTES
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.publish import SCHEMA_VERSION
+from pytest_osmosis.results.read_back import price_of
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.matching import ChangedRow, Passes, RowRuns
@@ -153,6 +155,13 @@ def _own(row: PublishedRow) -> Iterator[PublishedRun]:
     return (run for run in row.runs if not run.id.is_baseline)
 
 
+class PublishedSettings(NamedTuple):
+    """The published settings by which runs pass and tokens are paid; a model's price is None if it is not known."""
+
+    pass_rule: PassRule
+    prices: Mapping[ModelTag, Price | None]
+
+
 _OWN_KEYS = {"schema_version", "status", "config", "summary", "provenance"}
 _MOST_FOREIGN_BYTES = 10_000_000
 
@@ -203,6 +212,39 @@ def read_head_of_plan(path: Path, digest: str) -> PublishedHead | None:
     text = _head_text(path)
     head = _head(path, text) if digest in text else None
     return head if head is not None and head.plan_digest == digest else None
+
+
+def read_settings(path: Path) -> PublishedSettings:
+    """Read settings from the head of results. Raises `ResultsError` if they are not valid."""
+    try:
+        data = parsed(_head_text(path), deepest=DEEPEST)
+        models = {model["model_tag"]: model["price"] for model in data.get("model_summaries", ())}
+        prices = {ModelTag.PRIMARY: data["config"]["price"], ModelTag.BASELINE: models.get(ModelTag.BASELINE)}
+        return PublishedSettings(_pass_rule(data["config"]), {tag: price_of(price) for tag, price in prices.items()})
+    except ValueError as error:
+        raise _unreadable(path, error) from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _incomplete(path, error) from None
+
+
+_DIGEST_OF_ROW = re.compile(r' *\{"row_index": ([0-9]{1,18}), "row_digest": "([0-9a-f]*)"')
+"""The beginning of a row's line, as it is written."""
+
+
+def read_row_digests(path: Path) -> dict[int, str]:
+    """Return the digests of the rows of results by index, and parse no row if the file is as it was written.
+
+    Raises `ResultsError` if the file cannot be read.
+    """
+    digests: dict[int, str] = {}
+    try:
+        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
+            for line in file:
+                if found := _DIGEST_OF_ROW.match(line):
+                    digests[int(found[1])] = found[2]
+    except (FileFault, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    return digests or {row.index: row.digest for row in read_earlier_results(path).rows}
 
 
 def _head_text(path: Path) -> str:

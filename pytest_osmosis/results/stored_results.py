@@ -22,7 +22,7 @@ from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
 from pytest_osmosis.results.publish import published
-from pytest_osmosis.results.read import PublishedResults, read_results
+from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_row_digests
 from pytest_osmosis.results.read_back import (
     agrees,
     comparison_of,
@@ -41,7 +41,7 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 State = Literal["finished", "stopped", "running", "killed"]
 """`killed`: nobody writes to the journal any more, and no results were written."""
 
-_Positions = Mapping[tuple[str, RunId, int], int]
+Positions = Mapping[tuple[str, RunId, int], int]
 """Positions in a journal by kind of event, run and attempt."""
 _AT = "position"
 _OWN_CONFIG = frozenset(
@@ -68,7 +68,7 @@ class StoredResults:
     costs_usd: Mapping[RunId, float]
     begun: Sequence[RunId] = ()
     rescoring: bool = False
-    _positions: _Positions = field(default_factory=dict)
+    _positions: Positions = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:
@@ -93,7 +93,7 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
     journal = run.directory.journal
     writing = holder_of(run.directory) is not None
     published_results = None if run.results is None else read_results(run.results)
-    ledger, positions = _replayed(journal)
+    ledger, positions = replayed(journal)
     if published_results is None:
         return _unfinished(run, "running" if writing else "killed", ledger, positions)
     made = _results(run, published_results, ledger)
@@ -112,7 +112,7 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
     )
 
 
-def _replayed(journal: Path) -> tuple[Ledger, _Positions]:
+def replayed(journal: Path) -> tuple[Ledger, Positions]:
     """Return the ledger of a journal, and the position of each run's rollout and last score, by attempt."""
     ledger, positions = Ledger(), dict[tuple[str, RunId, int], int]()
     events = ({**event, _AT: position} for position, event in replay_with_positions(journal))
@@ -125,6 +125,14 @@ def _replayed(journal: Path) -> tuple[Ledger, _Positions]:
 
 def _key(event: Event) -> tuple[str, RunId, int]:
     return event["ev"], RunId.of(event), event["attempt"]
+
+
+def row_digests_of(run: StoredEvalRun) -> Mapping[int, str]:
+    """Return the published digests of an eval run's rows, by index, as far as they are known.
+
+    Raises `ResultsError` if it has results that cannot be read.
+    """
+    return {} if run.results is None else read_row_digests(run.results)
 
 
 # -- with results ------------------------------------------------------------------------------------------
@@ -220,7 +228,7 @@ def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: 
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _unfinished(run: StoredEvalRun, state: State, ledger: Ledger, positions: _Positions) -> StoredResults:
+def _unfinished(run: StoredEvalRun, state: State, ledger: Ledger, positions: Positions) -> StoredResults:
     ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
     begun = [
         id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
@@ -269,7 +277,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledg
 
 
 def pass_rule_of(
-    run: StoredEvalRun, published_results: PublishedResults | None, scorers: Sequence[str]
+    run: StoredEvalRun, published_results: PublishedResults | PublishedSettings | None, scorers: Sequence[str]
 ) -> PassRule | None:
     """Return the rule by which runs pass that `scorers` scored, None if the thresholds are not known."""
     if published_results is not None:

@@ -21,6 +21,11 @@ def _as_escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
+def ascii_json(value: Any, indent: int | None = None) -> str:
+    """Return JSON as ASCII text that no terminal and no runner of CI obeys. Secrets stay."""
+    return _COMMANDS.sub(_as_escape, json.dumps(value, indent=indent))
+
+
 class Outlet:
     """Knows the secrets of a session: of all its evals, as soon as their configs are looked at."""
 
@@ -47,7 +52,7 @@ class Outlet:
           "a": "\u0023#[error] \u001b"
         }
         """
-        return _COMMANDS.sub(_as_escape, json.dumps(self.redaction.value(value), indent=2))
+        return ascii_json(self.redaction.value(value), indent=2)
 
     def shown(self, text: str) -> str:
         """Return `text` for a terminal, a log of CI, or a report that others print."""

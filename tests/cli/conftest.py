@@ -11,6 +11,7 @@ import pytest
 
 from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode
+from tests.cli.real_runs import RealRuns, make_runs
 from tests.cli.stored_runs import LOADED, RESULTS, Cli, Stored
 from tests.unit.made import MANIFEST
 
@@ -43,3 +44,9 @@ def stored(tmp_path: Path) -> Stored:
         return folder
 
     return stored
+
+
+@pytest.fixture(scope="session")
+def real_runs(tmp_path_factory: pytest.TempPathFactory) -> RealRuns:
+    """Real eval runs in a workspace that no test changes."""
+    return make_runs(tmp_path_factory.mktemp("evaluated"))

@@ -1,0 +1,52 @@
+"""`pytest-osmosis runs export`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_osmosis.cli.arguments import Commands
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.text.arguments import filled
+
+NAME = "export"
+FORMATS = ("jsonl", "csv", "parquet")
+_DESCRIPTION = """\
+Write the runs of an eval run as a table, a line for each run, for pandas and
+other programs: its scores, metrics, tokens, cost, prompt, answer and ground truth.
+"""
+_EXAMPLES = """\
+examples:
+  pytest-osmosis runs export sums --format=jsonl | head -1
+  pytest-osmosis runs export latest --format=csv -o runs.csv
+  pytest-osmosis runs export sums-2026 --format=parquet -o runs.parquet
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    parser = commands.add_parser(
+        NAME,
+        help="write the runs of an eval run as a table, for other programs",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=filled, metavar="RUN", help="the eval run, named as for show")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        required=True,
+        metavar="|".join(FORMATS),
+        help="JSON Lines with whole conversations, CSV, or Parquet (needs pytest-osmosis[parquet])",
+    )
+    parser.add_argument(
+        "-o", "--output", type=filled, metavar="FILE", help="write this file (default: standard output)"
+    )
+    parser.set_defaults(perform=run)
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    from pytest_osmosis.cli.export import export_table
+
+    export_table(folder, options.run, options.format, options.output, output)
+    return 0

@@ -1,0 +1,250 @@
+"""The runs of a stored eval run as a table: a line for each run with an event in the journal, for pandas and others.
+
+A line is a JSON object with the members `MEMBERS`. Flat formats have a column for each member, and for each member of
+those that hold several: `scores.NAME`, `metrics.SOURCE.NAME`. Memory holds the records of the runs, as everywhere, and
+one conversation at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.journal import EventReader
+from pytest_osmosis.record.run_id import ModelTag, plan_order
+from pytest_osmosis.record.run_record import Event, Ledger, RunRecord
+from pytest_osmosis.results.read import read_settings
+from pytest_osmosis.results.read_back import price_of
+from pytest_osmosis.results.stored_results import Positions, pass_rule_of, replayed, row_digests_of
+from pytest_osmosis.text.chat_messages import answer_of, text_of
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
+
+Kind = Literal["text", "integer", "number", "flag", "any"]
+Line = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column of a flat table: its name, the kind of its values, and the path of its member in a line."""
+
+    name: str
+    kind: Kind
+    path: tuple[str, ...]
+
+    def value(self, line: Line) -> Any:
+        """Return the value of a line, None if there is none; JSON that is no text, as text."""
+        value: Any = line
+        for key in self.path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if self.kind == "any" and value is not None and not isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False)
+        return value
+
+
+MEMBERS: Mapping[str, tuple[Kind | None, str]] = {
+    "eval": ("text", "the eval's name"),
+    "eval_run": ("text", "the name of the eval run"),
+    "model": ("text", "the model as typed"),
+    "model_tag": ("text", "`primary`, or `baseline` for the second model"),
+    "run": ("text", "the run's name, like `row3-run1`"),
+    "row_index": ("integer", "the position of the row in the dataset, from 0"),
+    "run_index": ("integer", "the number of the run among those of its row, from 0"),
+    "row_digest": ("text", "the digest of the row's content, by which rows of different eval runs are matched"),
+    "status": ("text", "`finished`, `failed`, `skipped` (taken out by its Grader), or `pending` (begun, not ended)"),
+    "outcome": (
+        "text",
+        "`passed`, `failed`, `error`, `skipped`, `pending`, or `scored` if the thresholds are not known",
+    ),
+    "passed": ("flag", "true or false; nothing if the run was not measured, so that the mean is that of measured runs"),
+    "success": ("flag", "false if the rollout broke, as in results.json"),
+    "boundary": ("text", "where the run broke"),
+    "error": ("text", "the error of the rollout, or of the functions that gave no score"),
+    "scores": (None, "each function's score"),
+    "errors": (None, "the error of each function that gave no score"),
+    "metrics": (None, "the numbers that functions and agents reported, by source and name"),
+    "reasons": (None, "the reasons that functions gave, by function"),
+    "fields": (None, "further fields that functions and agents reported, by source; JSON"),
+    "prompt": ("text", "the text of the prompt; of several messages, each begins with its role"),
+    "answer": ("text", "the answer that was scored"),
+    "ground_truth": ("any", "the row's ground truth; JSON unless it is text"),
+    "finish_reason": ("text", "the reason why the last answer ends"),
+    "tokens": ("integer", "input and output tokens"),
+    "input_tokens": ("integer", "input tokens"),
+    "output_tokens": ("integer", "output tokens"),
+    "cost_usd": ("number", "the cost of the rollout in US dollars, without judges"),
+    "duration_ms": ("number", "the time of the rollout"),
+    "scoring_ms": ("number", "the time of scoring"),
+    "retries": ("integer", "requests that were repeated"),
+    "bound": ("text", "the bound of the rollout for which a request was refused"),
+    "attempt": ("integer", "2 and more if the run was rolled out again"),
+}
+"""The members of a line with their meaning. Those without a kind hold several values, and become several columns."""
+ONLY_STRUCTURED = "messages"
+"""The member that flat formats leave out: the whole conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTable:
+    """The table of a stored eval run. `columns` are those of flat formats, in order."""
+
+    run: StoredEvalRun
+    columns: Sequence[Column]
+    _rule: PassRule | None
+    _prices: Mapping[ModelTag, Price | None]
+    _ledger: Ledger
+    _positions: Positions
+    _digests: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self._ledger.records)
+
+    def lines(self, redaction: Redaction) -> Iterator[Line]:
+        """Yield a line on each run, in the order of the plan, without secrets. Raises `JournalError`."""
+        with EventReader(self.run.directory.journal) as reader:
+            for run in sorted(self._ledger.records, key=plan_order):
+                record = self._ledger.records[run]
+                rollout, score = (self._event(reader, kind, record) for kind in ("rollout", "score"))
+                yield redaction.value(self._line(record, rollout, score), unchanged=_OWN)
+
+    def _event(self, reader: EventReader, kind: str, record: RunRecord) -> Event:
+        at = self._positions.get((kind, record.run, record.attempt))
+        return {} if at is None else reader.at(at)
+
+    def _line(self, record: RunRecord, rollout: Event, score: Event) -> dict[str, Any]:
+        rule, run, manifest = self._rule, record.run, self.run.manifest
+        other = manifest.baseline
+        messages = rollout.get("messages", ())
+        prompt, own = _split(messages, rollout.get("n_prompt", 0))
+        usage, price = record.usage or {}, self._prices.get(run.model)
+        errors = {name: error.message for name, error in record.scorer_errors.items()}
+        measured = rule is not None and record.status in ("finished", "failed") and rule.measured(record)
+        return {
+            "eval": manifest.eval,
+            "eval_run": self.run.directory.name,
+            "model": other.model if run.is_baseline and other is not None else manifest.subject.model,
+            "model_tag": str(run.model),
+            "run": str(run),
+            "row_index": run.row,
+            "run_index": run.index,
+            "row_digest": self._digests.get(run.row),
+            "status": record.status,
+            "outcome": _outcome(record, rule),
+            "passed": rule.passed(record) if measured and rule is not None else None,
+            "success": None if record.status == "pending" else record.status != "failed",
+            "boundary": record.boundary if rule is None else rule.boundary(record),
+            "error": record.error or "; ".join(f"{name}: {text}" for name, text in errors.items()) or None,
+            "scores": dict(record.scores) if record.status == "finished" else {},
+            "errors": errors,
+            **_NO_NOTES,
+            **record.notes.to_json(),
+            "prompt": _prompt_text(prompt) if messages else None,
+            "answer": (answer_of(own) or "").strip() if messages else None,
+            "ground_truth": score.get("ground_truth"),
+            "finish_reason": record.finish_reason,
+            "tokens": record.tokens,
+            "input_tokens": usage.get("input_tokens"),
+            "output_tokens": usage.get("output_tokens"),
+            "cost_usd": None if price is None else price.cost_usd(record.usage),
+            "duration_ms": record.duration_ms,
+            "scoring_ms": round(record.scoring_ms, 3),
+            "retries": record.retries,
+            "bound": record.bound,
+            "attempt": record.attempt,
+            "messages": list(messages),
+        }
+
+
+_OWN = frozenset({"model_tag", "run", "row_digest", "status", "outcome", "boundary", "scores", "eval_run"})
+"""Members whose values are words of ours, or names by which other things are found."""
+_NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
+
+
+def read_table(run: StoredEvalRun) -> ExportTable:
+    """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
+    settings = None if run.results is None else read_settings(run.results)
+    ledger, positions = replayed(run.directory.journal)
+    if not ledger.records:
+        raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
+    manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
+    return ExportTable(
+        run,
+        _columns(ledger),
+        pass_rule_of(run, settings, ledger.scorers),
+        manifest_prices if settings is None else settings.prices,
+        ledger,
+        positions,
+        row_digests_of(run),
+    )
+
+
+def _columns(ledger: Ledger) -> list[Column]:
+    """Return the columns: one for each member, and for each name that the records have in those of several values."""
+    records = ledger.records.values()
+    scorers = dict.fromkeys(ledger.scorers)
+    several: dict[str, tuple[Kind, list[tuple[str, ...]]]] = {
+        "scores": ("number", [(name,) for name in {**scorers, **dict.fromkeys(_names(r.scores for r in records))}]),
+        "errors": ("text", [(name,) for name in _names(r.scorer_errors for r in records)]),
+        "metrics": (
+            "number",
+            sorted({(source, name) for r in records for source, found in r.metrics.items() for name in found}),
+        ),
+        "reasons": ("text", [(name,) for name in _names(r.reasons for r in records)]),
+        "fields": ("any", [(name,) for name in _names(r.notes.fields for r in records)]),
+    }
+    columns: list[Column] = []
+    for member, (kind, _) in MEMBERS.items():
+        if kind is not None:
+            columns.append(Column(member, kind, (member,)))
+            continue
+        own_kind, paths = several[member]
+        columns += [Column(".".join((member, *path)), own_kind, (member, *path)) for path in paths]
+    return _distinct(columns)
+
+
+def _names(found: Iterator[Mapping[str, Any]]) -> list[str]:
+    return sorted({name for each in found for name in each})
+
+
+def _distinct(columns: Sequence[Column]) -> list[Column]:
+    """Return columns with a number after the names that others have too: `a.b` of `c`, and `b.c` of `a`."""
+    seen: Counter[str] = Counter()
+    distinct = []
+    for column in columns:
+        seen[column.name] += 1
+        times = seen[column.name]
+        distinct.append(column if times == 1 else column._replace(name=f"{column.name}#{times}"))
+    return distinct
+
+
+def _outcome(record: RunRecord, rule: PassRule | None) -> str:
+    if rule is None or record.status == "pending":
+        return {"finished": "scored", "failed": "error"}.get(record.status, record.status)
+    return kind_of(record, rule)
+
+
+def _split(messages: Sequence[object], n_prompt: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Return the messages of the prompt, and those of the rollout."""
+    parts = (messages[:n_prompt], messages[n_prompt:])
+    prompt, own = ([message for message in part if isinstance(message, Mapping)] for part in parts)
+    return prompt, own
+
+
+def _prompt_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a prompt.
+
+    >>> _prompt_text([{"role": "user", "content": "1 + 1?"}])
+    '1 + 1?'
+    >>> _prompt_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}])
+    'system: Be brief.\\n\\nuser: 1 + 1?'
+    """
+    texts = [text_of(message.get("content")) for message in messages]
+    if len(texts) == 1:
+        return texts[0]
+    roles = (str(message.get("role", "")) for message in messages)
+    return "\n\n".join(f"{role}: {text}" for role, text in zip(roles, texts, strict=True))

@@ -1,0 +1,154 @@
+"""`pytest-osmosis runs export --format=jsonl|csv|parquet`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from pytest_osmosis.results.export_table import MEMBERS
+from tests.cli.real_runs import FORMULA, RealRuns
+from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
+
+
+@pytest.fixture
+def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.chdir(real_runs.root)
+    for name in ("CI", "TF_BUILD", "TEAMCITY_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    return typed
+
+
+def jsonl(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_for_each_run_holds_what_results_and_conversation_say(there: Cli, real_runs: RealRuns) -> None:
+    lines = jsonl(there("runs", "export", real_runs.then.name, "--format=jsonl"))
+    results = json.loads((real_runs.then / "results.json").read_text())
+    published = [(row, run) for row in results["rows"] for run in row["runs"]]
+    assert len(lines) == len(published) == 14
+    for line, (row, run) in zip(lines, published, strict=True):
+        assert list(line) == [*MEMBERS, "messages"]
+        assert (line["row_index"], line["row_digest"]) == (row["row_index"], row["row_digest"])
+        same = ("run_index", "scores", "status", "success", "tokens", "cost_usd", "duration_ms", "retries", "attempt")
+        assert {key: line[key] for key in same} == {key: run[key] for key in same}
+        assert line["boundary"] == run.get("boundary")
+        assert line["input_tokens"] + line["output_tokens"] == line["tokens"]
+        assert line["messages"][0]["content"] == line["prompt"] == f"What is {row['row_index']} * 2?"
+        assert line["messages"][-1]["content"] == line["answer"]
+        assert (line["ground_truth"], line["eval_run"]) == (str(row["row_index"] * 2), real_runs.then.name)
+    first, broken = lines[0], lines[8]
+    assert (first["run"], first["outcome"], first["passed"]) == ("row0-run0", "passed", True)
+    assert first["metrics"]["rewards:score"]["words"] == len(first["answer"].split())
+    assert (broken["outcome"], broken["passed"], broken["boundary"]) == ("error", None, "reward")
+    assert broken["errors"] == {"rewards:score": "ZeroDivisionError: the reward function broke"}
+    assert broken["error"] == "rewards:score: ZeroDivisionError: the reward function broke"
+
+
+def test_csv_has_the_same_values_in_flat_columns_and_changes_none(there: Cli, tmp_path: Path) -> None:
+    lines = jsonl(there("runs", "export", "x", "--format=jsonl"))
+    path = tmp_path / "new folder" / "runs.csv"
+    said = there("runs", "export", "x", "--format=csv", "-o", str(path))
+    assert said.endswith(f"runs.csv: 14 runs of {lines[0]['eval_run']}\n")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert path.read_text() == there("runs", "export", "x", "--format=csv")
+    flat = [key for key, (kind, _) in MEMBERS.items() if kind is not None]
+    assert [key for key in rows[0] if "." not in key] == flat
+    for row, line in zip(rows, lines, strict=True):
+        assert [row[key] for key in ("run", "row_digest", "prompt", "answer")] == [
+            line[key] for key in ("run", "row_digest", "prompt", "answer")
+        ]
+        assert row["passed"] == {True: "true", False: "false", None: ""}[line["passed"]]
+        assert row["scores.rewards:score"] == (str(line["scores"]["rewards:score"]) if line["scores"] else "")
+        assert row["reasons.rewards:score"] == (FORMULA if line["reasons"] else "")
+
+
+def test_parquet_has_the_types_of_its_columns(there: Cli, tmp_path: Path) -> None:
+    lines = jsonl(there("runs", "export", "x", "--format=jsonl"))
+    there("runs", "export", "x", "--format=parquet", "-o", str(tmp_path / "runs.parquet"))
+    table = parquet.read_table(tmp_path / "runs.parquet")
+    types = {field.name: field.type for field in table.schema}
+    assert (types["row_index"], types["passed"]) == (pyarrow.int64(), pyarrow.bool_())
+    assert types["scores.rewards:score"] == types["metrics.rewards:score.words"] == pyarrow.float64()
+    assert table["passed"].to_pylist() == [line["passed"] for line in lines]
+    assert table["scores.rewards:score"].to_pylist() == [line["scores"].get("rewards:score") for line in lines]
+    assert table["answer"].to_pylist() == [line["answer"] for line in lines]
+
+
+def test_an_eval_run_without_results_is_exported_as_far_as_it_got(
+    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:00+00:00"}
+    stored("killed", begun, ROLLOUT, SCORE, results=None)
+    pending, done = jsonl(typed("runs", "export", "killed", "--format=jsonl"))
+    assert (pending["run"], pending["status"], pending["outcome"], pending["prompt"]) == (
+        "row0-run0",
+        "pending",
+        "pending",
+        None,
+    )
+    assert (done["scores"], done["answer"], done["passed"]) == ({"rewards:exact": 0.25}, "two\n\x1b[31mred", None)
+
+
+def test_texts_that_utf8_or_a_column_cannot_hold_do_not_break_a_table(
+    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-proj-0123456789abcdef")
+    odd = [{"role": "user", "content": "\ud800 \0 sk-proj-0123456789abcdef"}, {"role": "assistant", "content": "a"}]
+    noted = {
+        **SCORE,
+        "errors": {},
+        "scores": {"rewards:exact": 1, "rewards:style": 1},
+        "ground_truth": {"a": ["\ud800"]},
+    }
+    noted["metrics"] = {"rewards:exact": {"b.c": 1}, "rewards:exact.b": {"c": 2}}
+    stored("odd", {**ROLLOUT, "messages": odd, "n_prompt": 1}, noted, results=None)
+    (line,) = jsonl(typed("runs", "export", "odd", "--format=jsonl"))
+    assert line["prompt"] == "\ud800 \0 [OPENAI_API_KEY]"
+    assert line["ground_truth"] == {"a": ["\ud800"]}
+    for format in ("csv", "parquet"):
+        typed("runs", "export", "odd", f"--format={format}", "-o", f"odd.{format}")
+    (row,) = parquet.read_table(tmp_path / "odd.parquet").to_pylist()
+    with (tmp_path / "odd.csv").open(encoding="utf-8", newline="") as file:
+        (cells,) = csv.DictReader(file)
+    assert row["prompt"] == cells["prompt"] == "\\ud800 \0 [OPENAI_API_KEY]"
+    assert row["ground_truth"] == cells["ground_truth"] == '{"a": ["\\ud800"]}'
+    assert [row[f"metrics.rewards:exact.b.c{suffix}"] for suffix in ("", "#2")] == [1.0, 2.0]
+
+
+def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "-o FILE" in there("runs", "export", "x", "--format=parquet", fails=1)
+    assert "it is a folder" in there("runs", "export", "x", "--format=csv", "-o", str(tmp_path), fails=1)
+    assert 'did you mean "x"' in there("runs", "export", "xx", "--format=csv", fails=1)
+    monkeypatch.setenv("CI", "true")
+    assert "-o FILE" in there("runs", "export", "x", "--format=csv", fails=1)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    said = there("runs", "export", "x", "--format=parquet", "-o", str(tmp_path / "x"), fails=1)
+    assert 'pip install "pytest-osmosis[parquet]"' in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_path: Path) -> None:
+    long = [{"role": "user", "content": "x" * 100_000}, {"role": "assistant", "content": "y"}]
+    folder = stored("long", results=None)
+    with (folder / "journal.jsonl").open("a") as journal:
+        for row in range(5000):  # 500 MB
+            journal.write(json.dumps({**ROLLOUT, "row": row, "messages": long, "n_prompt": 1}) + "\n")
+    for format in ("jsonl", "csv", "parquet"):
+        program = (
+            "import resource, sys; from pytest_osmosis.cli import main; "
+            f"assert main(['runs', 'export', 'long', '--format={format}', '-o', 'out']) == 0; "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert int(done.stdout.split()[-1]) < 350_000, format
