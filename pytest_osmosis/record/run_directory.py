@@ -17,6 +17,8 @@ class RunDirectory:
     - `journal`: the events of the runs
     - `partial_results`: the results of a rescoring that was partial or stopped, and so does not replace `results`
     - `lock`: the process that writes the eval run (`run_lock`)
+    - `submission`: the request of `pytest-osmosis submit`, if that started the eval run
+    - `session_log`: the output of pytest in an eval run that was submitted
     - `stop_request`: a file that lets the engine begin no further run, written by `pytest-osmosis runs stop`
     - `host_log`: the output of user code that belongs to no run
     - `artifacts`: the folder for files that user code writes
@@ -30,6 +32,8 @@ class RunDirectory:
         self.results = path / "results.json"
         self.partial_results = path / "results.partial.json"
         self.lock = path / "lock"
+        self.submission = path / "submitted.json"
+        self.session_log = path / "session.log"
         self.stop_request = path / "stop"
         self.host_log = path / "host.log"
         self.artifacts = path / "artifacts"

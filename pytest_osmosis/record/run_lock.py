@@ -50,18 +50,35 @@ class RunLock:
 
     @classmethod
     def take(cls, directory: RunDirectory, purpose: Purpose = "rollouts") -> RunLock:
-        """Take the lock of a run directory, which must exist.
+        """Take the lock of a run directory, which must exist; the inherited one, if there is one.
 
-        Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
+        A request to stop is removed unless the lock was inherited, because it was made to an earlier holder. Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
         cannot be written.
         """
         path, holder = directory.lock, Holder.this_process(purpose)
         try:
-            return cls(path, *_taken(path, holder))
+            if (file := _inherited(path)) is not None:
+                _write(file, holder)
+                return cls(path, holder, file, None)
+            lock = cls(path, *_taken(path, holder))
+            with contextlib.suppress(OSError):
+                directory.stop_request.unlink()
+            return lock
         except _HeldError as held:
             raise JournalError(f"run {directory.name}: {held_text(directory, held.holder)}") from None
         except OSError as error:
             raise JournalError(f"{shown(path)}: cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def inherit(cls, file: int) -> None:
+        """Let the next `take` of a directory use the lock on `file`, which another process took and handed down."""
+        os.set_inheritable(file, False)
+        _INHERITED.add(file)
+
+    @property
+    def file(self) -> int | None:
+        """The open file with the lock, for a process that inherits it; None where the file system has no locks."""
+        return self._file
 
     @property
     def notice(self) -> str | None:
@@ -216,6 +233,20 @@ def _replace(path: Path, holder: Holder) -> None:
     new.touch(0o600)
     new.write_bytes(holder.to_line())
     new.replace(path)
+
+
+# -- inheriting --------------------------------------------------------------------------------------------
+
+_INHERITED: set[int] = set()
+"""Files with locks that this process inherited and has not used yet."""
+
+
+def _inherited(path: Path) -> int | None:
+    """Return the inherited file with the lock at `path`, once; None if there is none."""
+    file = next((file for file in _INHERITED if _is_at(file, path)), None)
+    if file is not None:
+        _INHERITED.remove(file)
+    return file
 
 
 # -- files -------------------------------------------------------------------------------------------------

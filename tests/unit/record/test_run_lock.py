@@ -238,3 +238,53 @@ def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         RunLock.take(RunDirectory(tmp_path))
     with pytest.raises(JournalError, match="lock: cannot be written: No such file"):
         RunLock.take(RunDirectory(tmp_path / "missing"))
+
+
+INHERIT = """
+import sys
+from pathlib import Path
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import RunLock
+sys.stdin.readline()
+RunLock.inherit(int(sys.argv[2]))
+lock = RunLock.take(RunDirectory(Path(sys.argv[1])))
+print(lock.holder.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_that_is_handed_down_is_held_until_its_heir_ends(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    lock = RunLock.take(directory)
+    assert lock.file is not None
+    heir = subprocess.Popen(
+        [sys.executable, "-c", INHERIT, str(tmp_path), str(lock.file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=(lock.file,),
+    )
+    assert heir.stdin is not None
+    lock.forget()
+    assert holder_of(directory) is not None, "the heir holds it before it knows"
+    directory.stop_request.touch()
+
+    print("go", file=heir.stdin, flush=True)
+
+    assert line_of(heir) == str(heir.pid)
+    holder = holder_of(directory)
+    assert holder is not None
+    assert holder.pid == heir.pid
+    assert directory.stop_request.exists(), "the request is for the heir"
+    heir.kill()
+    heir.communicate()
+    assert holder_of(directory) is None
+
+
+def test_a_request_to_stop_is_not_for_later_holders(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.stop_request.touch()
+
+    RunLock.take(directory).close()
+
+    assert not directory.stop_request.exists()
