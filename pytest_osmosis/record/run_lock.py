@@ -52,7 +52,8 @@ class RunLock:
     def take(cls, directory: RunDirectory, purpose: Purpose = "rollouts") -> RunLock:
         """Take the lock of a run directory, which must exist; the inherited one, if there is one.
 
-        A request to stop is removed unless the lock was inherited, because it was made to an earlier holder. Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
+        A request to stop is removed unless the lock was inherited, because it was made to an earlier holder.
+        Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
         cannot be written.
         """
         path, holder = directory.lock, Holder.this_process(purpose)
