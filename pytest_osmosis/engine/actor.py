@@ -12,8 +12,9 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_osmosis.engine.feed import Feed
@@ -48,6 +49,13 @@ class Submit(NamedTuple):
     runs: Sequence[RunId]
 
 
+class LoadedCode(NamedTuple):
+    """Digests of the code that is loaded: of rollouts by file, None if none are made, and of rewards by function."""
+
+    rollouts: Mapping[str, str] | None = None
+    rewards: Mapping[str, str] = MappingProxyType({})
+
+
 class Command(Enum):
     GO = auto()
     PAUSE = auto()
@@ -74,6 +82,7 @@ class Actor:
         self.ended = threading.Event()
         self.refused: CodeError | HostError | None = None
         self.notes: tuple[str, ...] = ()
+        self.code = LoadedCode()
         self.paused = False
         self.notices = Notices()
         self.recorder = Recorder(job, journal, every)
@@ -319,6 +328,7 @@ class Actor:
         self.notes = tuple(event.get("notes", ()))
         self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
         self.recorder.loaded(event["scorers"], event["sync"], event["digests"], code.digests if rolls else None)
+        self.code = LoadedCode(code.digests if rolls else None, self.recorder.codes)
         if self.table.submitted:
             self.recorder.begin()
         if event["sync"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from pytest_osmosis.engine.actor import Actor, Close, Command, Submit
+from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, Submit
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.record.journal import Journal
@@ -38,6 +38,11 @@ class Engine:
     def notes(self) -> tuple[str, ...]:
         """Sentences for the header on how the user's code was loaded; complete once `loaded` has returned."""
         return self._actor.notes
+
+    @property
+    def code(self) -> LoadedCode:
+        """The digests of the code that runs; complete once `loaded` has returned."""
+        return self._actor.code
 
     @property
     def ledger(self) -> Ledger:

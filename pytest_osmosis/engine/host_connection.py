@@ -22,6 +22,7 @@ from pytest_osmosis.engine.host_process import HostProcess, started
 from pytest_osmosis.engine.pipe import room_in, waiting_in
 from pytest_osmosis.engine.pulse import HostPulse, Silence
 from pytest_osmosis.errors import HostError
+from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, encode, lines, read_event
 from pytest_osmosis.host.pulse import STACKS_SIGNAL
 from pytest_osmosis.processes.guard import GUARD
@@ -109,7 +110,7 @@ class HostConnection:
         self._post = post
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         try:
-            with log.open("ab") as stderr:
+            with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
                 host = prestarted or started(None, stderr, cwd=setup.workspace, environ=environ)
         except OSError as error:

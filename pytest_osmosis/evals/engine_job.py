@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pytest_osmosis.config.tables import EvalConfig, LimitsTable
@@ -176,6 +177,7 @@ def engine_job(
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
         score_inputs=ScoreInputs(rows=prepared.contents, environment=json.dumps(sorted(config.env.items()))),
+        check_code=partial(prepared.source.check_code, prepared, directory),
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 

@@ -68,7 +68,7 @@ class FinishedEval:
             return
         config = self.run.prepared.config
         output, baseline = results_path(config), baseline_path(config)
-        self._write(self.run.prepared.source.results_path(self.run), keep_earlier=self.run.engine.rescored)
+        self._write(self.run.prepared.source.results_path(self.run), in_run_directory=True)
         if output is not None:
             self._write(self._place(output))
         if baseline is not None and self.run.updates_baseline and self.not_updated is None:
@@ -89,11 +89,12 @@ class FinishedEval:
         self.run.notices.add(f"{shown(output)} holds {what}, so those of {shard} are written to {shown(instead)}")
         return instead
 
-    def _write(self, path: Path, *, keep_earlier: bool = False) -> None:
+    def _write(self, path: Path, *, in_run_directory: bool = False) -> None:
+        """Write the results. Those in the run directory are private, and rescoring keeps earlier ones there."""
         try:
-            if keep_earlier:
+            if in_run_directory and self.run.engine.rescored:
                 files.keep_earlier(path)
-            self.written.append(files.write(path, self._text()))
+            self.written.append(files.write(path, self._text(), is_private=in_run_directory))
         except OSError as error:
             self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
 

@@ -161,7 +161,7 @@ def prepare_rescore(
         hidden=hidden,
         notes=(
             *_part_notes(run, results_then),
-            *_change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
+            *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
             *_secret_notes(missing_secrets),
             *rows.notes,
         ),
@@ -287,7 +287,8 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
     )
 
 
-def _change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, recorded: bool) -> list[str]:
+def change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, recorded: bool) -> list[str]:
+    """Say which rows changed after their rollouts, and if they are scored."""
     both = [row for row in now if row in then]
     prompts = [row for row in both if then[row].prompt != now[row].prompt]
     others = [row for row in both if then[row].prompt == now[row].prompt and then[row].whole != now[row].whole]

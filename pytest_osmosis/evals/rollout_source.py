@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_osmosis.engine.job import RescoreJob
 from pytest_osmosis.evals.request_settings import request_sampling
+from pytest_osmosis.evals.rollout_inputs import keep_code
 from pytest_osmosis.evals.run_directory import new_run_directory, utc_text
+from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -46,6 +48,10 @@ class NewRollouts:
         """Return the run directory and its journal, open for writing. Raises `JournalError` if that fails."""
         directory = new_run_directory(prepared, began_at)
         return directory, Journal.create(directory.journal)
+
+    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
+        """Keep the code of rollouts, which was loaded. Raises `CodeError` if stored rollouts were made by another."""
+        keep_code(directory, prepared, code)
 
     def discard(self, directory: RunDirectory) -> None:
         """Remove a run directory that was opened in vain."""
@@ -137,6 +143,9 @@ class RescoreSource:
         return self.run.directory, Journal.reopen(
             self.run.directory.journal, RunLock.take(self.run.directory, "scoring")
         )
+
+    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
+        """Do nothing: no code rolls out."""
 
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""

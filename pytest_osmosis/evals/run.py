@@ -11,10 +11,11 @@ from typing import Any
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.run_directory import provenance_of, redact_log, redacted_log
+from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
@@ -50,6 +51,7 @@ class EvalRun:
     _began_s: float | None = None
     _ended_s: float | None = None
     _closed: bool = False
+    _known_version: GitState | None = None
 
     @property
     def began(self) -> bool:
@@ -106,6 +108,7 @@ class EvalRun:
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
         """Probe the models, then perform the selected runs; with `first` only those, until more are submitted."""
+        self._complete_manifest(GitState() if self.git is None else self.git.so_far)
         self._began_s = time.monotonic()
         runs = self.selected.runs
         if may_end_early(self.prepared, self.selected, self.settings):
@@ -158,6 +161,18 @@ class EvalRun:
         if self._ended_s is None:
             self._ended_s, self.ended_at = time.monotonic(), datetime.now(UTC)
 
+    def _complete_manifest(self, state: GitState) -> None:
+        """Add the code that was loaded to the manifest, and the git state of the workspace, as far as it is known."""
+        if self.prepared.commit is not None:
+            state = GitState(self.prepared.commit.sha, dirty=False)
+        if not self.prepared.source.asks_models:
+            return
+        self._known_version = state
+        try:
+            complete_manifest(self.directory, self.engine.code, state)
+        except JournalError as error:
+            self.notices.add(str(error))
+
     def _code_version(self) -> GitState:
         """Return the version of the code that ran: the commit that the config names, or the one in the workspace."""
         if self.prepared.commit is not None:
@@ -171,7 +186,10 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
-        self.provenance = {**self.provenance, **self._code_version().to_json()}
+        version = self._code_version()
+        self.provenance = {**self.provenance, **version.to_json()}
+        if self.began and version != self._known_version:
+            self._complete_manifest(version)  # git took its time
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 

@@ -7,15 +7,22 @@ import os
 import platform
 import secrets as randomness
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import datetime
+from hashlib import blake2b
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.evals.rollout_inputs import rollout_inputs
+from pytest_osmosis.files import private
+from pytest_osmosis.git.state import GitState
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
@@ -25,8 +32,10 @@ from pytest_osmosis.verdicts.gates import title_of
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
-READ_BACK = ("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets")
+READ_BACK = ("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt")
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
+
+CLIENT_PACKAGES = ("openai", "anthropic", "aiohttp", "litellm")
 
 
 def runs_folder(config: EvalConfig) -> Path:
@@ -38,20 +47,42 @@ def new_run_directory(prepared: Prepared, began_at: datetime) -> RunDirectory:
     config = prepared.config
     directory = RunDirectory(runs_folder(config) / f"{config.name}-{began_at:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}")
     try:
-        directory.path.mkdir(parents=True)
+        private.make_folder(directory.path)
         with ExitStack() as on_error:
             on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 _ignore_in_git(config.workspace / RUNS.parent)
             manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
             redacted = {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
-            directory.manifest.write_text(json.dumps(redacted, indent=2) + "\n", encoding="utf-8")
+            _write(directory, redacted)
             on_error.pop_all()
     except OSError as error:
         folder = shown(runs_folder(config))
         fix = "make it writable, or name another folder in [output] dir"
         raise JournalError(f"{folder}: no run can be kept there: {error.strerror}; {fix}") from error
     return directory
+
+
+def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState) -> None:
+    """Add the digests of the code that was loaded, and the git state of the workspace when the eval run first began.
+
+    Raises `JournalError` if the manifest cannot be written.
+    """
+    rollouts = None
+    if code.rollouts:
+        rollouts = blake2b(json.dumps(sorted(code.rollouts.items())).encode(), digest_size=16).hexdigest()
+    try:
+        manifest = json.loads(directory.manifest.read_text(encoding="utf-8"))
+        manifest["code"] = {"rollouts": rollouts, "rewards": dict(code.rewards)}
+        if None in manifest.get("git", {"": None}).values():
+            manifest["git"] = state.to_json()
+        _write(directory, manifest)
+    except OSError as error:
+        raise JournalError(f"{shown(directory.manifest)}: cannot be written: {error.strerror}") from error
+
+
+def _write(directory: RunDirectory, manifest: Mapping[str, Any]) -> None:
+    private.write(directory.manifest, [json.dumps(manifest, indent=2), "\n"])
 
 
 def _ignore_in_git(folder: Path) -> None:
@@ -64,6 +95,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     """Return the config, the options and the plan, with the names of secrets, never their values."""
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
+    salt = randomness.token_hex(16)
     return {
         "schema_version": MANIFEST_VERSION,
         "eval": config.name,
@@ -86,11 +118,31 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "gates": list(map(title_of, config.gates)),
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,
+        "inputs": rollout_inputs(prepared, salt),
+        "input_salt": salt,
+        "dataset_sha256": prepared.dataset.digest(),
+        "timeouts": {
+            "agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s,
+            "grader_timeout_s": config.evaluation.grader_timeout_s,
+            "timeout_s": prepared.target.timeout_s,
+        },
+        "versions": versions(),
         "plan_digest": prepared.plan_digest,
         "secrets": list(config.secrets),
         "workspace": str(config.workspace),
         "pid": os.getpid(),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of Python, of this package and of the packages that ask models, None if not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "pytest-osmosis": pytest_osmosis.__version__}
+    for package in CLIENT_PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
 
 
 def _typed(override: Override, config: EvalConfig) -> dict[str, Any]:

@@ -58,6 +58,11 @@ class GitQuery:
         self.close()
         return self._state
 
+    @property
+    def so_far(self) -> GitState:
+        """The answers of git until now."""
+        return self._state
+
     def close(self) -> None:
         """End git if it still runs. Idempotent."""
         with self._lock:

@@ -80,7 +80,7 @@ def _become(message: BecomeRequest) -> None:
     os.environ.clear()
     os.environ.update(message["environ"])
     time.tzset()
-    log = os.open(message["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    log = os.open(message["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.shapes import ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
@@ -57,7 +58,7 @@ class Journal:
     @classmethod
     def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock) -> Journal:
         try:
-            return cls(path, path.open(mode, buffering=0), lock)
+            return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
         except OSError as error:
             lock.close()
             raise JournalError(f"{path}: cannot be written: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from pytest_osmosis.files.shapes import (
     nullable,
     number,
     one_of,
+    quoted,
     table,
     text,
     whole,
@@ -29,6 +31,13 @@ from pytest_osmosis.text.paths import shown
 
 MANIFEST_VERSION = 1
 MOST_BYTES = 1 << 26
+
+
+def _check_salt(value: object) -> None:
+    text(value)
+    if not re.fullmatch("([0-9a-f]{2})*", str(value)):
+        raise ShapeFault(f"must be hexadecimal digits, got {quoted(value)}")
+
 
 SPANS = listing(listing(whole(), length=3))
 PLAN = members(
@@ -78,6 +87,13 @@ SHAPE = members(
         "gates": listing(text),
         "prices": table(nullable(PRICE)),
         "smoke": flag,
+        "inputs": table(table(anything)),
+        "input_salt": _check_salt,
+        "dataset_sha256": text,
+        "timeouts": table(number(0)),
+        "versions": table(nullable(text)),
+        "code": members({"rollouts": nullable(text), "rewards": table(text)}),
+        "git": members({"git_commit": nullable(text), "git_dirty": nullable(flag)}),
     },
 )
 
@@ -107,6 +123,12 @@ class Manifest:
 
     Earlier versions did not write the last members: `pass_rule`, the thresholds without the functions, is then None.
     `gates` are the gates in words, `prices` those of each model's tokens, None if unknown.
+
+    `inputs` are those of the rollouts, by table and key; `input_salt` is that of digests among them, in hexadecimal
+    digits. `timeouts` are in seconds, by their keys, and `versions` those of Python and of the packages that matter,
+    None if one is not installed. `code` holds digests: that of all code of `rollouts`, None if there is none, and those
+    of `rewards`, by function. `git` is the state of the workspace when the eval run began. Both are None if no code was
+    loaded.
     """
 
     eval: str
@@ -123,6 +145,13 @@ class Manifest:
     gates: Sequence[str] = ()
     prices: Mapping[str, Any] = field(default_factory=dict)
     smoke: bool = False
+    inputs: Mapping[str, Mapping[str, Any]] | None = None
+    input_salt: str = ""
+    dataset_sha256: str | None = None
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    code: Mapping[str, Any] | None = None
+    git: Mapping[str, Any] | None = None
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -154,6 +183,13 @@ def read_manifest(path: Path) -> Manifest:
         gates=data.get("gates", ()),
         prices=data.get("prices", {}),
         smoke=data.get("smoke", False),
+        inputs=data.get("inputs"),
+        input_salt=data.get("input_salt", ""),
+        dataset_sha256=data.get("dataset_sha256"),
+        timeouts=data.get("timeouts", {}),
+        versions=data.get("versions", {}),
+        code=data.get("code"),
+        git=data.get("git"),
     )
 
 

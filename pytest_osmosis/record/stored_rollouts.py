@@ -37,7 +37,8 @@ class _ScoreKey(NamedTuple):
 class StoredRollouts:
     """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
 
-    `contents` holds the digests of rows at the time of their rollout. Raises `JournalError` for a journal that
+    `contents` holds the digests of rows at the time of their rollout, `rollout_code` those of the code that made them,
+    by file; None if an earlier version wrote the journal. Raises `JournalError` for a journal that
     cannot be read, and for one whose rollouts cannot be scored.
     """
 
@@ -48,6 +49,7 @@ class StoredRollouts:
         self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
         self._sessions: list[list[str]] = [[]]
         self.contents: dict[int, Content] = {}
+        self.rollout_code: Mapping[str, str] | None = None
         self._read()
 
     @property
@@ -94,6 +96,7 @@ class StoredRollouts:
                             f"{self._journal}: an earlier version wrote it, without what rescoring needs"
                         )
                     codes = event["digests"]
+                    self.rollout_code = event.get("rollout_code", self.rollout_code)
                 case "rows":
                     rows = event["rows"]
                     if goes_on:  # rows of a rescoring may have changed since they were rolled out

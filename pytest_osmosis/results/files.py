@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_osmosis.files import private
+
 
 def why_not_writable(path: Path) -> str | None:
     """Return why a file cannot be written at `path`, None if it can."""
@@ -39,9 +41,15 @@ def keep_earlier(path: Path) -> None:
         shutil.copy2(path, kept_path(path))
 
 
-def write(path: Path, text: Iterable[str]) -> Path:
-    """Write atomically and return the path: a reader sees the old file or the whole new one. Follows a link."""
-    with replacing(path) as scratch, scratch.open("w", encoding="utf-8") as pieces:
+def write(path: Path, text: Iterable[str], *, is_private: bool = False) -> Path:
+    """Write atomically and return the path: a reader sees the old file or the whole new one. Follows a link.
+
+    Only its owner may read a file that `is_private`.
+    """
+    with (
+        replacing(path) as scratch,
+        open(scratch, "w", encoding="utf-8", opener=private.opener if is_private else None) as pieces,
+    ):
         pieces.writelines(text)
     return path
 

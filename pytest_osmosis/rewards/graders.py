@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from pytest_osmosis.files import private
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.reward import NotAScore, Reward, reward_of, score_of
 from pytest_osmosis.text.user_objects import described, type_name
@@ -62,7 +63,7 @@ class GraderContext:
     def artifacts_dir(self) -> Path | None:
         """The folder for files of this run, which its agent may have written; created on first access."""
         if self.artifacts is not None:
-            self.artifacts.mkdir(parents=True, exist_ok=True)
+            private.make_folders(self.artifacts)
         return self.artifacts
 
     def set_reward(self, reward: Any) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_osmosis.files import private
 from pytest_osmosis.rewards.graders import RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rewards.reward import NotAScore, Reward, score_of
 from pytest_osmosis.text.foreign_code import only_taken
@@ -38,7 +39,7 @@ class SdkGraderCode:
             raise NotAScore(UNGRADED)
         contexts = importlib.import_module(f"{self.package}.rollout.context")
         samples = self._samples(rollout, label)
-        rollout.artifacts.mkdir(parents=True, exist_ok=True)
+        private.make_folders(rollout.artifacts)
         try:
             ctx = _context(contexts.GraderContext, samples, label, metadata, rollout)
             await self.grader(self.config).grade(ctx)

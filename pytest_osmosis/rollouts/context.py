@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.files import private
 from pytest_osmosis.models.base import ChatReply, Message, copied
 from pytest_osmosis.models.refusal import refusal_error
 
@@ -97,7 +98,7 @@ class ChatContext:
     def artifacts_dir(self) -> Path:
         """The folder for files of this run, in its eval run's folder; created on first access."""
         folder = Path(self._artifacts)
-        folder.mkdir(parents=True, exist_ok=True)
+        private.make_folders(folder)
         return folder
 
     async def chat(

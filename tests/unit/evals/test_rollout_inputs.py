@@ -1,0 +1,294 @@
+"""An eval run goes on only with the inputs of its stored rollouts; what changed is named, with a diff and no secret."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.evals.rollout_inputs import (
+    ChangedInput,
+    changed_inputs,
+    check_same_code,
+    kept_code,
+    refusal,
+)
+from pytest_osmosis.host.rollout_code import RolloutCode
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from tests.unit.evals.conftest import CONFIG, Ran, Workspace
+
+AGENT = """
+STYLE = "short"
+
+async def rollout(ctx):
+    reply = await ctx.chat([*ctx.prompt, {"role": "system", "content": STYLE}])
+    return [*ctx.prompt, reply.message]
+"""
+VALUE, OTHER_VALUE = "a-value-of-a-variable", "another-value-of-it"
+BASE = (
+    CONFIG.replace("[evaluation]\n", "[evaluation]\nn = 2\n")
+    + f"""
+[sampling]
+temperature = 0.5
+[env]
+STYLE = "{VALUE}"
+GONE = "for now"
+"""
+)
+Stored = Callable[[], StoredEvalRun]
+
+
+@pytest.fixture
+def run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
+    """An eval run that ended, stored."""
+    workspace.config.write_text(BASE, encoding="utf-8")
+    return stored(ran(workspace.prepare()).run.directory)
+
+
+def changes(run: StoredEvalRun, workspace: Workspace, text: str = BASE) -> dict[str, ChangedInput]:
+    workspace.config.write_text(text, encoding="utf-8")
+    found = changed_inputs(run, workspace.prepare())
+    return {change.name: change for change in found}
+
+
+def test_an_eval_that_did_not_change_may_go_on(run: StoredEvalRun, workspace: Workspace) -> None:
+    assert changes(run, workspace) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("batch_size = 8", "batch_size = 3"),
+        ("n = 2", "n = 3"),
+        ("[evaluation]\n", "[evaluation]\npass_threshold = 0.5\ngrader_timeout_s = 3\n"),
+        ("[sampling]", "[model]\nmax_retries = 9\n[gate]\npass_rate = '>= 0.5'\n[limits]\nmax_errors = 3\n[sampling]"),
+        ("[sampling]", "[execution]\nhosts = 2\nrequests_per_minute = 1000\n[sampling]"),
+    ],
+)
+def test_throughput_gates_and_scoring_may_change_and_n_may_grow(
+    run: StoredEvalRun, workspace: Workspace, old: str, new: str
+) -> None:
+    assert changes(run, workspace, BASE.replace(old, new)) == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("temperature = 0.5", "temperature = 1.0", ["[sampling] temperature: 0.5 -> 1.0"]),
+        ("temperature = 0.5", "seed = 3", ["[sampling] temperature: 0.5 -> not set", "[sampling] seed: not set -> 3"]),
+        (
+            'model_path = "demo/arithmetic"',
+            'model_path = "demo/judge"',
+            [
+                '[experiment] model_path: "demo/arithmetic" -> "demo/judge"',
+                '[model] model: "arithmetic" -> "judge"',
+            ],
+        ),
+        ("n = 2", "n = 1", ["[evaluation] n: 2 -> 1, and it may only grow"]),
+        (
+            "[evaluation]\n",
+            "[evaluation]\nagent_workflow_timeout_s = 9\n",
+            ["[evaluation] agent_workflow_timeout_s: 450.0 -> 9.0"],
+        ),
+        ("[sampling]", "[agent]\nmax_turns = 3\n[sampling]", ["[agent] max_turns: 10 -> 3"]),
+        ("[sampling]", "[limits.rollout]\ntokens = 9\n[sampling]", ["[limits.rollout] tokens: not set -> 9"]),
+        (
+            'rows = "all"',
+            'rows = "0-1"',
+            ["the selected rows: all 3 -> 2 rows of 3, without row 2"],
+        ),
+    ],
+)
+def test_a_changed_input_is_named_with_both_values(
+    run: StoredEvalRun, workspace: Workspace, old: str, new: str, lines: list[str]
+) -> None:
+    assert old in BASE
+
+    found = changes(run, workspace, BASE.replace(old, new))
+
+    assert [line for change in found.values() for line in change.lines] == lines
+
+
+def test_values_of_variables_are_compared_and_never_shown(run: StoredEvalRun, workspace: Workspace) -> None:
+    found = changes(run, workspace, BASE.replace(VALUE, OTHER_VALUE).replace('GONE = "for now"', 'NEW = "x"'))
+
+    assert [line for change in found.values() for line in change.lines] == [
+        "[env] STYLE: a value -> another value",
+        "[env] GONE: set -> not set",
+        "[env] NEW: not set -> set",
+    ]
+    inputs = run.manifest.inputs
+    assert inputs is not None
+    assert VALUE not in str(inputs)
+
+
+def test_equal_values_have_other_digests_in_another_run(workspace: Workspace, ran: Ran, run: StoredEvalRun) -> None:
+    other = stored(ran(workspace.prepare()).run.directory)
+
+    assert run.manifest.inputs is not None
+    assert other.manifest.inputs is not None
+    assert other.manifest.inputs["env"] != run.manifest.inputs["env"]
+
+
+def test_a_new_key_of_a_provider_is_no_other_input(workspace: Workspace, ran: Ran) -> None:
+    config = BASE.replace("GONE", "OPENAI_API_KEY")
+    workspace.config.write_text(config, encoding="utf-8")
+    run = stored(ran(workspace.prepare()).run.directory)
+
+    assert changes(run, workspace, config.replace("for now", "sk-rotated-and-other")) == {}
+
+
+def test_changed_prompts_are_shown_and_the_rest_counted(workspace: Workspace, ran: Ran) -> None:
+    workspace.rows([{}] * 6)
+    run = stored(ran(workspace.prepare()).run.directory)
+    workspace.rows([{}] + [{"user_prompt": f"{row} * 3?"} for row in range(1, 6)])
+
+    (change,) = changes(run, workspace, CONFIG).values()
+
+    assert change.lines == [
+        "the prompts of rows 1, 2, 3, 4, 5: changed",
+        *[
+            line
+            for row in (1, 2, 3)
+            for line in (
+                f"  --- row {row}, as rolled out",
+                f"  +++ row {row}, now",
+                "  @@ -1 +1 @@",
+                f"  -user: {row} * 2?",
+                f"  +user: {row} * 3?",
+            )
+        ],
+        "  and 2 further rows",
+    ]
+
+
+def test_a_changed_ground_truth_is_no_other_input(run: StoredEvalRun, workspace: Workspace) -> None:
+    workspace.rows([{"ground_truth": "4"}] * 3)
+
+    assert changes(run, workspace) == {}
+
+
+def test_further_rows_may_be_selected(run: StoredEvalRun, workspace: Workspace) -> None:
+    workspace.rows([{}] * 5)
+
+    assert changes(run, workspace) == {}
+
+
+def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
+    manifest = stored(run.directory).manifest
+
+    assert manifest.dataset_sha256 is not None
+    assert manifest.timeouts == {"agent_workflow_timeout_s": 450, "grader_timeout_s": 150, "timeout_s": 120}
+    assert manifest.versions.keys() == {"python", "pytest-osmosis", "openai", "anthropic", "aiohttp", "litellm"}
+    assert manifest.code is not None
+    assert manifest.code["rollouts"] is None  # the built-in chat
+    assert manifest.code["rewards"].keys() == {"rewards:score"}
+    assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
+
+
+# -- code --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def agent_run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
+    workspace.write("agents/short.py", AGENT)
+    workspace.config.write_text(f'{CONFIG}\n[agent]\nagent = "agents.short:rollout"\n', encoding="utf-8")
+    return stored(ran(workspace.prepare()).run.directory)
+
+
+def test_the_code_of_rollouts_is_kept_apart_from_that_of_rewards(agent_run: StoredEvalRun) -> None:
+    kept = kept_code(agent_run.directory)
+    rollouts = StoredRollouts(agent_run.directory.journal)
+
+    assert kept.sources == {"agents/short.py": AGENT}
+    assert rollouts.rollout_code == kept.digests
+    code = stored(agent_run.directory).manifest.code
+    assert code is not None
+    assert code["rollouts"] is not None
+
+
+def test_changed_code_is_refused_with_its_difference(agent_run: StoredEvalRun) -> None:
+    directory = agent_run.directory
+    kept = kept_code(directory)
+    now = RolloutCode({"agents/short.py": "other", "tools.py": "new"}, {"agents/short.py": AGENT.replace("rt", "rter")})
+
+    check_same_code(directory, kept.digests, kept)
+    with pytest.raises(CodeError) as refused:
+        check_same_code(directory, kept.digests, now)
+
+    assert str(refused.value).splitlines() == [
+        f"run {directory.name}: cannot go on, because its rollouts were made with other inputs; these changed:",
+        "  agents/short.py: changed",
+        "    --- agents/short.py, as rolled out",
+        "    +++ agents/short.py, now",
+        "    @@ -1,5 +1,5 @@",
+        "",
+        '    -STYLE = "short"',
+        '    +STYLE = "shorter"',
+        "",
+        "     async def rollout(ctx):",
+        '         reply = await ctx.chat([*ctx.prompt, {"role": "system", "content": STYLE}])',
+        "  tools.py: was not used",
+        "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
+    ]
+
+
+def test_a_difference_that_redaction_hides_is_said(agent_run: StoredEvalRun) -> None:
+    kept = kept_code(agent_run.directory)
+
+    with pytest.raises(CodeError, match="the difference is hidden"):
+        check_same_code(agent_run.directory, kept.digests, RolloutCode({"agents/short.py": "other"}, kept.sources))
+
+
+def test_lost_sources_do_not_hide_that_code_changed(agent_run: StoredEvalRun) -> None:
+    digests = kept_code(agent_run.directory).digests
+    agent_run.directory.rollout_code.write_text("{", encoding="utf-8")
+
+    with pytest.raises(CodeError, match="its former text was not kept"):
+        check_same_code(agent_run.directory, digests, RolloutCode({"agents/short.py": "other"}))
+
+
+def test_one_change_is_one(workspace: Workspace) -> None:
+    assert refusal([ChangedInput("a", "1", "2")]).splitlines()[:2] == [
+        "cannot go on, because its rollouts were made with other inputs; this changed:",
+        "  a: 1 -> 2",
+    ]
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_everything_in_a_run_directory_is_readable_by_its_owner_only(
+    workspace: Workspace, ran: Ran, umask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.write("agents/short.py", AGENT.replace("reply =", "print(ctx.artifacts_dir, flush=True); reply ="))
+    workspace.write("noisy.py", "import os\nos.write(2, b'loaded')\nfrom rewards import score\n")
+    output = workspace.root / "out.json"
+    config = CONFIG.replace("rewards:score", "noisy:score")
+    workspace.config.write_text(
+        f'{config}\n[agent]\nagent = "agents.short:rollout"\n[output]\nresults = "out.json"\n', encoding="utf-8"
+    )
+    before = os.umask(umask)
+    try:
+        directory: RunDirectory = ran(workspace.prepare()).run.directory
+    finally:
+        os.umask(before)
+
+    modes = {path.relative_to(directory.path): mode(path) for path in directory.path.rglob("*")}
+    assert {str(path) for path in modes} >= {
+        "manifest.json", "journal.jsonl", "results.json", "rollout_code.json", "host.log", "artifacts/row1-run0",
+    }  # fmt: skip
+    assert mode(directory.path) == 0o700
+    assert {path: value for path, value in modes.items() if value & 0o077} == {}
+    assert mode(output) == 0o666 & ~umask
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
