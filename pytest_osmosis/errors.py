@@ -3,6 +3,7 @@
 OsmosisError
 ├── ConfigError     a config file, an option or the environment is wrong (all problems at once)
 ├── DatasetError    a dataset cannot be found or read, or a row does not fit (all problems at once)
+├── CassetteError   a cassette cannot be read, is not valid, or holds a secret (all problems at once)
 ├── CodeError       an entrypoint, agent, eval function or Grader does not load or has the wrong shape
 ├── ResultsError    a results.json cannot be read or is not valid
 ├── ScoreError      a function of an eval did not score the rollout of a test
@@ -57,6 +58,10 @@ class DatasetError(ProblemsError):
     """A dataset cannot be found or read, or one of its selected rows does not fit."""
 
 
+class CassetteError(ProblemsError):
+    """A cassette cannot be read, is not valid, or holds a secret."""
+
+
 class CodeError(OsmosisError):
     """User code does not load or has the wrong shape; `details` is the user's traceback, or empty."""
 
@@ -96,8 +101,11 @@ class ModelError(OsmosisError):
         retry_after_s: float | None = None,
         status: int | None = None,
         systemic: Systemic = "no",
+        details: str = "",
     ) -> None:
         super().__init__(message)
+        self.details: str = details
+        """Further lines that explain the error, or ""."""
         self.boundary: Literal["provider", "model"] = boundary
         """The side at fault: "provider" (infrastructure) or "model" (refused, or rejected the request)."""
         self.retryable: bool = retryable

@@ -17,6 +17,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pytest_osmosis.engine.exchanges import Exchanges
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, Heard
 from pytest_osmosis.engine.host_log import HostLog
@@ -31,7 +32,7 @@ from pytest_osmosis.engine.recovery import Recovery
 from pytest_osmosis.engine.run_table import RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.engine.stall_notice import StallNotice
-from pytest_osmosis.errors import CodeError, HostError, JournalError
+from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.journal import Journal
@@ -97,6 +98,7 @@ class Actor:
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, time.monotonic())
         self._log = HostLog(job.host_log)
+        self._exchanges = Exchanges(job.exchanges)
         self._stop_request = job.stop_request
         self._looked_at = 0.0
         self._waits_to_go = False
@@ -201,6 +203,12 @@ class Actor:
         return self.permits.held_by or self.judge_permits.held_by
 
     def _settle(self) -> None:
+        """Write what happened in this turn. An exchange is on the disk before the rollout that it belongs to."""
+        try:
+            self._exchanges.write()
+        except CassetteError as error:
+            self.notices.add(str(error))
+            self.runs.stop(Stop("journal", str(error)))
         try:
             self.recorder.settle(**self.table.counts(), held_by=self._held_by)
         except JournalError as error:
@@ -228,10 +236,11 @@ class Actor:
         self.close_journal()
 
     def close_journal(self) -> None:
-        try:
-            self.recorder.close()
-        except JournalError as error:
-            self.notices.add(str(error))
+        for close in (self._exchanges.close, self.recorder.close):
+            try:
+                close()
+            except (CassetteError, JournalError) as error:
+                self.notices.add(str(error))
 
     def _handle(self, message: EngineMessage) -> None:
         match message:
@@ -300,6 +309,8 @@ class Actor:
                 host.gives_back = False
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
                     self.runs.dropped(Key.of(key))
+            case "exchange":
+                self._exchanges.add(raw)
             case "stalled":
                 self._recovery.stalled(host, self.table.of(event), event["stack"])
             case "broken":

@@ -131,4 +131,5 @@ class Job:
     spawn: Spawn = HostConnection
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
+    exchanges: Path | None = None
     check_code: Callable[[RolloutCode], None] = any_code

@@ -65,6 +65,18 @@ class CommitFields(TypedDict):
     worktree: str
 
 
+class CassetteFields(TypedDict):
+    """The store of exchanges of an eval: its mode, and the files in which hosts look for answers.
+
+    With "record" and "new" a request without an answer there is sent, and every exchange is reported. They differ in
+    their files: "record" has those of the rollouts that it resumes. With "cache" only what was sent is reported. With
+    "replay" nothing is sent. Of equal exchanges, those in later files count.
+    """
+
+    mode: Literal["record", "new", "cache", "replay"]
+    paths: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """All that a host must know before its first run.
@@ -80,7 +92,7 @@ class Setup:
     for the requests of all judges.
     With `stand_in`, code finds names of `osmosis_ai` that are not installed (`compat`).
     `commit` is the commit that the code is from, if it is not the files of the workspace. `mcp` is the folder of a
-    FastMCP server whose tools the built-in agent offers.
+    FastMCP server whose tools the built-in agent offers. `cassette` is the store of exchanges, if there is one.
     """
 
     role: Role
@@ -108,6 +120,7 @@ class Setup:
     grader_timeout_s: float = 150.0
     commit: CommitFields | None = None
     mcp: str | None = None
+    cassette: CassetteFields | None = None
 
     @property
     def model_targets(self) -> dict[str, Mapping[str, Any]]:
@@ -244,6 +257,22 @@ class AskEvent(AttemptFields):
     judge: NotRequired[bool]
 
 
+class ExchangeEvent(AttemptFields):
+    """A request was answered or refused, and is kept in the exchange log (`cassettes.lines` describes the members)."""
+
+    ev: Literal["exchange"]
+    asker: str
+    call: str
+    turn: int
+    after: int
+    nth: int
+    digest: str
+    request: Mapping[str, Any]
+    reply: NotRequired[Mapping[str, Any]]
+    error: NotRequired[Mapping[str, Any]]
+    stored: NotRequired[bool]
+
+
 class ScoringEvent(AttemptFields):
     """The function `name` begins to score a run."""
 
@@ -267,7 +296,7 @@ class BrokenEvent(AttemptFields):
 
 
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | DroppedEvent
-RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent
+RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent | ExchangeEvent
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | StalledEvent | BrokenEvent
 

@@ -28,7 +28,7 @@ from pytest_osmosis.models.failures import Failures, causes_of
 from pytest_osmosis.models.json_bodies import decoded, encoded, json_object, shown
 from pytest_osmosis.models.official_clients import merged
 from pytest_osmosis.models.targets import ModelTarget
-from pytest_osmosis.models.watched_sessions import EXCHANGE, Exchange, watched_session
+from pytest_osmosis.models.watched_sessions import EXCHANGE, WatchedExchange, watched_session
 
 A_DAY_S = 86_400.0  # replaces LiteLLM's own timeout, because callers enforce theirs
 HEADERS = ("Authorization", "Content-Type", "User-Agent", "api-key", "x-api-key")
@@ -60,7 +60,7 @@ class LiteLLMModel:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
         arguments = {"messages": sendable(request.messages), **_optional(request, self._takes_seed)}
         encoded(arguments)
-        exchange = Exchange()
+        exchange = WatchedExchange()
         EXCHANGE.set(exchange)
         try:
             check_ascii({**self._target.headers, "key": self._api_key})
@@ -87,11 +87,11 @@ class LiteLLMModel:
         await self._litellm.close_litellm_async_clients()
         self._litellm.in_memory_llm_clients_cache.flush_cache()
 
-    def _failures(self, exchange: Exchange) -> Failures:
+    def _failures(self, exchange: WatchedExchange) -> Failures:
         address = self._target.base_url or _origin(exchange.url) or self._target.describe
         return Failures(address, exchange.url or address, self._api_key)
 
-    def _failure(self, error: Exception, exchange: Exchange) -> ModelError:
+    def _failure(self, error: Exception, exchange: WatchedExchange) -> ModelError:
         failures = self._failures(exchange)
         if exchange.error is not None or isinstance(error, UnicodeError):
             return failures.of_exception(exchange.error or error)
@@ -108,7 +108,7 @@ class LiteLLMModel:
         return failures.unsent(text)
 
 
-def _error_in(exchange: Exchange, text: str, target: ModelTarget, failures: Failures) -> ModelError:
+def _error_in(exchange: WatchedExchange, text: str, target: ModelTarget, failures: Failures) -> ModelError:
     """Return the error in a server's answer. `text` is LiteLLM's, for answers that only LiteLLM understands."""
     status = exchange.status or 0
     if status // 100 != 2:

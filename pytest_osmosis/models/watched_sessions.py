@@ -1,7 +1,7 @@
 """Sessions of aiohttp for a library that opens its own: bounded as ours are, and watched.
 
-A library reports errors of the server, of the connection and of its own alike, and changes bodies. An `Exchange` keeps
-what really came. Redirects end here, because the library would follow them to any host with its keys.
+A library reports errors of the server, of the connection and of its own alike, and changes bodies. A `WatchedExchange`
+keeps what really came. Redirects end here, because the library would follow them to any host with its keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytest_osmosis.models.connections import bounds
 
 
 @dataclass(slots=True)
-class Exchange:
+class WatchedExchange:
     """The last answer to a request, with its unpacked body, or the error in place of an answer."""
 
     url: str = ""
@@ -34,7 +34,7 @@ class Exchange:
         return self.status is not None and self.status // 100 == 2 and b'"choices"' in self.body
 
 
-EXCHANGE: ContextVar[Exchange] = ContextVar("EXCHANGE")
+EXCHANGE: ContextVar[WatchedExchange] = ContextVar("EXCHANGE")
 """The exchange of the request that the current task sends."""
 
 
@@ -56,7 +56,7 @@ def watched_session(max_bytes: int) -> type[aiohttp.ClientSession]:
 
 async def _watched(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Send a request, and note what comes of it. Raises `Redirected`."""
-    exchange = EXCHANGE.get(None) or Exchange()
+    exchange = EXCHANGE.get(None) or WatchedExchange()
     exchange.url, exchange.status, exchange.error = str(request.url), None, None
     try:
         response = await asking_for_known_codings(request, send)

@@ -16,6 +16,7 @@ class RunDirectory:
     - `manifest`: the config, options and plan of the eval run
     - `journal`: the events of the runs
     - `rollout_code`: the code of its rollouts, to show what a later change of it is
+    - `exchanges`: the exchanges with models (`cassettes`), if the command records them
     - `partial_results`: the results of a rescoring that was partial or stopped, and so does not replace `results`
     - `lock`: the process that writes the eval run (`run_lock`)
     - `submission`: the request of `pytest-osmosis submit`, if that started the eval run
@@ -31,6 +32,7 @@ class RunDirectory:
         self.manifest = path / "manifest.json"
         self.journal = path / "journal.jsonl"
         self.rollout_code = path / "rollout_code.json"
+        self.exchanges = path / "exchanges.jsonl"
         self.results = path / "results.json"
         self.partial_results = path / "results.partial.json"
         self.lock = path / "lock"

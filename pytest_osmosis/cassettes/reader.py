@@ -1,0 +1,216 @@
+"""Reads the answers in cassettes and exchange logs. In memory is where each exchange begins; bodies are read on demand.
+
+A log may hold an exchange several times, because a rollout was begun again: the last one counts.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import BufferedReader
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from pytest_osmosis.cassettes.continuations import whole
+from pytest_osmosis.cassettes.exchange import Asker, Body, Run
+from pytest_osmosis.cassettes.lines import LOG, MOST_LINE_BYTES, Head, check_exchange, head_of, read_header, read_line
+from pytest_osmosis.errors import CassetteError, Problem
+from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.files.shapes import ShapeFault
+from pytest_osmosis.text.paths import shown
+
+READ_BYTES = 1 << 16
+HASH_BITS = (1 << 64) - 1
+
+
+class Stored(NamedTuple):
+    """An exchange in a file: its head, and where its line begins."""
+
+    head: Head
+    file: CassetteFile
+    offset: int
+
+
+class CassetteFile:
+    """A cassette or a log that is open to be read, from any thread. `is_log` tells logs."""
+
+    def __init__(self, path: Path, file: BufferedReader, begin: int, *, is_log: bool) -> None:
+        self.path = path
+        self.is_log = is_log
+        self._file = file
+        self._begin = begin
+
+    @classmethod
+    def open(cls, path: Path) -> CassetteFile:
+        """Open a file. Raises `FileFault`, and `CassetteError` if its header is another's."""
+        file = open_file(path)
+        line = file.readline(MOST_LINE_BYTES)
+        try:
+            is_log = read_header(line) == LOG if line.endswith(b"\n") else True  # its first line is being written
+        except ShapeFault as fault:
+            file.close()
+            raise CassetteError([Problem(f"{shown(path)}:1", str(fault))]) from None
+        return cls(path, file, len(line), is_log=is_log)
+
+    def heads(self) -> Iterator[tuple[int, Head]]:
+        """Yield the head of each whole line after the header, with its offset. Raises `CassetteError`."""
+        self._file.seek(self._begin)
+        offset, number = self._begin, 2
+        while (line := self._file.readline(MOST_LINE_BYTES)).endswith(b"\n"):
+            try:
+                yield offset, head_of(line)
+            except ShapeFault as fault:
+                raise CassetteError([Problem(f"{shown(self.path)}:{number}", str(fault))]) from None
+            offset, number = offset + len(line), number + 1
+
+    def line_at(self, offset: int) -> bytes:
+        """Return the line that begins at an offset."""
+        parts: list[bytes] = []
+        while part := os.pread(self._file.fileno(), READ_BYTES, offset):
+            end = part.find(b"\n")
+            if end >= 0:
+                return b"".join((*parts, part[: end + 1]))
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def exchange_at(self, offset: int) -> dict[str, Any]:
+        """Return the object on the line at an offset. Raises `CassetteError` if the file was changed meanwhile."""
+        try:
+            return read_line(self.line_at(offset))
+        except (ShapeFault, OSError) as error:
+            raise CassetteError([Problem(f"{shown(self.path)}, byte {offset}", str(error))]) from None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class CassetteReader:
+    """The exchanges in several files, of which those in later ones count before equal ones."""
+
+    def __init__(self, files: Sequence[CassetteFile], found: Sequence[tuple[int, int, int]]) -> None:
+        self.files = files
+        self._hashes = array("Q", (each[0] for each in found))
+        self._numbers = array("B", (each[1] for each in found))
+        self._offsets = array("Q", (each[2] for each in found))
+
+    @classmethod
+    def open(cls, paths: Iterable[Path]) -> CassetteReader:
+        """Open files, of which some may be missing, and find their exchanges. Raises `CassetteError`."""
+        files: list[CassetteFile] = []
+        try:
+            for path in paths:
+                try:
+                    files.append(CassetteFile.open(path))
+                except FileFault as fault:
+                    if not fault.missing:
+                        raise CassetteError([Problem(shown(path), str(fault))]) from None
+            found = [
+                (hash(head.asker) & HASH_BITS, number, offset)
+                for number, file in enumerate(files)
+                for offset, head in file.heads()
+            ]
+        except BaseException:
+            for file in files:
+                file.close()
+            raise
+        return cls(files, sorted(found))
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return len(self._offsets)
+
+    def __enter__(self) -> CassetteReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def at(self, asker: Asker) -> AskerAnswers:
+        """Return the answers for one asker, none of which is used yet."""
+        return AskerAnswers(list(self._stored(asker)))
+
+    def runs(self) -> set[Run]:
+        """Return the runs of which there are exchanges. This reads all files again."""
+        return {head.asker.run for file in self.files for _, head in file.heads()}
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+    def _stored(self, asker: Asker) -> Iterator[Stored]:
+        wanted = hash(asker) & HASH_BITS
+        index = bisect_left(self._hashes, wanted)
+        while index < len(self._hashes) and self._hashes[index] == wanted:
+            file, offset = self.files[self._numbers[index]], self._offsets[index]
+            with suppress(ShapeFault, OSError):
+                head = head_of(file.line_at(offset))
+                if head.asker == asker:
+                    yield Stored(head, file, offset)
+            index += 1
+
+
+class AskerAnswers:
+    """The answers of one asker in one run. Each is used once. May be used from any thread."""
+
+    def __init__(self, stored: Sequence[Stored]) -> None:
+        self._every = {(each.file, each.head.call, each.head.turn): each for each in stored}
+        self._unused = _latest(stored)
+        self.n = sum(map(len, self._unused.values()))
+        self._using = Lock()  # protects _unused: code that holds the host's loop is served in another thread
+
+    @property
+    def left(self) -> list[Stored]:
+        """The exchanges that were not used, by turn."""
+        with self._using:
+            return sorted((each for equal in self._unused.values() for each in equal), key=lambda each: each.head.turn)
+
+    def take(self, turn: int, digest: str) -> Stored | None:
+        """Return the exchange of a request: that of the turn, or else the first with its digest; None without one."""
+        with self._using:
+            equal = self._unused.get(digest, [])
+            index = next((index for index, each in enumerate(equal) if each.head.turn == turn), 0)
+            return equal.pop(index) if equal else None
+
+    def request(self, stored: Stored) -> Body:
+        """Return the whole request of an exchange. Raises `CassetteError`."""
+        chain = [stored.file.exchange_at(stored.offset)]
+        while (continues := chain[-1]["request"].get("continues")) is not None:
+            earlier = self._every.get((stored.file, stored.head.call, continues["turn"]))
+            if earlier is None or earlier.head.turn >= chain[-1]["turn"]:
+                raise CassetteError([Problem(shown(stored.file.path), f"{stored.head.asker} continues no turn of it")])
+            chain.append(stored.file.exchange_at(earlier.offset))
+        value = chain.pop()
+        request: Body = value["request"]
+        while chain:
+            request = whole(chain[-1]["request"], request, value.get("reply"))
+            value = chain.pop()
+        return request
+
+
+def answer_of(stored: Stored) -> Mapping[str, Any]:
+    """Return the object of an exchange, with its `reply` or its `error`. Raises `CassetteError`."""
+    value = stored.file.exchange_at(stored.offset)
+    try:
+        check_exchange(value)
+    except ShapeFault as fault:
+        raise CassetteError([Problem(shown(stored.file.path), f"{stored.head.asker}: {fault}")]) from None
+    return value
+
+
+def _latest(stored: Iterable[Stored]) -> dict[str, list[Stored]]:
+    """Return the exchanges by digest, equal requests in their order. Of an exchange that is there twice, the last."""
+    latest: dict[tuple[str, int], Stored] = {}
+    counts: Counter[str] = Counter()
+    for each in stored:
+        counts[each.head.digest] += not each.file.is_log
+        latest[each.head.digest, each.head.nth if each.file.is_log else counts[each.head.digest]] = each
+    by_digest: dict[str, list[Stored]] = {}
+    for digest, nth in sorted(latest):
+        by_digest.setdefault(digest, []).append(latest[digest, nth])
+    return by_digest

@@ -1,0 +1,176 @@
+"""Writes the cassette of an eval from the exchange log of a run.
+
+The exchanges of one asker are put into an order that does not depend on which of them ended first: those that were in
+flight together are sorted by their messages. Turns are numbered anew in that order, and each request is stored as the
+continuation of an earlier one of the same asker (`continuations`).
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_osmosis.cassettes.continuations import Continuations, whole
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Body, Exchange, Fingerprint, Run
+from pytest_osmosis.cassettes.lines import CASSETTE, Head, encoded, header
+from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
+from pytest_osmosis.errors import CassetteError, Problem
+from pytest_osmosis.files.reading import FileFault
+from pytest_osmosis.text.paths import shown
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCassette:
+    """A cassette that was written: the number of its exchanges, of their runs, and of those that it held before.
+
+    `changed` is False if the file holds the same bytes as before.
+    """
+
+    path: Path
+    n_exchanges: int
+    n_runs: int
+    n_kept: int
+    changed: bool
+
+
+def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassette:
+    """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`.
+
+    Of other runs the cassette keeps what it holds, unless a judge was asked about them anew. The file is replaced as a
+    whole. Raises `CassetteError`.
+    """
+    path = Path(os.path.realpath(path))
+    rolled_out = set(runs)
+    with _opened(log) as recorded, _opened(path) as before:
+        calls = {} if recorded is None else _last_calls(recorded, rolled_out)
+        kept = {} if before is None else _kept(before, rolled_out, calls)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            n_new = _write(temporary, calls, kept)
+            changed = before is None or not filecmp.cmp(path, temporary, shallow=False)
+            if changed:
+                temporary.replace(path)
+        except OSError as error:
+            raise CassetteError([Problem(shown(path), f"cannot be written: {error.strerror}")]) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+    n_kept = sum(map(len, kept.values()))
+    n_runs = len({asker.run for asker in (*calls, *kept)})
+    return WrittenCassette(path, n_new + n_kept, n_runs, n_kept, changed)
+
+
+def _opened(path: Path) -> closing[CassetteFile] | nullcontext[None]:
+    """Return a context with the file at `path`, or with None if there is none."""
+    try:
+        return closing(CassetteFile.open(path))
+    except FileFault as fault:
+        if fault.missing:
+            return nullcontext()
+        raise CassetteError([Problem(shown(path), str(fault))]) from None
+
+
+def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, list[Stored]]:
+    """Return the exchanges of the last call of each asker, of each run's last attempt.
+
+    Rollouts that did not end are left out.
+    """
+    attempts: dict[Run, int] = {}
+    calls: dict[Asker, tuple[int, str, list[Stored]]] = {}
+    for offset, head in log.heads():
+        asker = head.asker
+        attempts[asker.run] = max(head.attempt, attempts.get(asker.run, 0))
+        call = calls.get(asker)
+        if call is None or call[:2] != (head.attempt, head.call):
+            if call is not None and call[0] > head.attempt:
+                continue  # a late line of an attempt that was given up
+            call = calls[asker] = (head.attempt, head.call, [])
+        call[2].append(Stored(head, log, offset))
+    return {
+        asker: exchanges
+        for asker, (attempt, _, exchanges) in calls.items()
+        if attempt == attempts[asker.run] and (asker.run in rolled_out or asker.name != ROLLOUT)
+    }
+
+
+def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
+    """Return the exchanges of a cassette that stay, by asker."""
+    kept: dict[Asker, list[Stored]] = {}
+    for offset, head in file.heads():
+        if head.asker.run not in rolled_out and head.asker not in anew:
+            kept.setdefault(head.asker, []).append(Stored(head, file, offset))
+    return kept
+
+
+def _write(path: Path, calls: Mapping[Asker, Sequence[Stored]], kept: Mapping[Asker, Sequence[Stored]]) -> int:
+    """Write a cassette, one asker after the other. Return the number of exchanges that come from `calls`."""
+    n_new = 0
+    with path.open("wb") as file:
+        file.write(header(CASSETTE))
+        for asker in sorted({*calls, *kept}, key=lambda asker: asker.order):
+            if asker in kept:
+                file.writelines(each.file.line_at(each.offset) for each in kept[asker])
+                continue
+            for line in _lines(asker, calls[asker]):
+                file.write(line)
+                n_new += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return n_new
+
+
+class _Recorded(NamedTuple):
+    """An exchange of a call, with its whole request."""
+
+    head: Head
+    request: Body
+    answer: Mapping[str, Any]
+
+
+def _lines(asker: Asker, call: Sequence[Stored]) -> Iterator[bytes]:
+    """Yield the lines of the exchanges of one call."""
+    continuations = Continuations()
+    for turn, each in enumerate(_in_order(_recorded(call)), 1):
+        reply, error = each.answer.get("reply"), each.answer.get("error")
+        fingerprint = Fingerprint.of(each.request)
+        exchange = Exchange(asker, turn, fingerprint.digest, each.request, reply, error)
+        yield encoded(exchange, continuations.shortened(each.request, fingerprint))
+        continuations.add(turn, fingerprint, None if reply is None else reply["message"])
+
+
+def _recorded(call: Sequence[Stored]) -> Iterator[_Recorded]:
+    """Yield the exchanges of a call by turn. Those that continue one which was lost with its host are left out."""
+    requests: dict[int, tuple[Body, Mapping[str, Any] | None]] = {}
+    for stored in sorted(call, key=lambda each: each.head.turn):
+        answer = answer_of(stored)
+        request = answer["request"]
+        if (continues := request.get("continues")) is not None:
+            earlier = requests.get(continues["turn"])
+            if earlier is None:
+                continue
+            request = whole(request, *earlier)
+        requests[stored.head.turn] = request, answer.get("reply")
+        yield _Recorded(stored.head, request, answer)
+
+
+def _in_order(exchanges: Iterable[_Recorded]) -> Iterator[_Recorded]:
+    """Yield exchanges, which come by turn, with those that were in flight together sorted by their messages.
+
+    Equal requests stay in the order in which they were sent, so that each gets its own answer again.
+    """
+    together: list[_Recorded] = []
+    for each in exchanges:
+        if each.head.after == each.head.turn - 1:  # all earlier ones had ended
+            yield from _sorted(together)
+            together = []
+        together.append(each)
+    yield from _sorted(together)
+
+
+def _sorted(together: list[_Recorded]) -> list[_Recorded]:
+    return sorted(together, key=lambda each: (len(each.request["messages"]), each.head.digest, each.head.turn))

@@ -1,0 +1,150 @@
+"""Cassettes that are written from exchange logs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from pytest_osmosis.cassettes.check import check_cassette
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run
+from pytest_osmosis.cassettes.reader import CassetteReader
+from pytest_osmosis.cassettes.writer import write_cassette
+from tests.unit.cassettes.recording import Call, conversation, lines_of, reply, user, write_log
+
+FIRST, SECOND = Run(0, 0), Run(0, 1)
+
+
+def test_the_order_in_which_runs_end_does_not_change_a_cassette(tmp_path: Path) -> None:
+    runs = [Run(row, run, tag) for row in range(3) for run in range(2) for tag in ("primary", "baseline")]
+    calls = [conversation(run, f"{run} a", f"{run} b", "c") for run in runs]
+    calls += [conversation(run, f"{run} is right", asker=asker) for run in runs for asker in ("rubric", "a:judge")]
+    chance = random.Random(3)
+    cassettes = []
+    for number in range(4):
+        lines = [list(call.lines) for call in calls]
+        log = tmp_path / f"log-{number}.jsonl"
+        shuffled = Call(FIRST)
+        while left := [each for each in lines if each]:  # those of one call stay in their order
+            shuffled.lines.append(chance.choice(left).pop(0))
+        write_log(log, shuffled)
+        written = write_cassette(tmp_path / f"cassette-{number}.jsonl", log, runs)
+        cassettes.append(written.path.read_bytes())
+        assert (written.n_exchanges, written.n_runs, written.n_kept) == (60, 12, 0)
+
+    assert len(set(cassettes)) == 1
+    places = [(each["row"], each["run"], each.get("model_tag"), each["asker"]) for each in lines_of(written.path)]
+    assert places[:5] == [(0, 0, None, asker) for asker in ("rollout", "rollout", "rollout", "a:judge", "rubric")]
+    assert places[5][2] == "baseline"
+    assert check_cassette(written.path).runs == set(runs)
+
+
+def test_requests_in_flight_together_are_sorted_by_their_messages(tmp_path: Path) -> None:
+    written = []
+    for number, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 2, 0])):
+        call = Call(FIRST)
+        asked = [call.asks(user("a" * (index + 1))) for index in order]
+        for index in random.Random(number).sample(range(3), 3):
+            asked[index].answered(reply(f"answer to {asked[index].body['messages'][0]['content']}"))
+        call.exchange(user("done"))
+        log = write_log(tmp_path / f"{number}.log", call)
+        written.append(write_cassette(tmp_path / f"{number}.jsonl", log, [FIRST]).path)
+
+    assert len({path.read_bytes() for path in written}) == 1
+    exchanges = lines_of(written[0])
+    assert [each["turn"] for each in exchanges] == [1, 2, 3, 4]
+    assert exchanges[-1]["request"]["messages"] == [user("done")], "what was sent later comes later"
+    for each in exchanges[:3]:
+        question = each["request"]["messages"][0]["content"]
+        assert each["reply"]["message"]["content"] == f"answer to {question}"
+
+
+def test_equal_requests_in_flight_together_keep_their_own_answers(tmp_path: Path) -> None:
+    call = Call(FIRST, asker="rubric")
+    votes = [call.asks(user("Right?")) for _ in range(3)]
+    for vote, text in ((1, "second"), (0, "first"), (2, "third")):
+        votes[vote].answered(reply(text))
+    path = write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), [FIRST]).path
+
+    assert [each["reply"]["message"]["content"] for each in lines_of(path)] == ["first", "second", "third"]
+
+
+def test_a_turn_holds_only_its_own_messages(tmp_path: Path) -> None:
+    call = Call(FIRST)
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
+    settings = {"tools": tools, "sampling": {"temperature": 0.5}, "seed": 4}
+    messages = [user("question")]
+    for number in range(40):
+        messages = [*messages, call.exchange(*messages, text=f"answer {number}", **settings), user(f"more {number}")]
+    call.exchange(*messages, sampling={"temperature": 1.0})
+    path = write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), [FIRST]).path
+
+    exchanges = lines_of(path)
+    assert exchanges[0]["request"] == {"model": "m", **settings, "messages": [user("question")]}
+    assert exchanges[39]["request"] == {"continues": {"turn": 39, "messages": 78}, "messages": [user("more 38")]}
+    assert exchanges[40]["request"] == {
+        "continues": {"turn": 40, "messages": 80},
+        "seed": None,
+        "sampling": {"temperature": 1.0},
+        "tools": [],
+        "messages": [user("more 39")],
+    }
+    with CassetteReader.open([path]) as reader:
+        answers = reader.at(Asker(FIRST, ROLLOUT))
+        request = answers.request(answers.left[40])
+    assert request == {"model": "m", "sampling": {"temperature": 1.0}, "messages": messages}
+
+
+def test_of_several_attempts_the_last_counts(tmp_path: Path) -> None:
+    killed = conversation(FIRST, "a", "b", "c")
+    again = conversation(FIRST, "x", "y", attempt=2)
+    judged_twice = [conversation(FIRST, text, asker="rubric", attempt=2) for text in ("old", "new")]
+    log = write_log(tmp_path / "log", killed, again, *judged_twice)
+    path = write_cassette(tmp_path / "c.jsonl", log, [FIRST]).path
+
+    assert [each["reply"]["message"]["content"] for each in lines_of(path)] == ["x", "y", "new"]
+
+
+def test_exchanges_of_other_runs_stay(tmp_path: Path) -> None:
+    path = tmp_path / "cassettes" / "c.jsonl"
+    first = write_log(tmp_path / "1", conversation(FIRST, "a"), conversation(SECOND, "b"))
+    write_cassette(path, first, [FIRST, SECOND])
+    killed = conversation(SECOND, "half")
+    second = write_log(tmp_path / "2", conversation(FIRST, "anew"), killed, conversation(SECOND, "j", asker="rubric"))
+    written = write_cassette(path, second, [FIRST])
+
+    exchanges = [(each["run"], each["asker"], each["reply"]["message"]["content"]) for each in lines_of(path)]
+    assert exchanges == [(0, "rollout", "anew"), (1, "rollout", "b"), (1, "rubric", "j")]
+    assert (written.n_exchanges, written.n_runs, written.n_kept, written.changed) == (3, 2, 1, True)
+    assert [each.name for each in path.parent.iterdir()] == ["c.jsonl"], "no temporary file is left"
+
+
+def test_a_cassette_that_would_be_equal_is_left_alone(tmp_path: Path) -> None:
+    path, log = tmp_path / "c.jsonl", write_log(tmp_path / "log", conversation(FIRST, "a"))
+    assert write_cassette(path, log, [FIRST]).changed
+    before = path.stat()
+    assert not write_cassette(path, log, [FIRST]).changed
+    assert path.stat().st_ino == before.st_ino
+
+
+def test_a_turn_whose_beginning_was_lost_with_its_host_is_left_out(tmp_path: Path) -> None:
+    call = conversation(FIRST, "a", "b")
+    del call.lines[0]
+    path = write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), [FIRST]).path
+    assert lines_of(path) == []
+
+
+def test_text_is_readable_and_survives(tmp_path: Path) -> None:
+    call = Call(FIRST)
+    text = '\u65e5\u672c \u00e9 \u2028 \x00 \ud83d \U0001f600 "quoted" \\ \n'
+    call.exchange(user(text), text=text, sampling={"temperature": 0.1, "top_p": 1e-300})
+    path = write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), [FIRST]).path
+
+    raw = path.read_bytes()
+    assert "\u65e5\u672c \u00e9".encode() in raw
+    raw.decode("utf-8")
+    check_cassette(path)
+    with CassetteReader.open([path]) as reader:
+        answers = reader.at(Asker(FIRST, ROLLOUT))
+        request = answers.request(answers.left[0])
+    assert request["messages"] == [user(text)]
+    assert request["sampling"] == {"temperature": 0.1, "top_p": 1e-300}
