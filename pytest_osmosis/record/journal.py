@@ -22,6 +22,7 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.shapes import ShapeFault, quoted
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.record.last_lines import end_of_lines
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import Event
@@ -52,7 +53,9 @@ class Journal:
     def reopen(cls, path: Path, lock: RunLock | None = None) -> Journal:
         """Open a journal to append to it, after its last whole line. Raises `JournalError` as `create` does."""
         journal = cls._opened(path, "r+b", lock or RunLock.take(RunDirectory(path.parent)))
-        journal._file.truncate(journal._file.seek(_end_of_lines(journal._file)))
+        end = journal._file.seek(end_of_lines(journal._file))
+        journal._file.truncate(end)
+        journal.lock.note_journal(end)
         return journal
 
     @classmethod
@@ -95,18 +98,6 @@ class Journal:
 def encode(event: Event) -> bytes:
     """Return the line of an event: pure ASCII, strict JSON."""
     return json.dumps(event, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-
-
-def _end_of_lines(file: IO[bytes]) -> int:
-    """Return the position after the last whole line."""
-    end = file.seek(0, os.SEEK_END)
-    while end > 0:
-        begin = max(0, end - READ_BYTES)
-        file.seek(begin)
-        if (at := file.read(end - begin).rfind(b"\n")) >= 0:
-            return begin + at + 1
-        end = begin
-    return 0
 
 
 def replay(path: Path) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""The process that writes an eval run, and whether it still runs."""
+"""The process that writes an eval run, and how it is told from others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Holder:
     `started` and `place` tell it from a later process with the same id: the time when it began, in the units of the
     system, and the boot and the namespace that its id belongs to; "" where the system tells neither. `has_flock` is
     False where the lock file alone decides. `token` is different in each lock. `pid` is None if its name cannot be
-    read.
+    read. `journal_bytes` is the size of the journal before it writes to it.
     """
 
     pid: int | None
@@ -39,6 +39,7 @@ class Holder:
     place: str = ""
     has_flock: bool = True
     token: str = ""
+    journal_bytes: int = 0
 
     @classmethod
     def this_process(cls, purpose: Purpose) -> Holder:
@@ -88,6 +89,7 @@ _SHAPE: Callable[[Any], None] = members(
         "place": text,
         "has_flock": flag,
         "token": text,
+        "journal_bytes": whole(),
     },
 )
 

@@ -56,7 +56,8 @@ class RunLock:
         Raises `JournalError` if another process holds it, with its id, its machine and since when, or if the lock
         cannot be written.
         """
-        path, holder = directory.lock, Holder.this_process(purpose)
+        path = directory.lock
+        holder = replace(Holder.this_process(purpose), journal_bytes=_size(directory.journal))
         try:
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
@@ -89,11 +90,22 @@ class RunLock:
             return None
         return f"run {self._path.parent.name}: {before} wrote it since {moment(before.since)} and was killed"
 
+    def note_journal(self, n_bytes: int) -> None:
+        """Write down the size of the journal before this process appends to it. Raises `JournalError`."""
+        self.holder = replace(self.holder, journal_bytes=n_bytes)
+        try:
+            if self._file is None:
+                _replace(self._path, self.holder)
+            else:
+                _write(self._file, self.holder)
+        except OSError as error:
+            raise JournalError(f"{shown(self._path)}: cannot be written: {error.strerror}") from error
+
     def close(self) -> None:
         """Let go of the lock. Idempotent."""
         if self._is_held:
             with contextlib.suppress(OSError):  # the disk is gone; the next process takes over
-                if _named(self._path) == self.holder:
+                if (named := _named(self._path)) is not None and named.token == self.holder.token:
                     self._path.unlink()
             self.forget()
 
@@ -251,6 +263,13 @@ def _inherited(path: Path) -> int | None:
 
 
 # -- files -------------------------------------------------------------------------------------------------
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _flock(file: int, kind: int) -> Literal["taken", "held", "unsupported"]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 BoundName = Literal["max_errors", "max_tokens", "max_cost_usd", "max_duration_s"]
-StopReason = Literal["systemic", "decided", BoundName, "maxfail", "interrupt", "requested", "journal", "closed"]
+StopReason = Literal[
+    "systemic", "decided", BoundName, "maxfail", "interrupt", "requested", "journal", "closed", "killed"
+]
+"""`killed` is found later: the process of the eval run ended without a stop."""
 
 
 REQUESTED = "stopped with pytest-osmosis runs stop"
@@ -20,7 +23,7 @@ class Stop(NamedTuple):
 
 
 Ending = Literal["finished", "stopped", "failed"]
-_FAILURES = frozenset({"systemic", "journal", "max_errors"})
+_FAILURES = frozenset({"systemic", "journal", "max_errors", "killed"})
 
 
 def ending_of(stop: Stop | None, *, all_done: bool) -> Ending:

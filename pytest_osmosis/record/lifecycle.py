@@ -1,0 +1,180 @@
+"""The status of an eval run. It is derived from the run directory, so that no file can hold a wrong one.
+
+The lock names the process that writes the eval run now. The journal says when each session began and how it ended. The
+journals of earlier versions do not, so there the results tell. All this costs a few reads of a few kilobytes; only
+after a crash, or after a rescoring that did not finish, the journal is searched backwards for its last session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, Any, Literal, get_args
+
+from pytest_osmosis.files.reading import FileFault, open_file, read_text
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.record.event_shapes import check_event
+from pytest_osmosis.record.last_lines import last_line, last_line_with
+from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.record.run_record import Event
+from pytest_osmosis.record.stop import Ending, Stop, StopReason, ending_of
+
+Status = Literal["pending", "running", "finished", "failed", "stopped"]
+"""The statuses of Osmosis' hosted evals; `pending` until a session has loaded the user's code."""
+SESSION_LINES = (b'{"ev":"began"', b'{"ev":"ended"')
+"""The beginnings of the lines at the begin and at the end of a session."""
+MOST_HEAD_CHARS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """The status of an eval run. `reason` says why it was stopped or has failed, None for any other status.
+
+    `holder` is the process that writes it now: it rolls out, or scores the rollouts of an eval run that has ended.
+    `was_killed` is True if the last session did not end by itself. `ended_at` is when it did, UTC, ISO 8601, and
+    `stopped_by` the reason in a word; None if that is not known.
+    """
+
+    status: Status
+    reason: str | None = None
+    holder: Holder | None = None
+    was_killed: bool = False
+    ended_at: str | None = None
+    stopped_by: StopReason | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status not in ("pending", "running")
+
+    @property
+    def is_being_rescored(self) -> bool:
+        return self.has_ended and self.holder is not None
+
+    @property
+    def results_are_current(self) -> bool:
+        """True if the results, where there are any, are those of the last session, and not of one before."""
+        return self.status != "running" and not self.was_killed
+
+
+def lifecycle_of(directory: RunDirectory) -> Lifecycle:
+    """Return the status of the eval run in a directory, also of one that an earlier version wrote."""
+    holder = holder_of(directory)
+    if holder is not None and holder.purpose == "rollouts":
+        return Lifecycle("running" if _size(directory.journal) > holder.journal_bytes else "pending", holder=holder)
+    try:
+        with open_file(directory.journal) as journal:
+            return _ended(journal, directory, holder)
+    except (FileFault, OSError):
+        return _published(directory, holder) or _killed(None, holder)
+
+
+def _ended(journal: IO[bytes], directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+    """Return the status of an eval run that nobody rolls out."""
+    last = _event(last_line(journal))
+    if last.get("ev") == "ended":
+        return _of_event(last, directory, holder)
+    published = _published(directory, holder)
+    if published is not None and (last.get("ev") == "rescored" or _is_older(journal, directory)):
+        return published
+    session = _event(last_line_with(journal, SESSION_LINES))
+    if session.get("ev") == "ended":
+        return _of_event(session, directory, holder)
+    is_later = published is not None and (not session or (published.ended_at or "") >= session["at"])
+    return published if published is not None and is_later else _killed(session, holder)
+
+
+def _of_event(event: Event, directory: RunDirectory, holder: Holder | None) -> Lifecycle:
+    status, at = event["status"], event["at"]
+    published = None if status == "finished" else _published(directory, holder)
+    is_same = published is not None and published.status == status and (published.ended_at or "") >= at
+    return Lifecycle(
+        status, event["reason"], holder, False, at, published.stopped_by if published and is_same else None
+    )
+
+
+def _killed(session: Event | None, holder: Holder | None) -> Lifecycle:
+    """Return the status of an eval run whose last session, if any is known, did not end by itself."""
+    process = f"its process, {session['pid']} on {session['machine']}," if session else "its process"
+    return Lifecycle("failed", f"{process} {WAS_KILLED}", holder, was_killed=True, stopped_by="killed")
+
+
+WAS_KILLED = "was killed, or its machine failed"
+
+
+def _event(line: bytes) -> Event:
+    """Return the event of a line about a session, or of a short one; empty for any other line."""
+    try:
+        event = parsed(line.decode("ascii"))
+        check_event(event)
+    except (ValueError, TypeError, KeyError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+def _is_older(journal: IO[bytes], directory: RunDirectory) -> bool:
+    """Return True for a journal of a version that wrote no sessions, if nothing was appended after the results."""
+    journal.seek(0)
+    if journal.read(len(SESSION_LINES[0])) == SESSION_LINES[0]:
+        return False
+    return directory.journal.stat().st_mtime_ns <= directory.results.stat().st_mtime_ns
+
+
+_ENDINGS: dict[object, Ending] = {ending: ending for ending in get_args(Ending)}
+_REASONS: dict[object, StopReason] = {reason: reason for reason in get_args(StopReason)}
+
+
+def _published(directory: RunDirectory, holder: Holder | None) -> Lifecycle | None:
+    """Return the status in results.json, None if there is none that could be read."""
+    members = {key: value for key, value in _head(directory.results).items() if isinstance(value, str)}
+    status, by = _ENDINGS.get(members.get("status")), _REASONS.get(members.get("stopped_by"))
+    if status == "stopped" and by is not None:  # an earlier version called all of them stopped
+        status = ending_of(Stop(by, ""), all_done=False)
+    if status is None:
+        return None
+    reason, by = (None, None) if status == "finished" else (members.get("stop_reason"), by)
+    return Lifecycle(status, reason, holder, ended_at=members.get("finished_at"), stopped_by=by)
+
+
+_MEMBER = re.compile(r' +"(status|stop_reason|stopped_by|finished_at)": (.*?),?\n')
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """Return the members of results that tell how the eval run ended. Its rows are not read."""
+    members: dict[str, Any] = {}
+    try:
+        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
+            for line in _lines_before_rows(file):
+                if (member := _MEMBER.fullmatch(line)) is not None:
+                    members.setdefault(member[1], json.loads(member[2]))
+        return members or _small(path)
+    except (FileFault, OSError, ValueError):
+        return {}
+
+
+def _small(path: Path) -> dict[str, Any]:
+    """Return the same members of a file that was formatted anew."""
+    data = parsed(read_text(path, most_bytes=MOST_HEAD_CHARS))
+    return {**data.get("provenance", {}), **data} if isinstance(data, dict) else {}
+
+
+def _lines_before_rows(file: TextIOWrapper) -> Iterator[str]:
+    left = MOST_HEAD_CHARS
+    while left > 0 and (line := file.readline(left)) and not line.startswith('  "rows": '):
+        left -= len(line)
+        yield line

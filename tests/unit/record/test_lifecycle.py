@@ -1,0 +1,238 @@
+"""The status of an eval run, from its lock, its journal and its results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.record import lifecycle
+from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import RunLock
+
+
+def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
+    at = f"2026-01-01T00:{minute:02}:00.000+00:00"
+    return {"ev": "began", "at": at, "pid": 4711, "machine": "build7", "resumed": resumed}
+
+
+def ended(minute: int, status: str = "finished", reason: str | None = None) -> dict[str, Any]:
+    return {"ev": "ended", "at": f"2026-01-01T00:{minute:02}:00.000+00:00", "status": status, "reason": reason}
+
+
+LOADED: dict[str, Any] = {"ev": "loaded", "scorers": ["rewards:exact"], "digests": {"rewards:exact": "0"}}
+ROWS: dict[str, Any] = {"ev": "rows", "rows": {}}
+START: dict[str, Any] = {"ev": "start", "row": 0, "run": 0, "attempt": 1, "at": "2026-01-01T00:00:01.000+00:00"}
+SCORE: dict[str, Any] = {
+    "ev": "score",
+    "row": 0,
+    "run": 0,
+    "attempt": 1,
+    "ms": 1.0,
+    "scores": {},
+    "errors": {},
+    "output": {},
+}
+RESCORED: dict[str, Any] = {"ev": "rescored"}
+SESSION = [LOADED, ROWS, START]
+KILLED = "its process, 4711 on build7, was killed, or its machine failed"
+
+
+def written(
+    folder: Path, events: Sequence[Mapping[str, Any]], results: Mapping[str, Any] | None = None
+) -> RunDirectory:
+    directory = RunDirectory(folder)
+    directory.journal.write_bytes(b"".join(map(encode, events)))
+    if results is not None:
+        members = {"schema_version": 1, **results}
+        finished_at = members.pop("finished_at", None)
+        text = json.dumps({**members, "provenance": {"finished_at": finished_at}, "rows": []}, indent=2)
+        directory.results.write_text(text + "\n")
+        os.utime(directory.results, (2_000_000_000,) * 2)
+    return directory
+
+
+def results(minute: int, status: str = "finished", by: str | None = None, reason: str | None = None) -> dict[str, Any]:
+    stopped = {} if reason is None else {"stop_reason": reason}
+    return {"status": status, **stopped, "stopped_by": by, "finished_at": f"2026-01-01T00:{minute:02}:00.000+00:00"}
+
+
+STOPPED = ended(5, "stopped", "interrupted")
+
+
+@pytest.mark.parametrize(
+    ("events", "published", "status", "reason", "was_killed"),
+    [
+        ([began(0), *SESSION, ended(5)], results(6), "finished", None, False),
+        ([began(0), *SESSION, ended(5)], None, "finished", None, False),
+        ([began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"), "stopped", "interrupted", False),
+        ([began(0), *SESSION, ended(5, "failed", "401")], None, "failed", "401", False),
+        ([began(0), *SESSION], None, "failed", KILLED, True),
+        ([], None, "failed", "its process was killed, or its machine failed", True),
+        (
+            [began(0), *SESSION, STOPPED, began(7), *SESSION],
+            results(6, "stopped", "interrupt", "x"),
+            "failed",
+            KILLED,
+            True,
+        ),
+        ([began(0), *SESSION, STOPPED, began(7), *SESSION, ended(8)], results(6, "stopped"), "finished", None, False),
+        ([began(0), *SESSION, STOPPED, LOADED, ROWS, SCORE], None, "stopped", "interrupted", False),
+        ([began(0), *SESSION, STOPPED, LOADED, SCORE, RESCORED], None, "stopped", "interrupted", False),
+        (
+            [began(0), *SESSION, LOADED, SCORE, RESCORED],
+            results(9, "failed", "killed", KILLED),
+            "failed",
+            KILLED,
+            False,
+        ),
+        ([began(0), *SESSION], results(9, "failed", "journal", "No space"), "failed", "No space", False),
+        ([*SESSION], results(6), "finished", None, False),
+        ([*SESSION], results(6, "stopped", "maxfail", "2 failures"), "stopped", "2 failures", False),
+        ([*SESSION], results(6, "stopped", "systemic", "401"), "failed", "401", False),
+        ([*SESSION], results(6, "stopped", "decided", "all gates"), "finished", None, False),
+        ([*SESSION], None, "failed", "its process was killed, or its machine failed", True),
+        ([*SESSION, began(7), *SESSION], None, "failed", KILLED, True),
+    ],
+    ids=[
+        "finished",
+        "finished without results",
+        "stopped",
+        "failed",
+        "killed",
+        "killed before it began",
+        "killed when it was resumed",
+        "finished when it was resumed",
+        "killed while it was rescored",
+        "rescored",
+        "killed, then rescored",
+        "full disk",
+        "earlier version",
+        "earlier version, stopped",
+        "earlier version, failed",
+        "earlier version, decided",
+        "earlier version, killed",
+        "earlier version, resumed and killed",
+    ],
+)
+def test_status_of_an_eval_run_that_nobody_writes(
+    tmp_path: Path,
+    events: list[dict[str, Any]],
+    published: dict[str, Any] | None,
+    status: str,
+    reason: str | None,
+    was_killed: bool,
+) -> None:
+    life = lifecycle_of(written(tmp_path, events, published))
+    assert (life.status, life.reason, life.was_killed) == (status, reason, was_killed)
+    assert life.holder is None
+    assert life.has_ended
+
+
+def test_a_torn_last_line_is_no_end(tmp_path: Path) -> None:
+    directory = written(tmp_path, [began(0), *SESSION])
+    with directory.journal.open("ab") as journal:
+        journal.write(encode(ended(5))[:-1])
+    assert lifecycle_of(directory).was_killed
+
+
+def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:
+    events = [began(0), *SESSION, STOPPED]
+    assert lifecycle_of(written(tmp_path, events, results(6, "stopped", "interrupt", "x"))).stopped_by == "interrupt"
+    assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"status": 1}', '{"status": "odd"}', "\0"])
+def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> None:
+    directory = written(tmp_path, SESSION)
+    directory.results.write_text(text)
+    assert lifecycle_of(directory).was_killed
+
+
+def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
+    directory = written(tmp_path, SESSION, results(6, "stopped", "maxfail", "2 failures"))
+    before = lifecycle_of(directory)
+    directory.results.write_text(json.dumps(json.loads(directory.results.read_text())))
+    assert lifecycle_of(directory) == before
+
+
+def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    lock = RunLock.take(directory)
+    assert lifecycle_of(directory).status == "pending"
+    journal = Journal.create(directory.journal, lock)
+    assert lifecycle_of(directory).status == "pending"
+    journal.append(encode(began(0)))
+    life = lifecycle_of(directory)
+    assert (life.status, life.has_ended) == ("running", False)
+    assert life.holder is not None
+    assert life.holder.pid == os.getpid()
+    journal.close()
+    assert lifecycle_of(directory).status == "failed"
+
+
+def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Path) -> None:
+    directory = written(tmp_path, [began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"))
+    with directory.journal.open("ab") as file:
+        file.write(b'{"torn')
+    journal = Journal.reopen(directory.journal)
+    life = lifecycle_of(directory)
+    assert (life.status, life.results_are_current) == ("pending", True)
+    journal.append(encode(began(7, resumed=True)))
+    life = lifecycle_of(directory)
+    assert (life.status, life.results_are_current) == ("running", False)
+    journal.close()
+
+
+def test_a_run_keeps_its_status_while_it_is_rescored(tmp_path: Path) -> None:
+    directory = written(tmp_path, [began(0), *SESSION, STOPPED], results(6, "stopped", "interrupt", "x"))
+    journal = Journal.reopen(directory.journal, RunLock.take(directory, "scoring"))
+    journal.append(encode(LOADED))
+    life = lifecycle_of(directory)
+    assert (life.status, life.is_being_rescored, life.has_ended) == ("stopped", True, True)
+    journal.close()
+
+
+def test_a_directory_without_a_journal_holds_a_run_that_failed(tmp_path: Path) -> None:
+    assert lifecycle_of(RunDirectory(tmp_path)) == Lifecycle(
+        "failed", "its process was killed, or its machine failed", was_killed=True, stopped_by="killed"
+    )
+
+
+def test_the_journal_of_a_finished_run_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    """A journal of gigabytes, with a hole that takes no room on the disk, is looked at in a few reads."""
+    for events in ([ended(5)], [ended(5), LOADED, RESCORED]):
+        directory = written(tmp_path, [began(0), *SESSION], results(6))
+        with directory.journal.open("r+b") as journal:
+            journal.seek(1 << 34)
+            journal.write(b"\n" + b"".join(map(encode, events)))
+        os.utime(directory.journal, (1_000_000_000,) * 2)
+        assert lifecycle_of(directory).status == "finished"
+        directory.journal.unlink()
+    directory = written(tmp_path, SESSION, results(6))
+    with directory.journal.open("r+b") as journal:
+        journal.seek(1 << 34)
+        journal.write(b"\n" + encode(SCORE))
+    os.utime(directory.journal, (1_000_000_000,) * 2)
+    assert lifecycle_of(directory).status == "finished", "one of an earlier version"
+
+
+def test_a_killed_process_leaves_a_failed_run(tmp_path: Path) -> None:
+    code = (
+        "import sys, os, signal\nfrom pathlib import Path\nfrom pytest_osmosis.record.journal import Journal, encode\n"
+        "journal = Journal.create(Path(sys.argv[1], 'journal.jsonl'))\n"
+        f"journal.append(encode({began(0)!r}) + encode({LOADED!r}))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    life = lifecycle_of(RunDirectory(tmp_path))
+    assert (life.status, life.reason, life.was_killed, life.holder) == ("failed", KILLED, True, None)
+    assert lifecycle.WAS_KILLED in KILLED
