@@ -45,16 +45,14 @@ def runs_folder(config: EvalConfig) -> Path:
 def new_run_directory(prepared: Prepared, began_at: datetime) -> RunDirectory:
     """Make a run directory with its manifest. Raises `JournalError` if it cannot be written."""
     config = prepared.config
-    directory = RunDirectory(runs_folder(config) / f"{config.name}-{began_at:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}")
+    directory = RunDirectory(runs_folder(config) / new_run_name(prepared, began_at))
     try:
         private.make_folder(directory.path)
         with ExitStack() as on_error:
             on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 _ignore_in_git(config.workspace / RUNS.parent)
-            manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
-            redacted = {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
-            _write(directory, redacted)
+            _write(directory, manifest_of(directory, prepared, began_at))
             on_error.pop_all()
     except OSError as error:
         folder = shown(runs_folder(config))
@@ -83,6 +81,16 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
 
 def _write(directory: RunDirectory, manifest: Mapping[str, Any]) -> None:
     private.write(directory.manifest, [json.dumps(manifest, indent=2), "\n"])
+
+
+def new_run_name(prepared: Prepared, began_at: datetime) -> str:
+    return f"{prepared.config.name}-{began_at:%Y%m%dT%H%M%SZ}-{randomness.token_hex(3)}"
+
+
+def manifest_of(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> dict[str, Any]:
+    """Return the manifest of an eval run as JSON, without the values of secrets."""
+    manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
+    return {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
 
 
 def _ignore_in_git(folder: Path) -> None:
