@@ -79,9 +79,13 @@ Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class ScoreInputs:
-    """Digests of what scores depend on besides code: the content of each row, and `environment` for the rest."""
+    """Digests of what scores depend on besides code: the content of each row, and `environment` for the rest.
+
+    `published` are the digests by which rows of eval runs are matched.
+    """
 
     rows: Mapping[int, Content] = field(default_factory=dict)
+    published: Mapping[int, str] = field(default_factory=dict)
     environment: str = ""
 
 

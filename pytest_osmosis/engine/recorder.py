@@ -100,9 +100,15 @@ class Recorder:
             self._enter_own(
                 {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": platform.node(), "resumed": False}
             )
-        rows = self._job.score_inputs.rows
+        inputs = self._job.score_inputs
         self._enter_own(self._loaded)
-        self._enter_own({"ev": "rows", "rows": {str(row): list(content) for row, content in rows.items()}})
+        self._enter_own(
+            {
+                "ev": "rows",
+                "rows": {str(row): list(content) for row, content in inputs.rows.items()},
+                "digests": {str(row): digest for row, digest in inputs.published.items()},
+            }
+        )
 
     def ended(self, stop: Stop | None, *, all_done: bool) -> None:
         """Enter how a session that rolled out has ended."""

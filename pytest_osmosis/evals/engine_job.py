@@ -176,7 +176,9 @@ def engine_job(
         hosts=min(config.execution.hosts or settings.hosts, batch_size),
         watchdog_s=math.inf if inline else config.execution.watchdog_s,
         spawn=settings.spawn,
-        score_inputs=ScoreInputs(rows=prepared.contents, environment=json.dumps(sorted(config.env.items()))),
+        score_inputs=ScoreInputs(
+            prepared.contents, prepared.row_digests, environment=json.dumps(sorted(config.env.items()))
+        ),
         check_code=partial(prepared.source.check_code, prepared, directory),
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )

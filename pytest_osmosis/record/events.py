@@ -60,10 +60,15 @@ class LoadedEvent(TypedDict):
 
 
 class RowsEvent(TypedDict):
-    """The digests of each row's content, (prompt, whole row) by index."""
+    """The digests of each row's content, (prompt, whole row) by index.
+
+    `digests` are those by which rows are published, and matched with the rows of other eval runs; earlier versions did
+    not write them.
+    """
 
     ev: Literal["rows"]
     rows: Mapping[str, Sequence[str]]
+    digests: NotRequired[Mapping[str, str]]
 
 
 class StartEvent(AttemptFields):

@@ -61,10 +61,13 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     """Return the directory of the eval run that `name` means.
 
     `name` is its folder, its name or the beginning of it, its results, its eval or the eval's TOML (which mean the
-    newest eval run of that eval), or "latest". Names are searched in `.osmosis/runs` of `folder` or of the nearest
-    folder above it that has one. Raises `OsmosisError` if no run matches, or several do.
+    newest eval run of that eval), or "latest"; "~2" after an eval or "latest" means the run two before. Names are
+    searched in `.osmosis/runs` of `folder` or of the nearest folder above it that has one. Raises `OsmosisError` if no
+    run matches, or several do.
     """
     home, runs = runs_above(folder)
+    if (earlier := _EARLIER.fullmatch(name)) is not None and not something_at(folder / name):
+        return _earlier_run(home, runs, name, earlier["of"], int(earlier["back"]))
     if name == LATEST:
         if runs:
             return RunDirectory(runs[0])
@@ -86,6 +89,21 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     hint = f'did you mean "{close[0]}"? ' if close else ""
     newest = f"the newest are {_listed(runs)}" if runs else "there are none"
     raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
+
+
+_EARLIER = re.compile(r"(?P<of>.+)~(?P<back>[0-9]{1,6})", re.DOTALL)
+"""A name that counts back from the newest run."""
+
+
+def _earlier_run(home: Path, runs: list[Path], name: str, of: str, back: int) -> RunDirectory:
+    """Return the run that is `back` runs older than the newest one of an eval, or of all."""
+    eval = PurePath(of).stem if of.endswith(".toml") else of
+    found = runs if of == LATEST else [run for run in runs if eval_of(run.name) == eval]
+    if back < len(found):
+        return RunDirectory(found[back])
+    whose = "" if of == LATEST else f' of the eval "{eval}"'
+    there = {0: "there are none", 1: "there is one"}.get(len(found), f"there are {len(found)}")
+    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {there}{whose}')
 
 
 _RUN_NAME = re.compile(r"(?P<eval>.+)-(?P<began>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{6}", re.DOTALL)

@@ -168,7 +168,8 @@ _NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
 def read_table(run: StoredEvalRun) -> ExportTable:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
     settings = None if run.results is None else read_settings(run.results)
-    ledger, positions = replayed(run.directory.journal)
+    found = replayed(run.directory.journal)
+    ledger = found.ledger
     if not ledger.records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
@@ -178,8 +179,8 @@ def read_table(run: StoredEvalRun) -> ExportTable:
         pass_rule_of(run, settings, ledger.scorers),
         manifest_prices if settings is None else settings.prices,
         ledger,
-        positions,
-        row_digests_of(run),
+        found.positions,
+        row_digests_of(run, found),
     )
 
 

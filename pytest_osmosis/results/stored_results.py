@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import event_at, replay_with_positions
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.record.run_record import Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, settled
 from pytest_osmosis.results import results
 from pytest_osmosis.results.calibration import HumanScores
 from pytest_osmosis.results.judge_totals import PriceOf, shown_name
@@ -57,7 +57,7 @@ class StoredResults:
     `results` holds the runs that ended if the eval run is running or was killed, and all selected ones otherwise. It is
     None if the thresholds are not known, because an earlier version wrote the manifest and there are no results.
     `costs_usd` holds the known costs. `begun` are the runs that had begun and not ended. `rescoring` is True while
-    another process scores the rollouts again. `document` is the published object.
+    another process scores the rollouts again. `document` is the published object, `replayed` the journal.
     """
 
     run: StoredEvalRun
@@ -68,7 +68,7 @@ class StoredResults:
     costs_usd: Mapping[RunId, float]
     begun: Sequence[RunId] = ()
     rescoring: bool = False
-    _positions: Positions = field(default_factory=dict)
+    replayed: Replayed = field(default_factory=lambda: Replayed(Ledger(), {}))
 
     @property
     def has_ended(self) -> bool:
@@ -84,7 +84,7 @@ class StoredResults:
         return self._event("score", record)
 
     def _event(self, kind: str, record: RunRecord) -> Event:
-        at = self._positions.get((kind, record.run, record.attempt))
+        at = self.replayed.positions.get((kind, record.run, record.attempt))
         return {} if at is None else event_at(self.run.directory.journal, at)
 
 
@@ -93,10 +93,10 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
     journal = run.directory.journal
     writing = holder_of(run.directory) is not None
     published_results = None if run.results is None else read_results(run.results)
-    ledger, positions = replayed(journal)
+    found = replayed(journal)
     if published_results is None:
-        return _unfinished(run, "running" if writing else "killed", ledger, positions)
-    made = _results(run, published_results, ledger)
+        return _unfinished(run, "running" if writing else "killed", found)
+    made = _results(run, published_results, found.ledger)
     state: State = "finished" if published_results.status == "finished" else "stopped"
     runs = (each for row in published_results.rows for each in row.runs)
     costs = {each.id: each.cost_usd for each in runs if each.cost_usd is not None}
@@ -108,31 +108,50 @@ def read_stored(run: StoredEvalRun) -> StoredResults:
         published_results.document,
         costs,
         rescoring=writing,
-        _positions=positions,
+        replayed=found,
     )
 
 
-def replayed(journal: Path) -> tuple[Ledger, Positions]:
-    """Return the ledger of a journal, and the position of each run's rollout and last score, by attempt."""
-    ledger, positions = Ledger(), dict[tuple[str, RunId, int], int]()
+class Replayed(NamedTuple):
+    """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
+
+    `loaded` is the last event about the code that scores, `rows` the last one about the digests of rows.
+    """
+
+    ledger: Ledger
+    positions: Positions
+    loaded: Event = NOTHING
+    rows: Event = NOTHING
+
+    @property
+    def row_digests(self) -> Mapping[int, str]:
+        """The published digests of rows, by index; an earlier version did not write them."""
+        return {int(row): digest for row, digest in self.rows.get("digests", NOTHING).items()}
+
+
+def replayed(journal: Path) -> Replayed:
+    """Return what a journal comes to. Raises `JournalError`."""
+    ledger, positions, last = Ledger(), dict[tuple[str, RunId, int], int](), dict[str, Event]()
     events = ({**event, _AT: position} for position, event in replay_with_positions(journal))
     for event in settled(events):
         ledger.apply(event)
         if event["ev"] == "score" or (event["ev"] == "rollout" and _key(event) not in positions):
             positions[_key(event)] = event[_AT]
-    return ledger, positions
+        if event["ev"] in ("loaded", "rows"):
+            last[event["ev"]] = event
+    return Replayed(ledger, positions, last.get("loaded", NOTHING), last.get("rows", NOTHING))
 
 
 def _key(event: Event) -> tuple[str, RunId, int]:
     return event["ev"], RunId.of(event), event["attempt"]
 
 
-def row_digests_of(run: StoredEvalRun) -> Mapping[int, str]:
-    """Return the published digests of an eval run's rows, by index, as far as they are known.
+def row_digests_of(run: StoredEvalRun, found: Replayed) -> Mapping[int, str]:
+    """Return the published digests of an eval run's rows, by index, as far as they are known: `found` is its journal.
 
     Raises `ResultsError` if it has results that cannot be read.
     """
-    return {} if run.results is None else read_row_digests(run.results)
+    return found.row_digests if run.results is None else read_row_digests(run.results)
 
 
 # -- with results ------------------------------------------------------------------------------------------
@@ -228,22 +247,23 @@ def _baseline(data: Mapping[str, Any], records: Sequence[RunRecord], pass_rule: 
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _unfinished(run: StoredEvalRun, state: State, ledger: Ledger, positions: Positions) -> StoredResults:
+def _unfinished(run: StoredEvalRun, state: State, found: Replayed) -> StoredResults:
+    ledger = found.ledger
     ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
     begun = [
         id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
     ]
     why = "the eval run has not ended yet" if state == "running" else "the eval run did not end"
-    made = _results_so_far(run, ended, ledger, why)
+    made = _results_so_far(run, ended, found, why)
     document = {} if made is None else {**published(made), "status": state}
     costs = {} if made is None else made.costs_usd
-    return StoredResults(run, state, ended, made, document, costs, begun, _positions=positions)
+    return StoredResults(run, state, ended, made, document, costs, begun, replayed=found)
 
 
-def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledger, why: str) -> Results | None:
+def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results | None:
     """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
-    pass_rule = pass_rule_of(run, None, ledger.scorers)
+    pass_rule = pass_rule_of(run, None, found.ledger.scorers)
     if pass_rule is None:
         return None
     own, of_baseline = ([record for record in ended if record.run.is_baseline == is_one] for is_one in (False, True))
@@ -261,7 +281,7 @@ def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], ledger: Ledg
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
         price=_price(run, ModelTag.PRIMARY),
-        row_digests={record.run.row: "" for record in ended},
+        row_digests={record.run.row: found.row_digests.get(record.run.row, "") for record in ended},
         judge_price=_judge_price_of(run),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,

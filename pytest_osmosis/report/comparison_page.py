@@ -1,0 +1,272 @@
+"""The page on two eval runs: what they came to, in what they differ, and the rows that B passes more or less often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pytest_osmosis import stats
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.report.answers import ScoredAnswer
+from pytest_osmosis.report.changed_rows import better_and_worse, passes_text, row_name
+from pytest_osmosis.report.columns import aligned
+from pytest_osmosis.report.failure_text import answer_line
+from pytest_osmosis.report.show_command import show_command
+from pytest_osmosis.report.statistics import interval_text
+from pytest_osmosis.report.style import StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.results.compared_runs import ComparedRate, ComparedRuns, Side
+from pytest_osmosis.results.run_differences import RunDifference, config_diff, run_differences
+from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.text.safe import fitted, one_line
+from pytest_osmosis.verdicts.gates import DROP
+from pytest_osmosis.verdicts.matching import ChangedRow, Passes
+from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
+
+MOST_ROWS = 10
+"""The rows that got worse, and those that got better, that a page lists unless it lists all."""
+MOST_RUNS = 4
+"""The runs of a listed row on each side."""
+MOST_DIFF_LINES = 20
+LEAST_COLUMNS = 40
+
+
+def comparison_lines(compared: ComparedRuns, *, every_row: bool, columns: int | None) -> Iterator[str]:
+    """Yield the lines of the page. None `columns` means that no line is too wide."""
+    yield from _sides(compared)
+    yield ""
+    yield from _verdict(compared)
+    yield from _differences(compared, whole=every_row)
+    for title, is_worse in (("worse in B", True), ("better in B", False)):
+        rows = [row for row in compared.changed if row.is_worse == is_worse]
+        if rows:
+            listed = rows if every_row else rows[:MOST_ROWS]
+            yield ""
+            yield bold(
+                f"{plural(len(rows), 'row')} {title}{f' (the first {MOST_ROWS})' if len(listed) < len(rows) else ''}:"
+            )
+            for row in listed:
+                yield from _row(compared, row, None if every_row else MOST_RUNS, columns)
+    yield from _commands(compared, every_row)
+
+
+# -- what they came to -------------------------------------------------------------------------------------
+
+
+def _sides(compared: ComparedRuns) -> Iterator[str]:
+    sides = (compared.a, compared.b)
+    rows = [["", *(side.letter for side in sides)]]
+    rows += [[what, *(cell(side) for side in sides)] for what, cell in _FACTS.items()]
+    if any(side.summary.get("judges") for side in sides):
+        rows.append(["judges", *map(_judges, sides)])
+    head, *lines = aligned(rows, left=(0, 1, 2))
+    yield bold(head)
+    yield from lines
+
+
+def _passed(side: Side) -> str:
+    unmeasured = side.n_counted - side.n_measured
+    left_out = f", {count(unmeasured)} not measured" if unmeasured else ""
+    return f"{count(side.n_passed)} of {plural(side.n_counted, 'run')}{left_out}"
+
+
+def _cost(side: Side) -> str:
+    cost, unknown = side.summary["cost_usd"], side.summary["cost_unknown"]
+    if cost is None:
+        return "unknown" if side.n_counted else "-"
+    return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
+
+
+def _judges(side: Side) -> str:
+    judges = side.summary.get("judges")
+    if not judges:
+        return "-"
+    return "cost unknown" if judges["cost_usd"] is None else money(judges["cost_usd"])
+
+
+def _started(side: Side) -> str:
+    started = side.provenance.get("started_at")
+    return "-" if started is None else moment(started)
+
+
+_FACTS: Mapping[str, Callable[[Side], str]] = {
+    "run": lambda side: side.name,
+    "state": lambda side: side.state,
+    "started": _started,
+    "model": lambda side: str(side.config["model"]),
+    "rows": lambda side: f"{count(len(side.records))}, n = {side.config['n_runs']}",
+    "passed": _passed,
+    "tokens": lambda side: count(side.summary["total_tokens"]),
+    "cost": _cost,
+    "time": lambda side: seconds(side.summary["total_duration_ms"] / 1000),
+}
+
+
+# -- the comparison ----------------------------------------------------------------------------------------
+
+
+def _verdict(compared: ComparedRuns) -> Iterator[str]:
+    rows = compared.rows
+    over = "row, which both measured" if rows.n_rows == 1 else "rows that both measured"
+    yield f"pass rate over the {count(rows.n_rows)} {over}: A {_rate(compared.rate_a)}, B {_rate(compared.rate_b)}"
+    paired = rows.paired
+    if paired is None:
+        return
+    changes = better_and_worse(paired.better, paired.worse) if paired.better + paired.worse else "no row changed"
+    interval = f"{difference(paired.interval.low)} to {difference(paired.interval.high)}"
+    yield joined(
+        f"B - A: {difference(paired.difference)}, 95% interval {interval}; {changes}: ",
+        _meaning(compared),
+        f" (p {p_value(paired.p)}, {paired.test})",
+    )
+    for caveat in compared.caveats:
+        yield warning(f"  {caveat}")
+    if compared.least_p is not None:
+        yield warning(
+            f"  {plural(rows.n_rows, 'row')} cannot show a difference: p is at least {compared.least_p:.2g}, whatever "
+            "the rows are"
+        )
+    elif compared.meaning == "chance" and (power := _power(rows.n_rows, paired.se)) is not None:
+        yield dim(f"  {power}")
+    yield from _left_out(compared)
+
+
+def _rate(rate: ComparedRate) -> str:
+    return f"{score(rate.value)} ({interval_text(rate.interval)})"
+
+
+def _meaning(compared: ComparedRuns) -> StyledText:
+    match compared.meaning:
+        case "better":
+            return good("B is better")
+        case "worse":
+            return bad("B is worse")
+        case None:
+            return warning("decides nothing")
+    paired = compared.rows.paired
+    return StyledText(("may be chance" if paired is not None and paired.difference else "no difference", None))
+
+
+def _power(n_rows: int, se: float | None) -> str | None:
+    """Return in words the chance to notice a small difference, None if it is large enough or not known."""
+    if not se:
+        return None
+    z, enough = stats.normal_quantile(1 - stats.ALPHA / 2), stats.normal_quantile(stats.POWER)
+    chance = stats.chance_below(DROP - z * se, se)
+    if chance >= stats.POWER:
+        return None
+    needed = round(n_rows * ((z + enough) * se / DROP) ** 2 + 0.5)
+    return (
+        f"low power: a true difference of {DROP:g} would be noticed {chance:.0%} of the time; "
+        f"{plural(needed, 'row')} would make it {stats.POWER:.0%}"
+    )
+
+
+def _left_out(compared: ComparedRuns) -> Iterator[str]:
+    rows = compared.rows.matched
+    parts = {
+        "only in A": rows.removed,
+        "only in B": rows.added,
+        "with other content": rows.changed,
+        "not measured in both": compared.rows.n_unmeasured,
+    }
+    texts = [f"{count(n)} {reason}" for reason, n in parts.items() if n]
+    if texts:
+        yield f"  rows left out: {', '.join(texts)}"
+    for side in (compared.a, compared.b):
+        if (reason := side.document.get("stop_reason")) is not None and not side.caveats:
+            yield warning(f"  {side.letter} was stopped: {one_line(reason)}")
+        if not side.has_ended:
+            yield warning(f"  {side.letter} did not end: only rows that it has measured so far are compared")
+
+
+# -- differences -------------------------------------------------------------------------------------------
+
+
+def _differences(compared: ComparedRuns, *, whole: bool) -> Iterator[str]:
+    found = run_differences(compared.a, compared.b)
+    yield ""
+    if not found:
+        yield "nothing that is recorded differs: config, model, code and data are the same"
+    else:
+        yield bold("differences:")
+        if any(each.area == "scoring" for each in found):
+            yield warning("  the runs were scored differently, so their pass rates do not mean the same")
+        rows = [[f"  {each.what}", *_values(each)] for each in found]
+        yield from aligned(rows, left=(0, 1))
+    lines = config_diff(compared.a, compared.b)
+    if lines:
+        yield "  lines of the TOML (- A, + B):"
+        shown = lines if whole else lines[:MOST_DIFF_LINES]
+        yield from (f"    {one_line(line)}" for line in shown)
+        if len(shown) < len(lines):
+            yield f"    and {count(len(lines) - len(shown))} more; --all shows them"
+
+
+def _values(found: RunDifference) -> list[str]:
+    if found.a is None and found.b is None:
+        return ["changed"]
+    return [f"{_value(found.a)} -> {_value(found.b)}"]
+
+
+def _value(text: str | None) -> str:
+    return "-" if text is None else one_line(text)
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _row(compared: ComparedRuns, row: ChangedRow, most_runs: int | None, columns: int | None) -> Iterator[str]:
+    yield f"  {row_name(row)}: {_passes(row.old)} passed, then {_passes(row.new)}"
+    for side, index in ((compared.a, row.old_index), (compared.b, row.row_index)):
+        records = side.records[index]
+        for record in records[:most_runs]:
+            begin = f"    {side.letter} run{record.run.index} "
+            outcome, style = _outcome(side, record)
+            answer = _answer(side, record)
+            text = f"{outcome}: {answer}" if answer else outcome
+            room = None if columns is None else max(columns - len(begin), LEAST_COLUMNS)
+            yield joined(begin, style(text if room is None else fitted(text, room)))
+        if most_runs is not None and len(records) > most_runs:
+            yield f"    {side.letter} and {plural(len(records) - most_runs, 'more run')}"
+
+
+def _passes(passes: Passes) -> str:
+    return passes_text(passes).replace("/", " of ")
+
+
+def _outcome(side: Side, record: RunRecord) -> tuple[str, Callable[[str], StyledText]]:
+    """Return the outcome of a run in one line, and its style."""
+    kind, reason = kind_of(record, side.rule), one_line(reason_of(record, side.rule))
+    if kind == "passed":
+        return "passed", good
+    return (reason, bad if kind == "failed" else warning)
+
+
+def _answer(side: Side, record: RunRecord) -> str:
+    if side.stored is None or record.status != "finished":
+        return ""
+    return answer_line(record, side.rule, scored_answer(side, record))
+
+
+def scored_answer(side: Side, record: RunRecord) -> ScoredAnswer:
+    """Return the answer of a run, empty if it is not known."""
+    if side.stored is None:
+        return ScoredAnswer("", True)
+    rollout, event = side.stored.rollout(record), side.stored.score(record)
+    return ScoredAnswer.of(rollout.get("messages", ()), rollout.get("n_prompt", 0), event.get("ground_truth"))
+
+
+def _commands(compared: ComparedRuns, every_row: bool) -> Iterator[str]:
+    changed: Sequence[ChangedRow] = compared.changed
+    if not changed:
+        return
+    n_worse = sum(row.is_worse for row in changed)
+    yield ""
+    if not every_row and max(n_worse, len(changed) - n_worse) > MOST_ROWS:
+        yield dim("every row:         the same command with --all")
+    first = changed[0]
+    for side, index in ((compared.a, first.old_index), (compared.b, first.row_index)):
+        if side.stored is not None:
+            command = show_command(side.stored.run.directory.path)
+            yield dim(
+                f"row{first.row_index} in {side.letter}:{' ' * (10 - len(str(first.row_index)))}{command} row{index}"
+            )

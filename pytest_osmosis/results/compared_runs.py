@@ -1,0 +1,288 @@
+"""The comparison of any two eval runs, A and B: runs that ended or did not, and results files like baselines.
+
+B is compared with A as an eval is with its baseline (`verdicts.comparison`): over the rows that both measured, each by
+the share of its measured runs that passed. Rows are the same if their published digests are. For an eval run whose
+digests are not known, the digests of whole rows in the journals decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_osmosis import stats
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.record.find_run import find_run, is_run, stored
+from pytest_osmosis.record.manifest import Manifest
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_record import NOTHING, RunRecord
+from pytest_osmosis.results.read import PublishedResults, read_results
+from pytest_osmosis.results.read_back import record_of, run_id_of
+from pytest_osmosis.results.results import by_row
+from pytest_osmosis.results.stored_results import StoredResults, read_stored
+from pytest_osmosis.stats import Interval
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.paths import shown
+from pytest_osmosis.verdicts import comparison, matching
+from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.matching import ChangedRow, RowRuns
+from pytest_osmosis.verdicts.pass_rule import PassRule
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two eval runs. `letter` is "A" or "B", `document` its published object.
+
+    `records` are the runs of its own model by row. `stored` is its run directory, None for a results file whose run is
+    gone: then answers are not known.
+    """
+
+    letter: str
+    name: str
+    path: Path
+    state: str
+    document: Mapping[str, Any]
+    rule: PassRule
+    records: Mapping[int, Sequence[RunRecord]]
+    row_digests: Mapping[int, str]
+    is_file: bool
+    stored: StoredResults | None
+
+    @property
+    def manifest(self) -> Manifest | None:
+        return None if self.stored is None else self.stored.run.manifest
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        settings: Mapping[str, Any] = self.document["config"]
+        return settings
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        sums: Mapping[str, Any] = self.document["summary"]
+        return sums
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        facts: Mapping[str, Any] = self.document["provenance"]
+        return facts
+
+    @cached_property
+    def own_records(self) -> list[RunRecord]:
+        return [record for records in self.records.values() for record in records]
+
+    @property
+    def n_passed(self) -> int:
+        return sum(map(self.rule.passed, self.own_records))
+
+    @property
+    def n_counted(self) -> int:
+        """The number of runs that ended, without those that a grader took out."""
+        return sum(record.status in ("finished", "failed") for record in self.own_records)
+
+    @property
+    def n_measured(self) -> int:
+        return sum(map(self._is_measured, self.own_records))
+
+    def row_runs(self, digests: Mapping[int, str]) -> list[RowRuns]:
+        """Return the runs of each row of known digest, without those that a grader took out."""
+        return [
+            RowRuns(row, digests[row], [self._passed(record) for record in records if record.status != "skipped"])
+            for row, records in self.records.items()
+            if row in digests
+        ]
+
+    @property
+    def whole_row_digests(self) -> Mapping[int, str]:
+        """The digests of whole rows in the journal, by index."""
+        event = NOTHING if self.stored is None else self.stored.replayed.rows
+        return {int(row): digests[1] for row, digests in event.get("rows", {}).items()}
+
+    @property
+    def caveats(self) -> list[str]:
+        """The reasons for which its rows are no fair sample of its eval."""
+        if self.document.get("stopped_by") == "decided":
+            return ["was stopped once its gates were decided, and the runs until then favour that verdict"]
+        if self.document["partial"] and self.has_ended and "shard" not in self.document:
+            return ["is a part of its plan; rows that were chosen by their outcome, as --lf does, are no fair sample"]
+        return []
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_file or self.stored is None or self.stored.has_ended
+
+    def _is_measured(self, record: RunRecord) -> bool:
+        return record.status in ("finished", "failed") and self.rule.measured(record)
+
+    def _passed(self, record: RunRecord) -> bool | None:
+        return self.rule.passed(record) if self._is_measured(record) else None
+
+
+class ComparedRate(NamedTuple):
+    """A pass rate over the compared rows, and its interval."""
+
+    value: float
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """Two eval runs, and the comparison of B with A over the rows that both measured."""
+
+    a: Side
+    b: Side
+    rows: RowComparison
+    rate_a: ComparedRate
+    rate_b: ComparedRate
+    caveats: Sequence[str] = ()
+    least_p: float | None = field(default=None)
+    """The smallest p that so few rows can give, None if there are enough for a significant one."""
+
+    @property
+    def changed(self) -> Sequence[ChangedRow]:
+        """The rows that B passes more or less often than A, the worse ones first."""
+        return self.rows.changed_rows
+
+    @property
+    def meaning(self) -> str | None:
+        """ "better", "worse" or "chance"; None if the rows are no fair sample, or too few for any verdict."""
+        if self.caveats or self.least_p is not None:
+            return None
+        return {"improvement": "better", "regression": "worse"}.get(self.rows.meaning, "chance")
+
+
+def read_side(letter: str, folder: Path, name: str) -> Side:
+    """Return the eval run, or the results file, that `name` means.
+
+    Raises `OsmosisError` if there is none, or it cannot be read or judged.
+    """
+    path = folder / name
+    if not name.endswith(".toml") and something_at(path) and not path.is_dir() and not _is_of_its_run(path):
+        return _side_of_file(letter, folder, path)
+    found = read_stored(stored(find_run(folder, name)))
+    if found.results is None:
+        raise OsmosisError(
+            f"{found.run.directory.name}: an earlier version wrote its manifest, without the thresholds, and it has no "
+            "results: nothing is known about what passed"
+        )
+    made = found.results
+    return Side(
+        letter,
+        found.run.directory.name,
+        found.run.directory.path,
+        _state(found),
+        found.document,
+        made.pass_rule,
+        by_row(made.records),
+        {row: digest for row, digest in made.row_digests.items() if digest},
+        False,
+        found,
+    )
+
+
+def _is_of_its_run(path: Path) -> bool:
+    """Return True for the results in a run directory, which mean the eval run."""
+    return is_run(path.parent) and path.name == RunDirectory(path.parent).results.name
+
+
+def _state(found: StoredResults) -> str:
+    if found.has_ended:
+        return found.state
+    ended, planned = len(found.records), found.run.manifest.plan.n_rollouts
+    return f"{found.state}, {count(ended)} of {plural(planned, 'run')} ended"
+
+
+def _side_of_file(letter: str, folder: Path, path: Path) -> Side:
+    read = read_results(path)
+    records = [
+        record_of(run_id_of(row["row_index"], run), run, read.pass_rule.scorers)
+        for row in read.document["rows"]
+        for run in row["runs"]
+    ]
+    return Side(
+        letter,
+        shown(path),
+        path,
+        f"{read.status}, a results file",
+        read.document,
+        read.pass_rule,
+        by_row([record for record in records if not record.run.is_baseline]),
+        {row.index: row.digest for row in read.rows},
+        True,
+        _run_of(folder, path, read),
+    )
+
+
+def _run_of(folder: Path, path: Path, read: PublishedResults) -> StoredResults | None:
+    """Return the eval run that wrote a results file, None if it is gone or cannot be read."""
+    try:
+        return read_stored(stored(find_run(folder, str(path))))
+    except OsmosisError:
+        return None
+
+
+def compare_runs(a: Side, b: Side) -> ComparedRuns:
+    """Compare B with A. Raises `OsmosisError` if nothing can be compared, and says why."""
+    if a.path.resolve() == b.path.resolve():
+        raise OsmosisError(f"{a.name} and {b.name}: are the same eval run; name two")
+    digests_a, digests_b = _comparable_digests(a, b)
+    matched = matching.matched(b.row_runs(digests_b), a.row_runs(digests_a))
+    if not matched.pairs:
+        raise OsmosisError(
+            f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"
+        )
+    compared = comparison.compare("baseline", a.name, matched, started_at=a.provenance.get("started_at"))
+    if compared.paired is None:
+        raise OsmosisError(
+            f"nothing can be compared: of {plural(len(matched.pairs), 'common row')}, none was measured in both "
+            f"({_measured_text(a)}; {_measured_text(b)})"
+        )
+    both = [pair for pair in matched.pairs if _measured(pair.new) and _measured(pair.old)]
+    least = 2.0 ** (1 - compared.n_rows)
+    return ComparedRuns(
+        a,
+        b,
+        compared,
+        _rate([_measured(pair.old) for pair in both]),
+        _rate([_measured(pair.new) for pair in both]),
+        [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],
+        least if least >= stats.ALPHA else None,
+    )
+
+
+def _comparable_digests(a: Side, b: Side) -> tuple[Mapping[int, str], Mapping[int, str]]:
+    unknown = [side for side in (a, b) if not side.row_digests]
+    if not unknown:
+        return a.row_digests, b.row_digests
+    whole = a.whole_row_digests, b.whole_row_digests
+    if all(whole):  # an earlier version wrote a journal
+        return whole
+    raise OsmosisError(
+        f"nothing can be compared: {' and '.join(side.name for side in unknown)} did not end, and "
+        "without the run directory of the other one its rows cannot be recognised"
+        if len(unknown) == 1
+        else "nothing can be compared: no run of A and B ended"
+    )
+
+
+def _rows_text(side: Side) -> str:
+    return f"{side.letter}: {plural(len(side.records), 'row')} of {json.dumps(side.config['dataset'])}"
+
+
+def _measured_text(side: Side) -> str:
+    return f"{side.letter} measured {count(side.n_measured)} of {plural(side.n_counted, 'run')}"
+
+
+def _measured(runs: Sequence[bool | None]) -> list[bool]:
+    return [passed for passed in runs if passed is not None]
+
+
+def _rate(rows: Sequence[Sequence[bool]]) -> ComparedRate:
+    """Return the mean of the rows' shares, as a comparison takes it."""
+    shares = [sum(runs) / len(runs) for runs in rows]
+    return ComparedRate(stats.mean(shares), stats.gaffke([[share] for share in shares]))

@@ -1,0 +1,177 @@
+"""`pytest-osmosis runs compare A B`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.real_runs import RealRuns
+from tests.cli.stored_runs import RESULTS, Cli, Stored
+from tests.unit.made import finished, published
+
+CHANGES = "B - A: -0.500, 95% interval"
+
+
+@pytest.fixture
+def there(real_runs: RealRuns, typed: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.chdir(real_runs.root)
+    return typed
+
+
+@pytest.fixture
+def copied(real_runs: RealRuns, typed: Cli, tmp_path: Path) -> RealRuns:
+    """A copy of the runs in the folder where `typed` types."""
+    return real_runs.copied(tmp_path)
+
+
+def test_the_page_has_rates_difference_settings_and_rows(there: Cli, real_runs: RealRuns) -> None:
+    page = there("runs", "compare", "x~1", "x").splitlines()
+    assert page[1].split() == ["run", real_runs.then.name, real_runs.now.name]
+    assert " ".join(page[6].split()) == "passed 10 of 14 runs, 2 not measured 4 of 14 runs, 2 not measured"
+    assert page[11] == (
+        "pass rate over the 6 rows that both measured: A 0.833 (0.398 to 0.995), B 0.333 (0.047 to 0.754)"
+    )
+    assert page[12].startswith("B - A: -0.500, 95% interval -0.")
+    assert page[12].endswith("; 1 row better, 4 worse: may be chance (p = 0.38, McNemar, exact)")
+    assert page[14] == "  rows left out: 1 not measured in both"
+    assert "[sampling] seed 0 -> 1" in [" ".join(line.split()) for line in page]
+    at = page.index("4 rows worse in B:")
+    assert page[at + 1 : at + 3] == [
+        "  row1: 2 of 2 passed, then 0 of 2",
+        '    A run0 passed: answered "1 * 2 = 2 #### 2", expected "2"',
+    ]
+    assert page[at + 4].startswith("    B run0 score 0 < 1: ")
+    at = page.index("1 row better in B:")
+    assert page[at + 1] == "  row2: 0 of 2 passed, then 2 of 2"
+    assert page[-1] == f"row1 in B:         pytest-osmosis show {real_runs.now.name} row1"
+
+
+def test_json_says_the_same_and_more(there: Cli, real_runs: RealRuns) -> None:
+    found = json.loads(there("runs", "compare", real_runs.then.name, "latest~1", "--json"))
+    assert (found["schema_version"], found["a"]["run"], found["b"]["run"]) == (
+        1,
+        real_runs.then.name,
+        real_runs.now.name,
+    )
+    assert found["rows"] == {"compared": 6, "only_a": 0, "only_b": 0, "other_content": 0, "not_measured": 1}
+    assert (found["better"], found["worse"], found["difference"]) == (1, 4, -0.5)
+    assert (found["p_value"], found["meaning"], found["least_p"]) == (0.375, "chance", None)
+    results = json.loads((real_runs.then / "results.json").read_text())
+    assert found["a"]["tokens"] == results["summary"]["total_tokens"]
+    assert (found["a"]["passed"], found["a"]["counted"], found["a"]["measured"]) == (10, 14, 12)
+    assert found["config_diff"] == ["-seed = 0", "+seed = 1"]
+    assert [each["what"] for each in found["differences"]] == ["[sampling] seed", "digest of the dataset"]
+    rows = {row["b"]["row_index"]: row for row in found["changed_rows"]}
+    assert (rows[2]["change"], rows[2]["a"]["passed"], rows[2]["b"]["passed"]) == ("better", 0, 2)
+    assert rows[1]["b"]["runs"][1]["outcome"] == "failed"
+    assert rows[1]["a"]["runs"][0]["answer"] == "1 * 2 = 2\n#### 2"
+
+
+def test_different_evals_are_compared_over_the_rows_with_the_same_content(there: Cli) -> None:
+    page = there("runs", "compare", "x", "y")
+    assert "pass rate over the 6 rows that both measured: A 0.333" in page
+    assert "0.000, 95% interval" in page
+    assert "no row changed: no difference" in page
+    assert "rows left out: 2 only in B, 1 not measured in both" in page
+    lines = [" ".join(line.split()) for line in page.splitlines()]
+    assert {"eval x -> y", "n 2 -> 3", "dataset data/x.jsonl -> data/y.jsonl"} <= {*lines}
+    assert "worse in B" not in page
+
+
+def test_a_results_file_is_one_side_even_if_its_run_is_gone(copied: RealRuns, typed: Cli) -> None:
+    baseline = copied.root / "baseline.json"
+    shutil.copy(copied.then / "results.json", baseline)
+    with_answers = typed("runs", "compare", "baseline.json", copied.now.name)
+    assert "finished, a results file" in with_answers
+    assert '    A run0 passed: answered "1 * 2 = 2 #### 2", expected "2"' in with_answers
+    shutil.rmtree(copied.then)
+    page = typed("runs", "compare", "baseline.json", copied.now.name)
+    assert "0.500, 95% interval" in page
+    assert "\n    A run0 passed\n" in page
+    assert "row1 in A" not in page
+    same = typed("runs", "compare", str(copied.now / "results.json"), copied.now.name, fails=1)
+    assert "are the same eval run; name two" in same
+
+
+def test_an_eval_run_that_did_not_end_is_compared_as_far_as_it_got(copied: RealRuns, typed: Cli) -> None:
+    (copied.now / "results.json").unlink()
+    journal = copied.now / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    last = max(n for n, line in enumerate(lines) if '"row":3' in line)
+    kept = [line for line in lines[:last] if '"row":6' not in line and '"ev":"ended"' not in line]
+    journal.write_text("".join(kept) + lines[last][:20])
+    page = typed("runs", "compare", "x~1", "x")
+    assert "B did not end: only rows that it has measured so far are compared" in page
+    assert "row6" not in page
+    assert "\n  row1: 2 of 2 passed, then 0 of 2\n" in page
+
+
+def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns, typed: Cli) -> None:
+    results = json.loads((copied.now / "results.json").read_text())
+    (copied.now / "results.json").write_text(json.dumps({**results, "partial": True}))
+    page = typed("runs", "compare", "x~1", "x")
+    assert ": decides nothing (p" in page
+    assert "  B is a part of its plan; rows that were chosen by their outcome" in page
+    assert json.loads(typed("runs", "compare", "x~1", "x", "--json"))["meaning"] is None
+
+
+def test_few_rows_are_called_few(typed: Cli, stored: Stored) -> None:
+    then, now = ([finished({"rewards:a": score}, row) for row in range(5)] for score in (1.0, 0.0))
+    stored("then", results=published(then), age_s=2)
+    stored("now", results=published(now), age_s=1)
+    page = typed("runs", "compare", "then", "now")
+    assert "0 rows better, 5 worse: decides nothing (p = 0.062, McNemar, exact)" in page
+    assert "  5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in page
+
+
+def test_runs_that_were_scored_differently_are_marked(typed: Cli, stored: Stored) -> None:
+    records = [finished({"rewards:a": 0.7}, row) for row in range(7)]
+    stored("then", results=published(records), age_s=2)
+    stored("now", results=published(records, thresholds={"rewards:a": 0.5}), age_s=1)
+    page = typed("runs", "compare", "then", "now")
+    assert "  the runs were scored differently, so their pass rates do not mean the same\n" in page
+    assert '  thresholds  {"rewards:a": 1.0} -> {"rewards:a": 0.5}\n' in page
+    assert "0 worse: B is better (p = 0.016, McNemar, exact)" in page
+
+
+def test_a_long_list_is_cut_unless_all_is_typed(typed: Cli, stored: Stored) -> None:
+    then, now = (
+        [finished({"rewards:a": score}, row, run) for row in range(12) for run in range(6)] for score in (1.0, 0.0)
+    )
+    stored("then", results=published(then, n=6), age_s=2)
+    stored("now", results=published(now, n=6), age_s=1)
+    page, every = (typed("runs", "compare", "then", "now", *options) for options in ([], ["--all"]))
+    assert "12 rows worse in B (the first 10):\n" in page
+    assert "every row:         the same command with --all\n" in page
+    assert "    B and 2 more runs\n" in page
+    assert [text.count("passed, then") for text in (page, every)] == [10, 12]
+    assert every.count("B run5") == 12
+
+
+def test_what_cannot_be_compared_says_why(typed: Cli, stored: Stored) -> None:
+    stored("x-20260102T000000Z-aaaaaa", age_s=1)
+    moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
+    stored("other", results={**RESULTS, "rows": moved}, age_s=2)
+    broken = json.loads(json.dumps(RESULTS))
+    for run in broken["rows"][0]["runs"]:
+        run.update(status="failed", scores={}, passed=False, boundary="provider", error="503", success=False)
+    stored("broken", results=broken, age_s=3)
+    stored("killed", results=None, age_s=4)
+    said = typed("runs", "compare", "other", "x", fails=1)
+    assert said == (
+        "nothing can be compared: no row of A has the content of a row of B "
+        '(A: 1 row of "data/x.jsonl"; B: 1 row of "data/x.jsonl")\n'
+    )
+    said = typed("runs", "compare", "x", "broken", fails=1)
+    assert "of 1 common row, none was measured in both (A measured 2 of 2 runs; B measured 0 of 2 runs)" in said
+    assert "holds no thresholds" in said or "without the thresholds" in typed("runs", "compare", "killed", "x", fails=1)
+    assert "are the same eval run; name two" in typed("runs", "compare", "x", "x-2026", fails=1)
+    assert 'run "x~7": not found in .osmosis/runs; there is one of the eval "x"' in typed(
+        "runs", "compare", "x~7", "x", fails=1
+    )
+    assert 'run "latest~9": not found in .osmosis/runs; there are 4' in typed(
+        "runs", "compare", "latest~9", "x", fails=1
+    )
