@@ -130,6 +130,7 @@ class BoundError(OsmosisError):
 
     boundary: Literal["agent"] = "agent"
     systemic: Systemic = "never"
+    details: str = ""
 
     def __init__(self, used: str, bound: str) -> None:
         super().__init__(f"{used}: {bound}")

@@ -5,7 +5,7 @@ run itself counts at the mean of its model's rollouts so far, those in flight at
 rollouts that use much take longer, so more of those in flight are such. Before the first rollout of a model, its mean
 is unknown, and a run of it begins only while fewer runs are in flight than there are hosts. What judges use is added
 once a run is scored; until then, and for runs that have not begun, it counts at its mean. Before the first score of a
-judge, that is unknown too.
+judge, that is unknown too. Answers from a cassette or a cache cost nothing.
 """
 
 from __future__ import annotations
@@ -142,12 +142,12 @@ class Budget:
 
     def rolled_out(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may."""
-        stops = [spending.add(record) for spending in self._spendings]
+        stops = [spending.add(record.charged) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
 
     def done(self, record: RunRecord) -> Stop | None:
         """Count the judges of a run that is done; return why no further run may begin, None if one may."""
-        stops = [spending.add_judges(record) for spending in self._spendings]
+        stops = [spending.add_judges(record.charged) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
 
     @property

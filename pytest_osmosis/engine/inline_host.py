@@ -22,6 +22,7 @@ from pytest_osmosis.engine.host_connection import Heard, Post
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.clients import Clients, DeniableModel, clients_of, probed
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.limits import HostLimits
@@ -271,6 +272,7 @@ class InlineHost:
             assert setup is not None
             with self.inside():
                 self._redaction = Redaction(secrets_of(setup, os.environ))
+                store = opened_store(setup)
                 self._clients = clients_of(setup, os.environ)
                 self._endpoint = HostEndpoint(setup, os.environ)
                 if setup.role == "roll":
@@ -281,7 +283,9 @@ class InlineHost:
             monitor = Unmonitored(self._around)
             models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
             self._endpoint.connect(models, self.emit)
-            self._core = HostCore(setup, self._code, models, self._endpoint, self._limits, monitor, self, self._raised)
+            self._core = HostCore(
+                setup, self._code, models, self._endpoint, self._limits, monitor, self, store, self._raised
+            )
         return self._code
 
     def inside(self) -> AbstractContextManager[None]:
@@ -311,6 +315,9 @@ class InlineHost:
 
     def flush(self) -> None:
         """Return at once: each event is sent when it is emitted."""
+
+    def redacted(self, value: Mapping[str, Any]) -> str:
+        return self._redaction.event(value)
 
     def hide(self, name: str, value: str) -> None:
         self._redaction.add({name: value})

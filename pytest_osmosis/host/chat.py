@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, AskerExchanges, HostExchanges, StoreTotals
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
-from pytest_osmosis.host.protocol import Emit, Key, Setup
+from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
 from pytest_osmosis.host.retry_waits import OverloadDetector, RetryWaits
 from pytest_osmosis.host.slots import ModelRequest, RolloutSlot
 from pytest_osmosis.models import retry
@@ -28,6 +31,9 @@ OTHER_LOOP = (
     "ctx.chat(...), loop).result(), where loop is asyncio.get_running_loop() of the rollout"
 )
 
+SendTurn = Callable[[int, AskedRequest | None], Awaitable[ChatReply]]
+"""Sends the request that is a turn of its rollout."""
+
 REFUSED_AGAIN_S = 0.05
 """The wait before a rollout is refused once more: its agent may be a loop that passes over every error."""
 
@@ -40,7 +46,8 @@ class RequestTotals:
     `asked` counts all that the rollout wanted to send, and `tool_calls` what the answers asked for. `bound` is the
     first bound for which a request was refused. `failure` is the error of the last request through the endpoint, None
     if it was answered: its client raised an error of its own. `outage` is the last error of the provider. `usage` is
-    None without an answer, and for good once a server answers without its usage: the sum is unknown then.
+    None without an answer, and for good once a server answers without its usage: the sum is unknown then. `stored`
+    are those of the answers that came from a store.
     """
 
     usage: Usage | None = None
@@ -55,6 +62,7 @@ class RequestTotals:
     asked: int = 0
     tool_calls: int = 0
     bound: str | None = None
+    stored: StoreTotals = field(default_factory=StoreTotals)
 
     def add(self, reply: ChatReply) -> None:
         if not self.answers:
@@ -73,17 +81,28 @@ class RequestTotals:
         """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's."""
         if self.outage is not None and not self.answers:
             text = f"{self.outage}; the agent returned without an answer of the model"
-            raise ModelError(text, status=self.outage.status, systemic=self.outage.systemic)
+            outage = self.outage
+            raise ModelError(text, status=outage.status, systemic=outage.systemic, details=outage.details)
 
 
 class ModelGateway:
     """Sends the requests of all rollouts of a host."""
 
-    def __init__(self, setup: Setup, clients: Clients, limits: HostLimits, stalls: StallTime, emit: Emit) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        clients: Clients,
+        limits: HostLimits,
+        stalls: StallTime,
+        events: EventSink,
+        store: HostExchanges | None = None,
+    ) -> None:
         self.limits = limits
-        self._emit = emit
+        self.events = events
         self._overload = OverloadDetector()
-        self.permits = PermitClient(emit) if setup.permits else None
+        self.permits = PermitClient(events.emit) if setup.permits else None
+        self._store = store
+        self._models = {tag: AskedModel.of(target) for tag, target in setup.targets.items()}
         self._clients = clients
         self._stalls = stalls
         self.bounds = setup.bounds
@@ -92,11 +111,17 @@ class ModelGateway:
         self._jitter = random.Random()
 
     def waits(self, request: ModelRequest, key: Key, on_retry: Callable[[], None]) -> RetryWaits:
-        return RetryWaits(request, key, self._overload, self._hold, on_retry, self._emit)
+        return RetryWaits(request, key, self._overload, self._hold, on_retry, self.events.emit)
 
     def _hold(self, wait_s: float) -> None:
         self.limits.hold(wait_s)
-        self._emit({"ev": "throttled", "wait_s": wait_s})
+        self.events.emit({"ev": "throttled", "wait_s": wait_s})
+
+    def exchanges(self, key: Key) -> RolloutExchanges | None:
+        """Return the exchanges of a rollout, None if they are neither kept nor looked up."""
+        if self._store is None:
+            return None
+        return RolloutExchanges(self._store.of(key, ROLLOUT, self.events.redacted), self._models[key.run.model])
 
     async def send(self, key: Key, request: ChatRequest, deadline: Deadline, waits: RetryWaits) -> ChatReply:
         """Send `request` until it is answered or no retry can help."""
@@ -114,6 +139,16 @@ class ModelGateway:
         return answered.reply
 
 
+class RolloutExchanges(NamedTuple):
+    """The exchanges of a rollout, all with the same model."""
+
+    exchanges: AskerExchanges
+    model: AskedModel
+
+    def asks(self, request: ChatRequest) -> AskedRequest:
+        return self.exchanges.asks(request, self.model)
+
+
 class RolloutChat:
     """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries."""
 
@@ -123,6 +158,7 @@ class RolloutChat:
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
+        self._exchanges = gateway.exchanges(key)
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
     async def send(self, request: ChatRequest) -> ChatReply:
@@ -130,23 +166,25 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        return await self._counted(lambda turn: self._send(request, turn))
+        return await self._counted(request, partial(self._send, request), self._gateway.events.emit)
 
     async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""
 
-        async def sent(_turn: int) -> ChatReply:
+        async def sent(_turn: int, asked: AskedRequest | None) -> ChatReply:
             self.totals.held_for += 1
             try:
+                if asked is not None and not asked.is_sent:
+                    return await asked.answer()
                 return await standby.send(
                     self.key, request, self.deadline.remaining_s, self.deadline.loop, self.totals.count_retry
                 )
             finally:
                 self.totals.held_for -= self.deadline.remaining_s() > 0
 
-        return await self._counted(sent)
+        return await self._counted(request, sent, self._gateway.events.emit_from_thread)
 
-    async def _counted(self, send: Callable[[int], Awaitable[ChatReply]]) -> ChatReply:
+    async def _counted(self, request: ChatRequest, send: SendTurn, emit: Emit) -> ChatReply:
         """Return the reply that `send` gets for the next turn, within the bounds, and count it."""
         with self._counting:
             self.totals.asked += 1
@@ -154,8 +192,13 @@ class RolloutChat:
         await self._stay_within_bounds(turn)
         with self._counting:
             self.totals.open += 1
+        asked: AskedRequest | None = None
         try:
-            reply = await send(turn)
+            if self._exchanges is None:
+                reply = await send(turn, None)
+            else:
+                asked = self._exchanges.asks(request)
+                reply = await asked.exchanged(partial(send, turn, asked), emit)
         except ModelError as error:
             if error.boundary == "provider":
                 self.totals.outage = error
@@ -165,11 +208,18 @@ class RolloutChat:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
         with self._counting:
             self.totals.add(reply)
+            if asked is not None and asked.from_store:
+                self.totals.stored.add(reply.usage)
         return reply
 
-    async def _send(self, request: ChatRequest, turn: int) -> ChatReply:
-        async with ModelRequest(self.slot, permit_for(self._gateway.permits, self.key, request)) as in_flight:
+    async def _send(self, request: ChatRequest, turn: int, asked: AskedRequest | None) -> ChatReply:
+        """Send a request once it may be sent. One that is answered from a store waits too, but for no permit."""
+        is_sent = asked is None or asked.is_sent
+        get_permit = permit_for(self._gateway.permits, self.key, request) if is_sent else None
+        async with ModelRequest(self.slot, get_permit) as in_flight:
             await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
+            if asked is not None and not is_sent:
+                return await asked.answer()
             waits = self._gateway.waits(in_flight, self.key, self.totals.count_retry)
             reply = await self._gateway.send(self.key, request, self.deadline, waits)
             in_flight.answered(reply.usage)

@@ -26,15 +26,20 @@ def clients_of(setup: Setup, environ: Mapping[str, str]) -> Clients:
 
 def _client(setup: Setup, tag: str, target: ModelTarget, environ: Mapping[str, str]) -> Model:
     if setup.agent == RECORDED and tag != JUDGE:
-        return UnaskedModel()
+        return UnaskedModel("the conversations are recorded, so there is no model to ask")
+    if setup.cassette is not None and setup.cassette["mode"] == "replay":
+        return UnaskedModel("this is a replay, so there is no model to ask")
     return create(target, environ, setup.limit)
 
 
 class UnaskedModel:
-    """The model of recorded conversations, which nobody asks."""
+    """The model of recorded conversations and of replays, which nobody asks: `why` not."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise ModelError("the conversations are recorded, so there is no model to ask")
+        raise ModelError(self._why)
 
     async def close(self) -> None:
         """Close nothing."""

@@ -24,6 +24,7 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline
+from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.interrupt import Interrupted, LoopMonitor, MonitoredCode
 from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringClock, ScoringRequests
@@ -75,6 +76,7 @@ class HostCore:
         limits: HostLimits,
         monitor: LoopMonitor,
         events: EventSink,
+        store: HostExchanges | None = None,
         on_error: OnError = lambda key, error: None,
     ) -> None:
         self.closing = False
@@ -85,11 +87,12 @@ class HostCore:
         self._emit = events.emit
         self._on_error = on_error
         self._flush = events.flush
-        self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, events.emit)
+        self._gateway = ModelGateway(setup, clients, limits, monitor.stalls, events, store)
         self._endpoint = endpoint
         self._clients = clients
         self._judges: JudgeGateway | None = None
         self._events = events
+        self._store = store
         self._pid = os.getpid()
 
     def grant_permits(self, ids: Sequence[int]) -> None:
@@ -271,7 +274,7 @@ class HostCore:
         begun = time.perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         clock.deadline = running.deadline
-        judges = ScoringRequests(self._judge_gateway(), key, slot, running.deadline)
+        judges = ScoringRequests(self._judge_gateway(), key, name, slot, running.deadline)
         token = REQUESTS.set(judges)
         try:
             async with running.deadline:
@@ -300,7 +303,8 @@ class HostCore:
 
     def _judge_gateway(self) -> JudgeGateway:
         if self._judges is None:
-            self._judges = JudgeGateway(self._setup, self._clients, self._limits, self._monitor.stalls, self._events)
+            stalls = self._monitor.stalls
+            self._judges = JudgeGateway(self._setup, self._clients, self._limits, stalls, self._events, self._store)
         return self._judges
 
     async def _reward(self, name: str, request: ScoringFields, running: MonitoredCode) -> Reward:
@@ -393,6 +397,8 @@ def _rollout_event(
     }
     if totals.bound is not None:
         event["bound"] = totals.bound
+    if totals.stored.requests:
+        event["stored"] = totals.stored.to_json()
     event |= notes  # type: ignore[typeddict-item]  # it lacks required fields, which the event has
     if failure is not None:
         event |= {"boundary": failure.boundary, "error": failure.message, "details": failure.details}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from threading import Lock
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
@@ -28,17 +29,19 @@ from pytest_osmosis.models import retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.record.events import JudgeFields
 
+GetClient = Callable[[], Awaitable[Model]]
 OVER = "the function that asks its judge has ended already"
 
 
 @dataclass(slots=True)
 class CountedRequests:
-    """The sum of the requests to one judge; `uncounted` answers came without their usage."""
+    """The sum of the requests to one judge; `uncounted` answers came without their usage, `stored` from a store."""
 
     calls: int = 0
     retries: int = 0
     uncounted: int = 0
     usage: Usage | None = None
+    stored: StoreTotals = field(default_factory=StoreTotals)
 
 
 class JudgeCounts:
@@ -61,10 +64,12 @@ class JudgeCounts:
         with self._lock:
             self.open -= 1
 
-    def answered(self, judge: JudgeModel, usage: Usage | None) -> None:
+    def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool = False) -> None:
         with self._lock:
             totals = self._of(judge)
             totals.calls += 1
+            if from_store:
+                totals.stored.add(usage)
             if usage is None:
                 totals.uncounted += 1
             else:
@@ -76,20 +81,24 @@ class JudgeCounts:
 
     def to_json(self) -> Sequence[JudgeFields]:
         with self._lock:
-            return [
-                {
-                    "model": model,
-                    "base_url": base_url,
-                    "calls": totals.calls,
-                    "retries": totals.retries,
-                    "uncounted": totals.uncounted,
-                    "usage": None if totals.usage is None else totals.usage.to_json(),
-                }
-                for (model, base_url), totals in self._totals.items()
-            ]
+            return [_judge_fields(*judge, totals) for judge, totals in self._totals.items()]
 
     def _of(self, judge: JudgeModel) -> CountedRequests:
         return self._totals.setdefault((judge.name, judge.base_url), CountedRequests())
+
+
+def _judge_fields(model: str, base_url: str | None, totals: CountedRequests) -> JudgeFields:
+    fields: JudgeFields = {
+        "model": model,
+        "base_url": base_url,
+        "calls": totals.calls,
+        "retries": totals.retries,
+        "uncounted": totals.uncounted,
+        "usage": None if totals.usage is None else totals.usage.to_json(),
+    }
+    if totals.stored.requests:
+        fields["stored"] = totals.stored.to_json()
+    return fields
 
 
 class JudgeGateway:
@@ -102,13 +111,14 @@ class JudgeGateway:
         limits: HostLimits,
         stalls: StallTime,
         events: EventSink,
+        store: HostExchanges | None = None,
     ) -> None:
-        self.emit = events.emit
+        self.events = events
+        self.store = store
         self.loop = asyncio.get_running_loop()
         self.policy = retry.RetryPolicy(max_retries=setup.judge_retries)
         self.jitter = random.Random()
         self._configured = clients.get(JUDGE)
-        self._hide = events.hide
         self._hidden: set[str] = set()
         permits = setup.judge_permits
         self.here = Lane(
@@ -142,10 +152,13 @@ class JudgeGateway:
 
     async def client(self, judge: JudgeModel, lane: Lane, clock: PausableClock) -> Model:
         """Return the client of the judge that a function names."""
+        return await lane.clients.client(judge, clock)
+
+    def hide_key(self, judge: JudgeModel) -> None:
+        """Let no event hold the key that a function passes."""
         if judge.api_key is not None and judge.api_key not in self._hidden:
             self._hidden.add(judge.api_key)
-            self._hide(KEY, judge.api_key)
-        return await lane.clients.client(judge, clock)
+            self.events.hide(KEY, judge.api_key)
 
     async def close(self) -> None:
         """Close the clients that functions needed."""
@@ -208,7 +221,7 @@ class ScoringRequests:
     `slot` is the place of the scoring, which it releases while it only waits for retries.
     """
 
-    def __init__(self, gateway: JudgeGateway, key: Key, slot: RolloutSlot, deadline: Deadline) -> None:
+    def __init__(self, gateway: JudgeGateway, key: Key, name: str, slot: RolloutSlot, deadline: Deadline) -> None:
         self.counts = JudgeCounts()
         self._gateway = gateway
         self._key = key
@@ -216,6 +229,13 @@ class ScoringRequests:
         self._deadline = deadline
         self._over = False
         self._slot_in_thread: RolloutSlot | None = None
+        store = gateway.store
+        self._exchanges = None if store is None else store.of(key, name, gateway.events.redacted)
+
+    @property
+    def needs_keys(self) -> bool:
+        """False in a replay, which asks no judge."""
+        return self._gateway.store is None or not self._gateway.store.is_replay
 
     def end(self) -> None:
         """Refuse further requests."""
@@ -224,7 +244,7 @@ class ScoringRequests:
     async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
         gateway = self._gateway
         if asyncio.get_running_loop() is gateway.loop:
-            client = await gateway.client(judge, gateway.here, self._deadline)
+            client = partial(gateway.client, judge, gateway.here, self._deadline)
             return await self._send(judge, client, request, gateway.here, self._slot)
         if not OWN_LOOP.is_here:
             return await OWN_LOOP.wait_for(self.send(judge, request))
@@ -234,39 +254,52 @@ class ScoringRequests:
             places = Scorings(1)
             places.acquire_beyond_limit()
             self._slot_in_thread = RolloutSlot(places, lane.requests, BlockedClock(self._deadline))
-        client = await gateway.client(judge, lane, BlockedClock(self._deadline))
+        client = partial(gateway.client, judge, lane, BlockedClock(self._deadline))
         return await self._send(judge, client, request, lane, self._slot_in_thread)
 
     async def send_to_configured(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
         """Send a request to the judge of the config, whose client knows if it denies every request."""
         gateway = self._gateway
-        return await self._send(judge, gateway.configured, request, gateway.here, self._slot)
+
+        async def client() -> Model:
+            return gateway.configured
+
+        return await self._send(judge, client, request, gateway.here, self._slot)
 
     async def _send(
-        self, judge: JudgeModel, client: Model, request: ChatRequest, lane: Lane, slot: RolloutSlot
+        self, judge: JudgeModel, get_client: GetClient, request: ChatRequest, lane: Lane, slot: RolloutSlot
     ) -> ChatReply:
-        gateway, deadline = self._gateway, self._deadline
         if self._over:
             raise RuntimeError(OVER)
+        self._gateway.hide_key(judge)
+        if self._exchanges is None:
+            return await self._answered(judge, get_client, request, lane, slot, None)
+        events = self._gateway.events
+        asked = self._exchanges.asks(request, AskedModel.of(judge.target.to_json()))
+        send = partial(self._answered, judge, get_client, request, lane, slot, asked)
+        return await asked.exchanged(send, events.emit if lane is self._gateway.here else events.emit_from_thread)
+
+    async def _answered(
+        self,
+        judge: JudgeModel,
+        get_client: GetClient,
+        request: ChatRequest,
+        lane: Lane,
+        slot: RolloutSlot,
+        asked: AskedRequest | None,
+    ) -> ChatReply:
+        """Return the reply, after retries, or from the store."""
+        deadline = self._deadline
+        client = await get_client() if asked is None or asked.is_sent else None
         self.counts.begin()
         try:
-            async with ModelRequest(slot, permit_for(lane.permits, self._key, request)) as in_flight:
-                emit = gateway.emit if lane is gateway.here else None  # nothing is heard of a function that blocks
-                waits = RetryWaits(
-                    in_flight, self._key, lane.overload, lane.hold, partial(self.counts.retried, judge), emit
-                )
-                answered = await retry.chat(
-                    client,
-                    request,
-                    timeout_s=judge.target.timeout_s,
-                    policy=gateway.policy,
-                    remaining_s=deadline.remaining_s,
-                    waiting=waits.waiting,
-                    rng=gateway.jitter,
-                    on_result=waits.note_result,
-                    within=lane.within,
-                )
-                in_flight.answered(answered.reply.usage)
+            get_permit = None if client is None else permit_for(lane.permits, self._key, request)
+            async with ModelRequest(slot, get_permit) as in_flight:
+                if client is not None:
+                    reply = await self._sent(judge, client, request, lane, in_flight)
+                    in_flight.answered(reply.usage)
+                elif asked is not None:
+                    reply = await asked.answer()
         except ModelError as error:
             self.counts.late = self.counts.late or deadline.remaining_s() <= 0
             lane.clients.note(judge, error)
@@ -274,5 +307,24 @@ class ScoringRequests:
         finally:
             if not deadline.expired:
                 self.counts.end()
-        self.counts.answered(judge, answered.reply.usage)
+        self.counts.answered(judge, reply.usage, from_store=asked is not None and asked.from_store)
+        return reply
+
+    async def _sent(
+        self, judge: JudgeModel, client: Model, request: ChatRequest, lane: Lane, in_flight: ModelRequest
+    ) -> ChatReply:
+        gateway = self._gateway
+        emit = gateway.events.emit if lane is gateway.here else None  # nothing is heard of a function that blocks
+        waits = RetryWaits(in_flight, self._key, lane.overload, lane.hold, partial(self.counts.retried, judge), emit)
+        answered = await retry.chat(
+            client,
+            request,
+            timeout_s=judge.target.timeout_s,
+            policy=gateway.policy,
+            remaining_s=self._deadline.remaining_s,
+            waiting=waits.waiting,
+            rng=gateway.jitter,
+            on_result=waits.note_result,
+            within=lane.within,
+        )
         return answered.reply

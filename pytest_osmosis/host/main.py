@@ -22,6 +22,7 @@ from pytest_osmosis.compat.stand_in import StandIn
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.clients import Clients, clients_of
+from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode, load
 from pytest_osmosis.host.pipes import RequestReader, take_pipes
@@ -57,12 +58,13 @@ def main() -> None:
     if setup.role == "roll":
         endpoint.set_variables()
     try:
+        store = opened_store(setup)
         code = _load(setup)
     except CodeError as error:
         refused: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
         os.write(events, redaction.event(refused).encode() + b"\n")
         return
-    HostServer(setup, code, clients, endpoint, events, redaction, pulse).serve(reader)
+    HostServer(setup, code, clients, endpoint, events, redaction, pulse, store).serve(reader)
     fast_exit.finish()
 
 

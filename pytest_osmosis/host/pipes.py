@@ -10,11 +10,12 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import BufferedReader
 from json import loads
 from os import write
+from typing import Any
 
 from pytest_osmosis.host.protocol import HostEvent, Request, lines
 from pytest_osmosis.text.redaction import Redaction
@@ -82,6 +83,9 @@ class EventWriter:
         self._lines: list[str] = []
         self._turn_ends = False
         self._writes = threading.Lock()
+
+    def redacted(self, value: Mapping[str, Any]) -> str:
+        return self._redaction.event(value)
 
     def hide(self, name: str, value: str) -> None:
         """Redact a further secret, which user code passed to us."""

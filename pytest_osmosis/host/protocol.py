@@ -315,6 +315,9 @@ class EventSink(Protocol):
     def flush(self) -> None:
         """Send what was emitted."""
 
+    def redacted(self, value: Mapping[str, Any]) -> str:
+        """Return a value as JSON text without secrets. May be called from any thread."""
+
     def hide(self, name: str, value: str) -> None:
         """Redact a further secret, which user code passed to us."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_osmosis.host.clients import Clients, DeniableModel, probed
 from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.interrupt import LoopMonitor
 from pytest_osmosis.host.limits import HostLimits
@@ -37,6 +38,7 @@ class HostServer:
         events: int,
         redaction: Redaction,
         pulse: Pulse,
+        store: HostExchanges | None = None,
     ) -> None:
         self._code = code
         self._clients = clients
@@ -48,7 +50,7 @@ class HostServer:
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._endpoint = endpoint
         endpoint.connect(self._models, self._writer.emit_from_thread)
-        self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer)
+        self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer, store)
         self._waiting: deque[RunRequest] = deque()
         self._tasks: dict[asyncio.Task[None], int] = {}
         self._closing = False

@@ -48,10 +48,11 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
         return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
     of_request = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, BoundError))), None)
     if of_request is not None:
-        return Failure(of_request.boundary, str(of_request), "", of_request.systemic)
+        return Failure(of_request.boundary, str(of_request), of_request.details, of_request.systemic)
     failure = totals.failure
     if failure is not None:  # the agent's own client made another error of it
-        return Failure(failure.boundary, str(failure), user_traceback(error), failure.systemic)
+        details = failure.details or user_traceback(error)
+        return Failure(failure.boundary, str(failure), details, failure.systemic)
     return _code_failure("agent", error)
 
 
@@ -73,10 +74,11 @@ def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCount
     if judge_error is not None and not is_too_late:
         is_outage = isinstance(judge_error, ModelError) and judge_error.boundary == "provider"
         is_ours = judge_error is error
+        details = "" if is_ours else user_traceback(error)
         return Failure(
             "provider" if is_outage else "reward",
             str(error) if is_ours else error_in_words(error),
-            "" if is_ours else user_traceback(error),
+            judge_error.details if isinstance(judge_error, ModelError) and judge_error.details else details,
         )
     if code.interrupted_stack:
         return Failure("reward", too_slow, code.interrupted_stack)

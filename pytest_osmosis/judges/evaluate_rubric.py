@@ -253,6 +253,8 @@ def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
         names = [f"{provider.upper()}_API_KEY"]
     for name in names:
         value = os.environ.get(name, "").strip()
+        if not value and not current_requests().needs_keys:
+            return None
         if not value:
             raise MissingAPIKeyError(
                 f"Environment variable '{name}' is not set. Export it with your {provider} API key before calling "

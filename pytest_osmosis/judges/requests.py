@@ -53,6 +53,11 @@ class JudgeModel:
 class Requests(Protocol):
     """Sends the requests of judges."""
 
+    @property
+    def needs_keys(self) -> bool:
+        """False if no judge is asked, because all answers are recorded."""
+        ...
+
     async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
         """Return the reply, after retries. May be awaited in any event loop. Raises `ModelError`."""
         ...
@@ -118,6 +123,8 @@ async def _made(judge: JudgeModel, clock: PausableClock | None) -> Model:
 
 class RequestsOutsideOfEvals:
     """Sends requests from the process that asks, with a few retries. Nobody counts them."""
+
+    needs_keys = True
 
     def __init__(self) -> None:
         self._clients = JudgeClients()

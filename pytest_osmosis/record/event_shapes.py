@@ -35,9 +35,10 @@ OUTPUT = {"output": table(text)}
 NOTES = {"metrics": table(table(number())), "reasons": table(text), "fields": table(table(anything))}
 
 
+STORED = members({"requests": whole(), "usage": nullable(table(whole()))})
 JUDGE = members(
     {"model": text, "base_url": nullable(text), "calls": whole(), "retries": whole()},
-    {"uncounted": whole(), "usage": nullable(table(whole()))},
+    {"uncounted": whole(), "usage": nullable(table(whole())), "stored": STORED},
 )
 
 
@@ -70,6 +71,7 @@ SHAPES: Mapping[str, Check] = {
             "details": text,
             "systemic": text,
             "samples": listing(table(anything)),
+            "stored": STORED,
         },
     ),
     "score": members(

@@ -93,6 +93,13 @@ ROLLOUT = "rollout"
 """The source of the reports of an agent."""
 
 
+class StoredFields(TypedDict):
+    """The answers that came from a cassette or a cache: their number, and the sum of their tokens, None if unknown."""
+
+    requests: int
+    usage: Mapping[str, int] | None
+
+
 class RolloutEvent(AttemptFields, NoteFields):
     """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
 
@@ -102,6 +109,7 @@ class RolloutEvent(AttemptFields, NoteFields):
     `bound` is the bound of its rollout for which a request was refused, like "[agent] max_turns = 10"; it is there too
     if the agent then ended well.
 
+    `stored` are its answers that were not asked for, because a cassette or a cache has them; its `usage` counts them.
     `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
     (`rollouts.sdk_workflow`). `systemic` ("always" or "until_success") means that further runs will meet the same
     failure; "never", that they will not.
@@ -123,13 +131,15 @@ class RolloutEvent(AttemptFields, NoteFields):
     systemic: NotRequired[str]
     output: NotRequired[Mapping[str, str]]
     samples: NotRequired[Sequence[Mapping[str, Any]]]
+    stored: NotRequired[StoredFields]
 
 
 class JudgeFields(TypedDict):
     """The requests to one judge: `calls` were answered, after `retries`.
 
     `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` is the sum of the
-    known token counts, None without any; `uncounted` answers came without.
+    known token counts, None without any; `uncounted` answers came without. `stored` are those of the calls that a
+    cassette or a cache answered.
     """
 
     model: str
@@ -138,6 +148,7 @@ class JudgeFields(TypedDict):
     retries: int
     uncounted: int
     usage: Mapping[str, int] | None
+    stored: NotRequired[StoredFields]
 
 
 class ScoringError(TypedDict):

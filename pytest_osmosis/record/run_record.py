@@ -49,11 +49,32 @@ class RewardError:
     """The boundary: "provider" if a judge could not be asked."""
 
 
+class StoredUse(NamedTuple):
+    """The answers that a cassette or a cache gave: their number, and their token counts as (name, count) pairs.
+
+    `usage` is None if it is unknown.
+    """
+
+    requests: int
+    usage: tuple[tuple[str, int], ...] | None
+
+    def taken_from(self, usage: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Return the counts that are left of `usage`, None if they are unknown."""
+        if self.usage is None:
+            return None
+        stored = dict(self.usage)
+        return {name: max(0, count - stored.get(name, 0)) for name, count in usage.items()}
+
+
+NOTHING_STORED = StoredUse(0, ())
+
+
 class JudgeUse(NamedTuple):
     """The requests to one judge that scored a run: `calls` were answered, after `retries`.
 
     `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` holds (name, count)
-    pairs, the known token counts; `uncounted` answers came without.
+    pairs, the known token counts; `uncounted` answers came without. `stored` are those of the calls that a cassette or
+    a cache answered.
     """
 
     model: str
@@ -62,6 +83,15 @@ class JudgeUse(NamedTuple):
     retries: int
     uncounted: int
     usage: tuple[tuple[str, int], ...]
+    stored: StoredUse = NOTHING_STORED
+
+    @property
+    def charged(self) -> JudgeUse:
+        """The requests that were sent."""
+        if not self.stored.requests:
+            return self
+        usage = self.stored.taken_from(dict(self.usage)) or {}
+        return self._replace(calls=self.calls - self.stored.requests, usage=tuple(usage.items()), stored=NOTHING_STORED)
 
     @property
     def tokens(self) -> int:
@@ -116,6 +146,17 @@ class RunRecord(NamedTuple):
     """The metrics, reasons and further fields that user code reported."""
     judge_uses: tuple[JudgeUse, ...] = ()
     """The requests to LLM judges that scored the run."""
+    stored: StoredUse = NOTHING_STORED
+    """The answers of the rollout that came from a cassette or a cache."""
+
+    @property
+    def charged(self) -> RunRecord:
+        """The record with the tokens of those requests alone that were sent."""
+        if not self.stored.requests and not any(use.stored.requests for use in self.judge_uses):
+            return self
+        usage = None if self.usage is None else self.stored.taken_from(self.usage)
+        uses = tuple(use.charged for use in self.judge_uses)
+        return self._replace(usage=usage, judge_uses=uses, stored=NOTHING_STORED)
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
@@ -294,6 +335,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         answer_fault=answer_fault(own),
         model=_interned(event.get("model")),
         notes=NO_NOTES.add(event),
+        stored=_stored_use(event.get("stored")),
     )
 
 
@@ -330,9 +372,17 @@ def _reward_error(error: Mapping[str, Any]) -> RewardError:
 def judge_use(use: Mapping[str, Any]) -> JudgeUse:
     """Return the requests to one judge, from an event or from published results."""
     usage = tuple((use.get("usage") or NOTHING).items())
+    stored = _stored_use(use.get("stored"))
     return _shared_use(
-        JudgeUse(use["model"], use["base_url"], use["calls"], use["retries"], use.get("uncounted", 0), usage)
+        JudgeUse(use["model"], use["base_url"], use["calls"], use["retries"], use.get("uncounted", 0), usage, stored)
     )
+
+
+def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
+    if stored is None:
+        return NOTHING_STORED
+    usage = stored["usage"]
+    return StoredUse(stored["requests"], None if usage is None else tuple(usage.items()))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,229 @@
+"""The exchanges of a host: requests are looked up in the store of the eval, and those that it shall keep are reported.
+
+Every request to a model passes an `AskerExchanges`, whoever sends it. It is digested, and answered from the store if an
+equal request of the same run and asker is there (`cassettes.reader`). What is sent is reported once it was answered or
+refused; an outage is not. In a replay nothing is sent: a request that is not in the store is an error of the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, NotRequired, TypedDict
+
+from pytest_osmosis.cassettes.continuations import Continuations
+from pytest_osmosis.cassettes.exchange import (
+    Asker,
+    Body,
+    Fingerprint,
+    Redact,
+    Run,
+    cleaned,
+    error_from_json,
+    error_to_json,
+    reply_from_json,
+    reply_to_json,
+    stored_request,
+)
+from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of
+from pytest_osmosis.errors import CassetteError, CodeError, ModelError
+from pytest_osmosis.host.protocol import CassetteFields, Emit, ExchangeEvent, Key, Setup
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.record.events import StoredFields
+
+
+class AnswerFields(TypedDict):
+    """The answer to a request: one of both."""
+
+    reply: NotRequired[Mapping[str, Any]]
+    error: NotRequired[Mapping[str, Any]]
+
+
+class AskedModel(NamedTuple):
+    """The model of a request: its name, and what tells it in a cache from others of that name."""
+
+    name: str
+    scope: str
+
+    @classmethod
+    def of(cls, target: Any) -> AskedModel:
+        """Return the model of a target (`ModelTarget.to_json`)."""
+        return cls(target["model"], " ".join(str(target[name]) for name in ("provider", "client", "base_url")))
+
+
+class StoreTotals:
+    """The answers that came from the store, and their usage: None if one came without."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.usage: Usage | None = None
+
+    def add(self, usage: Usage | None) -> None:
+        known = self.usage is not None or not self.requests
+        self.requests += 1
+        if usage is None or not known:
+            self.usage = None
+        else:
+            self.usage = usage if self.usage is None else self.usage + usage
+
+    def to_json(self) -> StoredFields:
+        return {"requests": self.requests, "usage": None if self.usage is None else self.usage.to_json()}
+
+
+def opened_store(setup: Setup) -> HostExchanges | None:
+    """Return the store that a setup names, None if it names none. Raises `CodeError` if it cannot be read."""
+    if setup.cassette is None:
+        return None
+    try:
+        reader = CassetteReader.open(map(Path, setup.cassette["paths"]))
+    except CassetteError as error:
+        raise CodeError(str(error)) from None
+    return HostExchanges(setup.cassette, reader)
+
+
+class HostExchanges:
+    """The store of one host."""
+
+    def __init__(self, fields: CassetteFields, reader: CassetteReader) -> None:
+        self.reader = reader
+        self.mode = fields["mode"]
+
+    @property
+    def is_replay(self) -> bool:
+        return self.mode == "replay"
+
+    @cached_property
+    def runs(self) -> set[Run]:
+        """The runs of which there are exchanges."""
+        return self.reader.runs()
+
+    def of(self, key: Key, name: str, redact: Redact) -> AskerExchanges:
+        """Return the exchanges of a rollout, or of one call of the function `name`."""
+        return AskerExchanges(self, key, name, redact)
+
+
+class AskerExchanges:
+    """The exchanges of one rollout, or of one call of a function. May be used from any thread."""
+
+    def __init__(self, store: HostExchanges, key: Key, name: str, redact: Redact) -> None:
+        self.store = store
+        self.key = key
+        self.asker = Asker(Run(key.run.row, key.run.index, str(key.run.model)), name)
+        self.redact = redact
+        self.call = secrets.token_hex(4)
+        self.answers: AskerAnswers = store.reader.at(self.asker)
+        self.continuations = Continuations()
+        self._asked = 0
+        self._ended = 0
+        self._equal = Counter[str]()
+        self._counting = Lock()  # protects all of these: code that holds the host's loop is served in another thread
+
+    def asks(self, request: ChatRequest, model: AskedModel) -> AskedRequest:
+        """Take a request that is about to be sent."""
+        body = stored_request(request, model.name, self.redact)
+        fingerprint = Fingerprint.of(body, model.scope if self.store.mode == "cache" else "")
+        with self._counting:
+            self._asked += 1
+            self._equal[fingerprint.digest] += 1
+            turn, after, nth = self._asked, self._ended, self._equal[fingerprint.digest]
+            shortened = body if self.store.is_replay else self.continuations.shortened(body, fingerprint)
+        stored = self.answers.take(turn, fingerprint.digest)
+        return AskedRequest(self, body, shortened, fingerprint, turn, after, nth, stored)
+
+    def ended(self, asked: AskedRequest, message: Any) -> None:
+        """Count a request as over; `message` is that of its answer, None without one."""
+        with self._counting:
+            self._ended += 1
+            if message is not None and not self.store.is_replay:
+                self.continuations.add(asked.turn, asked.fingerprint, message)
+
+
+class AskedRequest:
+    """One request, from its look-up to its end. With an answer `from_store`, or in a replay, nothing is sent."""
+
+    def __init__(
+        self,
+        exchanges: AskerExchanges,
+        body: Body,
+        shortened: Body,
+        fingerprint: Fingerprint,
+        turn: int,
+        after: int,
+        nth: int,
+        stored: Stored | None,
+    ) -> None:
+        self.body = body
+        self.fingerprint = fingerprint
+        self.turn = turn
+        self.nth = nth
+        self._exchanges = exchanges
+        self._shortened = shortened
+        self._after = after
+        self._stored = stored
+
+    @property
+    def from_store(self) -> bool:
+        return self._stored is not None
+
+    @property
+    def is_sent(self) -> bool:
+        """True if the request must be sent to its model."""
+        return self._stored is None and not self._exchanges.store.is_replay
+
+    async def answer(self) -> ChatReply:
+        """Return the stored answer, after a turn of the loop. Raises the stored error, or says what has changed."""
+        await asyncio.sleep(0)  # let other rollouts run
+        if self._stored is None:
+            from pytest_osmosis.host.unrecorded import unrecorded  # most hosts never need it
+
+            raise unrecorded(self._exchanges, self)
+        try:
+            value = answer_of(self._stored)
+        except CassetteError as error:
+            raise ModelError(f"the recorded answer cannot be read: {error}") from None
+        if "error" in value:
+            raise error_from_json(value["error"])
+        return reply_from_json(value["reply"])
+
+    async def exchanged(self, send: Callable[[], Awaitable[ChatReply]], emit: Emit) -> ChatReply:
+        """Return the reply that `send` returns, and report it, or the refusal that it raises."""
+        message = None
+        try:
+            reply = await send()
+            fields = cleaned(reply_to_json(reply), self._exchanges.redact)
+            message = fields["message"]
+            self._report({"reply": fields}, emit)
+        except BaseException as error:
+            refusal = error_to_json(error)
+            if refusal is not None:
+                self._report({"error": cleaned(refusal, self._exchanges.redact)}, emit)
+            raise
+        finally:
+            self._exchanges.ended(self, message)
+        return reply
+
+    def _report(self, answer: AnswerFields, emit: Emit) -> None:
+        exchanges = self._exchanges
+        mode = exchanges.store.mode
+        if mode == "replay" or (mode == "cache" and self.from_store):
+            return
+        event: ExchangeEvent = {
+            "ev": "exchange",
+            **exchanges.key.to_json(),
+            "asker": exchanges.asker.name,
+            "call": exchanges.call,
+            "turn": self.turn,
+            "after": self._after,
+            "nth": self.nth,
+            "digest": self.fingerprint.digest,
+            "request": self._shortened,
+            **answer,  # type: ignore[typeddict-item]  # "stored" is not in it
+        }
+        if self.from_store:
+            event["stored"] = True
+        emit(event)
