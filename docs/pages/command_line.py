@@ -130,7 +130,9 @@ def command_section(name: str, parser: argparse.ArgumentParser, help: str) -> It
     arguments = [
         action
         for action in parser._actions
-        if action.dest != "help" and not isinstance(action, argparse._SubParsersAction)
+        if action.help != argparse.SUPPRESS
+        and action.dest != "help"
+        and not isinstance(action, argparse._SubParsersAction)
     ]
     if arguments:
         yield from markdown.table(("argument", ""), (argument_row(parser, action) for action in arguments))

@@ -21,6 +21,7 @@ from pytest_osmosis.text.outlet import Outlet
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"
 NO_PAGER = ("", "cat")
+_YES = ("y", "yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,22 @@ class CommandOutput:
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines as they come."""
         print_lines(lines, self.outlet, color=self.color)
+
+    def live(self, lines: Iterable[str]) -> None:
+        """Print lines at once, although more may follow later."""
+        self.lines(lines)
+        sys.stdout.flush()
+
+    def complain(self, text: str) -> None:
+        """Print an error."""
+        print(self.outlet.shown(text), file=sys.stderr)
+
+    def ask(self, question: str) -> bool | None:
+        """Ask at the terminal, and return True for yes, None if there is no terminal."""
+        if sys.stdin is None or not (sys.stdin.isatty() and _is_terminal()):
+            return None
+        print(f"{self.outlet.shown(question)} [y/N] ", end="", flush=True)
+        return sys.stdin.readline().strip().lower() in _YES
 
     def page(self, lines: Iterable[str]) -> None:
         """Print a page, through the user's pager unless an option or the user's environment says otherwise."""

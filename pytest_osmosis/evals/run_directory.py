@@ -201,7 +201,8 @@ def redact_log(directory: RunDirectory, prepared: Prepared) -> str | None:
     log, failure = directory.host_log, None
     text = redacted_log(directory, prepared)
     try:
-        log.write_text(text, encoding="utf-8")
+        if log.exists() and text.encode() != log.read_bytes():  # else nobody who follows it need read it again
+            private.write(log, [text])
     except OSError as error:
         failure, text = f"{shown(log)} could not be written: {error.strerror}", ""
     if not text:

@@ -1,0 +1,42 @@
+"""`pytest-osmosis runs stop`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_osmosis.cli.arguments import Commands, add_color_option, add_json_option
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.text.arguments import filled
+
+NAME = "stop"
+_DESCRIPTION = """\
+Stop an eval run that is pending or running, wherever it was started. No further
+run begins, rollouts in flight finish, and results are written; this command
+waits for that. pytest --osmosis-run=NAME makes the runs that are missing.
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    parser = commands.add_parser(
+        NAME,
+        help="stop an eval run, and wait until its results are written",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, as in pytest-osmosis show")
+    parser.add_argument("--yes", "-y", action="store_true", help="stop without a question")
+    parser.add_argument(
+        "--now",
+        action="store_true",
+        help="interrupt its process, as Ctrl-C does: what is in flight gets two seconds; on the same machine only",
+    )
+    add_json_option(parser)
+    add_color_option(parser)
+    parser.set_defaults(perform=run)
+
+
+def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
+    from pytest_osmosis.cli.stop import StopRequest, stop
+
+    return stop(StopRequest(options.name, options.yes, options.now, options.json), folder, output)

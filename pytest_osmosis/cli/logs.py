@@ -1,0 +1,92 @@
+"""`pytest-osmosis runs logs`: the output of a submitted session, and that of user code which belongs to no run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pytest_osmosis.cli.log_tail import LogTail
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.evals.known_secrets import known_secrets
+from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.lifecycle import lifecycle_of
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.report.style import dim, joined
+from pytest_osmosis.text.outlet import Outlet
+
+SCHEMA_VERSION = 1
+POLL_S = 0.25
+_HOST = "user code | "
+
+
+class RunLogs:
+    """The logs of an eval run: `session` is the terminal of a submitted one, `host` what no run of it printed.
+
+    Lines are redacted as they are read, because the processes of user code write to the second log directly.
+    """
+
+    def __init__(self, directory: RunDirectory, outlet: Outlet) -> None:
+        self.directory = directory
+        self.is_submitted = something_at(directory.submission)
+        self._session = LogTail(directory.session_log)
+        self._host = LogTail(directory.host_log)
+        self._outlet = outlet
+        outlet.hide(*_secrets_of(stored(directory)))
+
+    def lines(self, tail: int | None) -> Iterator[str]:
+        """Yield the lines that there are, of each log at most the last `tail`."""
+        session, host = self._last(tail)
+        if self.is_submitted:
+            yield from session or [dim("pytest has printed nothing yet")]
+        else:
+            yield dim(f"{self.directory.name} was not submitted: the terminal that ran it has the output of pytest")
+        if host:
+            yield dim("output of user code that belongs to no run (host.log):")
+            yield from host
+        elif not self.is_submitted:
+            yield dim("user code printed nothing outside of runs")
+
+    def follow(self, tail: int | None, output: CommandOutput) -> None:
+        """Print the lines that there are, then new ones as they come, until the eval run has ended."""
+        session, host = self._last(tail)
+        if not self.is_submitted:
+            name = self.directory.name
+            output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
+        output.live(_merged(session, host))
+        while not lifecycle_of(self.directory).has_ended:
+            time.sleep(POLL_S)
+            output.live(_merged(self._cleaned(self._session.new()), self._cleaned(self._host.new())))
+        output.live(_merged(self._cleaned(self._session.rest()), self._cleaned(self._host.rest())))
+        end = lifecycle_of(self.directory)
+        output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
+
+    def to_json(self, tail: int | None) -> dict[str, Any]:
+        session, host = self._last(tail)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.directory.name,
+            "status": lifecycle_of(self.directory).status,
+            "submitted": self.is_submitted,
+            "session": session,
+            "host": host,
+        }
+
+    def _last(self, tail: int | None) -> tuple[Sequence[str], Sequence[str]]:
+        return self._cleaned(self._session.last(tail)), self._cleaned(self._host.last(tail))
+
+    def _cleaned(self, lines: Iterable[str]) -> Sequence[str]:
+        """Redact lines together, as a secret may have several."""
+        text = "\n".join(lines)
+        return self._outlet.text(text).split("\n") if text else []
+
+
+def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:
+    yield from session
+    yield from (joined(dim(_HOST), line) for line in host)
+
+
+def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
+    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ)

@@ -1,0 +1,140 @@
+"""`pytest-osmosis runs stop`: asks the process of an eval run to begin nothing more, and waits until it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_osmosis.cli.confirmation import refusal
+from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import find_run, runs_above
+from pytest_osmosis.record.in_flight import InFlight
+from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.lock_holder import Holder
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.report.style import bold, dim, joined
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.paths import shown
+
+SCHEMA_VERSION = 1
+INTERRUPTED = 130
+POLL_S = 0.2
+MOST_LISTED = 3
+SAYS_AFTER_S = 10.0
+"""After this long without a change, a log gets another line on what is in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """The arguments of `runs stop`."""
+
+    name: str
+    yes: bool
+    now: bool
+    json: bool
+
+
+def stop(request: StopRequest, folder: Path, output: CommandOutput) -> int:
+    """Stop an eval run, and return the exit status. Raises `OsmosisError` if it does not run."""
+    directory = find_run(folder, request.name)
+    before = lifecycle_of(directory)
+    if before.has_ended:
+        reason = f": {before.reason}" if before.reason else ""
+        raise OsmosisError(
+            f"{directory.name}: does not run, so there is nothing to stop; it is {before.status}{reason}"
+        )
+    holder = _process_here(directory) if request.now else None
+    in_flight = InFlight(directory.journal)
+    if not request.yes:
+        question = _question(directory, in_flight.count(), holder)
+        refused = refusal(question, "not stopped", output, asks=not request.json)
+        if refused is not None:
+            return refused
+    _request_stop(directory)
+    if holder is not None and holder.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGINT)
+    try:
+        _wait(directory, in_flight, output, says=not request.json)
+    except KeyboardInterrupt:
+        if not request.json:
+            output.lines(["", f"{directory.name} stops without this command; runs info says when it has"])
+        return INTERRUPTED
+    after = lifecycle_of(directory)
+    if request.json:
+        output.json(_document(directory, after))
+    else:
+        output.lines([_end_line(directory, after)])
+    return 0
+
+
+def _process_here(directory: RunDirectory) -> Holder:
+    """Return the process of an eval run. Raises `OsmosisError` unless it is on this machine."""
+    holder = holder_of(directory)
+    if holder is not None and holder.is_here:
+        return holder
+    where = "cannot be found" if holder is None else f"runs on another machine ({holder.machine})"
+    raise OsmosisError(
+        f"{directory.name}: its process {where}, so --now cannot interrupt it; "
+        "leave --now out, and what is in flight finishes"
+    )
+
+
+def _question(directory: RunDirectory, n_in_flight: int, holder: Holder | None) -> str:
+    flying = plural(n_in_flight, "rollout")
+    if holder is None:
+        end = f"{flying} in flight will finish" if n_in_flight else "nothing is in flight"
+        return f"Stop {directory.name}? No further run begins, {end}."
+    others = [run.name for run in runs_above(directory.path)[1] if _is_of(run, holder) and run != directory.path]
+    end = f" {flying} in flight may be lost." if n_in_flight else ""
+    also = f" The same process runs {listed(others, MOST_LISTED)}, which stops too." if others else ""
+    return f"Stop {directory.name} now?{end}{also}"
+
+
+def _is_of(run: Path, holder: Holder) -> bool:
+    other = holder_of(RunDirectory(run))
+    return other is not None and (other.pid, other.machine, other.place) == (holder.pid, holder.machine, holder.place)
+
+
+def _request_stop(directory: RunDirectory) -> None:
+    try:
+        directory.stop_request.touch(mode=0o600)
+    except OSError as error:
+        raise OsmosisError(f"{shown(directory.stop_request)}: cannot be written: {error.strerror}") from error
+
+
+def _wait(directory: RunDirectory, in_flight: InFlight, output: CommandOutput, *, says: bool) -> None:
+    """Wait until the eval run has ended, and say what it still waits for."""
+    said, said_at = "", 0.0
+    while not lifecycle_of(directory).has_ended:
+        n, now = in_flight.count(), time.monotonic()
+        text = f"{plural(n, 'rollout')} in flight" if n else "nothing in flight; results are being written"
+        if says and (text != said or now - said_at > SAYS_AFTER_S):
+            output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
+            said, said_at = text, now
+        time.sleep(POLL_S)
+
+
+def _end_line(directory: RunDirectory, after: Lifecycle) -> str:
+    if after.status == "finished":
+        return f"{directory.name} finished: its last run had begun already"
+    reason = f": {after.reason}" if after.reason else ""
+    return joined(bold(f"{directory.name} is {after.status}"), reason)
+
+
+def _document(directory: RunDirectory, after: Lifecycle) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": directory.name,
+        "path": shown(directory.path),
+        "status": after.status,
+        "reason": after.reason,
+    }

@@ -1,0 +1,98 @@
+"""A workspace whose eval the real program submits; its agent waits in each rollout until the test lets it go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace, wait_until
+
+AGENT = """
+import asyncio
+import pathlib
+
+async def rollout(ctx):
+    print("rolling", ctx.row_index)
+    pathlib.Path(f"begun-{ctx.row_index}").touch()
+    while not pathlib.Path("go").exists():
+        await asyncio.sleep(0.02)
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+"""
+PROGRAM = (sys.executable, "-m", "pytest_osmosis")
+
+
+class Background:
+    """Commands in an empty folder with the eval `x`. `close` ends what the test has left running."""
+
+    def __init__(self, root: Path, rows: int = 4, **tables: Any) -> None:
+        self.root = root
+        self.workspace = Workspace(Shell(root), [])
+        self.workspace.write("agent.py", AGENT)
+        batch = {"batch_size": 2}
+        self.workspace.eval("x", rows=rows, agent={"agent": "agent:rollout"}, evaluation=batch, **tables)
+
+    def start(self, *words: str, **settings: Any) -> subprocess.Popen[str]:
+        """Start a command, without a terminal."""
+        return subprocess.Popen(
+            [*PROGRAM, *words],
+            cwd=self.root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            **settings,
+        )
+
+    def call(self, *words: str, exits: int = 0, stdin: str = "") -> str:
+        """Run a command to its end, check its exit status, and return what it prints."""
+        done = subprocess.run(
+            [*PROGRAM, *words],
+            cwd=self.root,
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == exits, done.stdout
+        return done.stdout
+
+    def submit(self, *words: str, exits: int = 0) -> dict[str, Any]:
+        """Submit the eval, and return the JSON document that `submit` prints."""
+        document: dict[str, Any] = json.loads(
+            self.call("submit", "configs/eval/x.toml", "--yes", "--json", *words, exits=exits)
+        )
+        return document
+
+    def begun(self) -> int:
+        return len(list(self.root.glob("begun-*")))
+
+    def go(self) -> None:
+        """Let every rollout end."""
+        (self.root / "go").touch()
+
+    def log(self, run: str) -> str:
+        return (self.root / ".osmosis/runs" / run / "session.log").read_text(encoding="utf-8")
+
+    def journal(self, run: str) -> list[dict[str, Any]]:
+        path = self.root / ".osmosis/runs" / run / "journal.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def wait_for_end(self, run: str) -> dict[str, Any]:
+        """Wait until the journal of a run says that its session has ended, and return that event."""
+        wait_until(lambda: any(event["ev"] == "ended" for event in self.journal(run)[-1:]), f"the end of {run}")
+        return self.journal(run)[-1]
+
+    def close(self) -> None:
+        self.go()
+        for path in self.root.glob(".osmosis/runs/*/submitted.json"):
+            pid = json.loads(path.read_text(encoding="utf-8"))["pid"]
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)

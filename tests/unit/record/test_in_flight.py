@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_osmosis.record.in_flight import InFlight
+from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.run_record import Event
+
+
+def append(journal: Path, *events: Event) -> None:
+    with journal.open("ab") as file:
+        file.write(b"".join(map(encode, events)))
+
+
+def of(kind: str, row: int, attempt: int = 1, **fields: object) -> Event:
+    return {"ev": kind, "row": row, "run": 0, **fields, "attempt": attempt, "at": "2026-11-22T14:02:03.456+00:00"}
+
+
+def test_runs_are_in_flight_from_their_start_to_their_rollout(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    in_flight = InFlight(journal)
+    assert in_flight.count() == 0, "there is no journal yet"
+    append(journal, of("start", 0), of("start", 1), of("start", 1, model_tag="baseline"))
+    assert in_flight.count() == 3
+    append(journal, of("rollout", 1), of("start", 0, attempt=2), {"ev": "score", "row": 1, "run": 0, "attempt": 1})
+    assert in_flight.count() == 2
+    append(journal, of("rollout", 0, attempt=2))
+    assert in_flight.count() == 1
+
+
+def test_what_a_killed_session_left_is_not_in_flight_in_the_next(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    append(journal, of("start", 0), {"ev": "began"}, of("start", 1))
+    assert InFlight(journal).count() == 1
