@@ -20,6 +20,7 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.engine.actor import LoadedCode
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.evals.result_paths import baseline_path
 from pytest_osmosis.evals.rollout_inputs import rollout_inputs
 from pytest_osmosis.files import private
 from pytest_osmosis.git.state import GitState
@@ -32,7 +33,10 @@ from pytest_osmosis.verdicts.gates import title_of
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
-READ_BACK = ("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt")
+READ_BACK = (
+    *("eval", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
+    "baseline_results",
+)
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
 CLIENT_PACKAGES = ("openai", "anthropic", "aiohttp", "litellm")
@@ -103,7 +107,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     """Return the config, the options and the plan, with the names of secrets, never their values."""
     config, description, other = prepared.config, prepared.description, prepared.baseline_model
     typed = [_typed(override, config) for override in prepared.typed if override.table != "output"]
-    salt = randomness.token_hex(16)
+    salt, baseline = randomness.token_hex(16), baseline_path(config)
     return {
         "schema_version": MANIFEST_VERSION,
         "eval": config.name,
@@ -126,6 +130,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         "gates": list(map(title_of, config.gates)),
         "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
         "smoke": prepared.smoke is not None,
+        "baseline_results": None if baseline is None else str(absolute(baseline)),
         "inputs": rollout_inputs(prepared, salt),
         "input_salt": salt,
         "dataset_sha256": prepared.dataset.digest(),

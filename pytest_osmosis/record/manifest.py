@@ -87,6 +87,7 @@ SHAPE = members(
         "gates": listing(text),
         "prices": table(nullable(PRICE)),
         "smoke": flag,
+        "baseline_results": nullable(text),
         "inputs": table(table(anything)),
         "input_salt": _check_salt,
         "dataset_sha256": text,
@@ -122,7 +123,8 @@ class Manifest:
     `folder` is where its run directory was, `config_text` is None for an eval that options alone described.
 
     Earlier versions did not write the last members: `pass_rule`, the thresholds without the functions, is then None.
-    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown.
+    `gates` are the gates in words, `prices` those of each model's tokens, None if unknown. `baseline_results` is the
+    path of the results that it was compared with.
 
     `inputs` are those of the rollouts, by table and key; `input_salt` is that of digests among them, in hexadecimal
     digits. `timeouts` are in seconds, by their keys, and `versions` those of Python and of the packages that matter,
@@ -145,6 +147,7 @@ class Manifest:
     gates: Sequence[str] = ()
     prices: Mapping[str, Any] = field(default_factory=dict)
     smoke: bool = False
+    baseline_results: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] | None = None
     input_salt: str = ""
     dataset_sha256: str | None = None
@@ -183,6 +186,7 @@ def read_manifest(path: Path) -> Manifest:
         gates=data.get("gates", ()),
         prices=data.get("prices", {}),
         smoke=data.get("smoke", False),
+        baseline_results=data.get("baseline_results"),
         inputs=data.get("inputs"),
         input_salt=data.get("input_salt", ""),
         dataset_sha256=data.get("dataset_sha256"),

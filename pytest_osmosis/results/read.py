@@ -80,7 +80,8 @@ class PublishedHead:
 
     `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
     pass rate counts. `gates` are the states of its gates; an earlier version published them after the rows, so that a
-    head has none. `shard` is None for results that are not those of a shard.
+    head has none. `run_dir` is the run directory as it was written, "" if it is not known. `shard` is None for results
+    that are not those of a shard.
     """
 
     path: Path
@@ -105,6 +106,7 @@ class PublishedHead:
     eval: str
     counted: int
     gates: Sequence[str]
+    run_dir: str
     shard: Shard | None
 
     @property
@@ -492,6 +494,7 @@ def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
         "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
         "judges_cost_usd": _typed(summary.get("judges", {"cost_usd": 0.0})["cost_usd"], float, int, NoneType),
         "shard": _shard(data.get("shard")),
+        "run_dir": _typed(provenance.get("run_dir", ""), str),
         "gates": [_typed(gate["state"], str) for gate in _typed(data.get("gates", []), list)],
     }
 

@@ -66,6 +66,20 @@ def money(usd: float) -> str:
     return f"${usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
 
 
+def byte_size(n_bytes: int) -> str:
+    """Return a size in decimal units.
+
+    >>> byte_size(0), byte_size(999), byte_size(1234), byte_size(5_600_000), byte_size(2_000_000_000)
+    ('0 B', '999 B', '1.2 kB', '5.6 MB', '2.0 GB')
+    """
+    value = float(n_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{n_bytes} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
 def p_value(p: float) -> str:
     """Return a p-value with "=" or "<".
 
