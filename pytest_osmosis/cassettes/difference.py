@@ -15,7 +15,7 @@ LINE_CHARS = 100
 """Longer lines of text are wrapped, so that a changed word does not show the whole paragraph twice."""
 MOST_TEXT_CHARS = 20_000
 """A longer text is compared without its middle."""
-CONTEXT = 2
+CONTEXT = 3
 MOST_LINES = 60
 
 

@@ -148,6 +148,7 @@ class Actor:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
+        self._write_exchanges()
         if not self.paused:
             self.hosts.look_after(self.table.busy, self._probing.host)
             self._recovery.end_silent_hosts()
@@ -202,13 +203,16 @@ class Actor:
         """The limit that holds back requests now, None if none does."""
         return self.permits.held_by or self.judge_permits.held_by
 
-    def _settle(self) -> None:
-        """Write what happened in this turn. An exchange is on the disk before the rollout that it belongs to."""
+    def _write_exchanges(self) -> None:
+        """Write the exchanges, before the journal has their rollouts and before another host repeats one."""
         try:
             self._exchanges.write()
         except CassetteError as error:
             self.notices.add(str(error))
             self.runs.stop(Stop("journal", str(error)))
+
+    def _settle(self) -> None:
+        self._write_exchanges()
         try:
             self.recorder.settle(**self.table.counts(), held_by=self._held_by)
         except JournalError as error:

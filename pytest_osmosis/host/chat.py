@@ -14,7 +14,14 @@ from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, AskerExchanges, HostExchanges, StoreTotals
+from pytest_osmosis.host.exchanges import (
+    AskedModel,
+    AskedRequest,
+    AskerExchanges,
+    HostExchanges,
+    StoreTotals,
+    report_at_once,
+)
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import Emit, EventSink, Key, Setup
@@ -166,7 +173,7 @@ class RolloutChat:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        return await self._counted(request, partial(self._send, request), self._gateway.events.emit)
+        return await self._counted(request, partial(self._send, request), report_at_once(self._gateway.events))
 
     async def send_in_standby(self, request: ChatRequest, standby: StandbyGateway) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""

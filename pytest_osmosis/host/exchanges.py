@@ -32,9 +32,19 @@ from pytest_osmosis.cassettes.exchange import (
 )
 from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of
 from pytest_osmosis.errors import CassetteError, CodeError, ModelError
-from pytest_osmosis.host.protocol import CassetteFields, Emit, ExchangeEvent, Key, Setup
+from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, ExchangeEvent, HostEvent, Key, Setup
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.record.events import StoredFields
+
+
+def report_at_once(events: EventSink) -> Emit:
+    """Return a function that sends an event from the host's loop, before user code may end the process."""
+
+    def emit(event: HostEvent) -> None:
+        events.emit(event)
+        events.flush()
+
+    return emit
 
 
 class AnswerFields(TypedDict):

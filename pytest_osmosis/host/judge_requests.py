@@ -17,7 +17,7 @@ from threading import Lock
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.clients import Clients
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals
+from pytest_osmosis.host.exchanges import AskedModel, AskedRequest, HostExchanges, StoreTotals, report_at_once
 from pytest_osmosis.host.limits import HostLimits
 from pytest_osmosis.host.permits import PermitClient, permit_for
 from pytest_osmosis.host.protocol import JUDGE, EventSink, Key, Setup
@@ -277,7 +277,8 @@ class ScoringRequests:
         events = self._gateway.events
         asked = self._exchanges.asks(request, AskedModel.of(judge.target.to_json()))
         send = partial(self._answered, judge, get_client, request, lane, slot, asked)
-        return await asked.exchanged(send, events.emit if lane is self._gateway.here else events.emit_from_thread)
+        emit = report_at_once(events) if lane is self._gateway.here else events.emit_from_thread
+        return await asked.exchanged(send, emit)
 
     async def _answered(
         self,
