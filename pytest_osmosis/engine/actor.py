@@ -170,6 +170,7 @@ class Actor:
         try:
             now = time.monotonic()
             wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, TURN_S))
+            wait_s = min(wait_s, GATHER_S) if self.table.stored else wait_s
             messages = [self.inbox.get(timeout=wait_s)]
             if self.table.queue:
                 time.sleep(GATHER_S)
@@ -228,7 +229,9 @@ class Actor:
             if isinstance(message, Submit | Heard):
                 self._handle(message)
         stopped = self.runs.stopped
-        self.runs.abandon(stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted")
+        reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
+        self.runs.abandon(reason)
+        self._feed.report_rest(reason)
         self.runs.judge_all()
         if self._feed.has_rescored_all:
             self.recorder.rescored()

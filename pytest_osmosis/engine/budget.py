@@ -65,9 +65,9 @@ class Spending:
         self._n[model] = self._n.get(model, 0) + 1
         return self._stop("is reached") if self.total >= self.bound else None
 
-    def add_judges(self, record: RunRecord) -> Stop | None:
+    def add_judges(self, record: RunRecord, *, is_new: bool = True) -> Stop | None:
         """Count the judges of a run that is done; return why no further run may begin, None if one may."""
-        self._n_done += 1
+        self._n_done += is_new
         if not record.judge_uses:
             return None
         amount = self.judge_amount_of(record)
@@ -148,6 +148,18 @@ class Budget:
     def done(self, record: RunRecord) -> Stop | None:
         """Count the judges of a run that is done; return why no further run may begin, None if one may."""
         stops = [spending.add_judges(record.charged) for spending in self._spendings]
+        return next((stop for stop in stops if stop is not None), None)
+
+    def recall(self, record: RunRecord) -> None:
+        """Count a rollout of an earlier session, and its judges."""
+        for spending in self._spendings:
+            spending.add(record)
+            if record.status != "pending":
+                spending.add_judges(record)
+
+    def scored_again(self, record: RunRecord) -> Stop | None:
+        """Count further judges of a run that was counted before."""
+        stops = [spending.add_judges(record, is_new=False) for spending in self._spendings]
         return next((stop for stop in stops if stop is not None), None)
 
     @property

@@ -10,7 +10,7 @@ from io import BufferedReader
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Job, RescoreJob, undecided
+from pytest_osmosis.engine.job import Job, RescoreJob, Transcript, undecided
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_state import RunState, Stage
 from pytest_osmosis.engine.run_table import RunTable
@@ -19,11 +19,14 @@ from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import Event
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64
 """A scorer scores one run after the other. It is handed enough to be busy for `SCORER_AHEAD_MS`, and between 2 and
 `MAX_CREDITS` runs: it never waits for the next one, and slow functions leave runs to whichever scorer is free first."""
+STORED_A_TURN = 256
+"""A turn reports at most this many stored runs, so that new ones do not wait."""
 
 
 class Feed:
@@ -59,6 +62,7 @@ class Feed:
             self._take_back()
             for host in self._hosts.rolling:
                 self._refill_host(host)
+            self._report_stored()
         self._refill_async_scoring()
         for host in self._hosts.scorers:
             self._refill_scorer(host)
@@ -124,12 +128,16 @@ class Feed:
                         self._row = self._job.dataset.read(file, run.row)
                 except DatasetError as error:
                     unread = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
-                    state = self._table.add(run, unread, Stage.HANDED_OUT)
+                    state = self._table.add(run, unread, Stage.HANDED_OUT, attempt=self._attempt(run))
                     self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
                     continue
                 room -= 1
                 in_flight[run.model] += 1
-                yield self._table.add(run, self._row, Stage.HANDED_OUT)
+                yield self._table.add(run, self._row, Stage.HANDED_OUT, attempt=self._attempt(run))
+
+    def _attempt(self, run: RunId) -> int:
+        resume = self._job.resume
+        return 1 if resume is None else resume.resumption.attempt(run)
 
     def _refill_quarantine(self) -> None:
         """Give the quarantine one run at a time; start it for the first suspect, and close it after the last."""
@@ -186,6 +194,57 @@ class Feed:
             self._table.unscored_blocking.append(state)
         if self._recorder.unscored_async(run):
             self._table.unscored_async.append(state)
+
+    def _report_stored(self) -> None:
+        """Report runs that earlier sessions rolled out, or let them be scored: some at a time, after new runs began."""
+        for _ in range(min(STORED_A_TURN, len(self._table.stored))):
+            run = self._table.stored.popleft()
+            self._recorder.recall_again(run)
+            lacks_scores = self._lacks_scores(run)
+            if lacks_scores and len(self._table.states) >= self._most_unscored:
+                self._table.stored.appendleft(run)
+                return
+            self._report_stored_run(run, lacks_scores=lacks_scores)
+
+    def _report_stored_run(self, run: RunId, *, lacks_scores: bool) -> None:
+        resume, record = self._job.resume, self._recorder.ledger.records[run]
+        assert resume is not None
+        why = self._runs.why_never(run) if lacks_scores else None
+        row = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
+        events: Sequence[Event] = ()
+        if lacks_scores or resume.shows(record, self._recorder.pass_rule):
+            events = resume.resumption.progress.events(run)
+            try:
+                row = self._job.dataset.row(run.row)
+            except DatasetError as error:
+                why = f"its row can no longer be read: {error}" if lacks_scores else None
+        if why is not None:
+            self._runs.skip(run, why)
+            return
+        state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=record.attempt)
+        state.stored = True
+        for event in events:
+            state.recall(event)
+        if not lacks_scores:
+            self._runs.done(state)
+            return
+        if self._recorder.unscored_blocking(run):
+            self._table.unscored_blocking.append(state)
+        if self._recorder.unscored_async(run):
+            self._table.unscored_async.append(state)
+
+    def _lacks_scores(self, run: RunId) -> bool:
+        return self._recorder.ledger.records[run].boundary is None and not self._recorder.is_scored(run)
+
+    def report_rest(self, reason: str) -> None:
+        """Report the stored runs that nothing was done for, because the session ends."""
+        while self._table.stored:
+            run = self._table.stored.popleft()
+            if self._lacks_scores(run):
+                self._runs.skip(run, reason)
+            else:
+                self._recorder.done(self._recorder.ledger.records[run], Transcript())
+                self._recorder.count(stored=1)
 
     def _refill_async_scoring(self) -> None:
         """Let the least busy hosts score what another host left, or what is stored."""

@@ -14,12 +14,32 @@ from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 
 def no_cost(record: RunRecord) -> None:
     """Return the cost of a rollout by a model without a known price."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeJob:
+    """An eval run that goes on, by the rules of its resumption.
+
+    The rollouts of `n_kept` selected runs are not made again. `shows` tells if the outcome of a stored run needs its
+    conversation. `on_change` is called before the journal gets its first line of this session, and raises
+    `JournalError` if that must not be written.
+    """
+
+    resumption: Resumption
+    n_kept: int
+    shows: Callable[[RunRecord, PassRule], bool]
+    on_change: Callable[[], None] = _nothing
 
 
 def any_code(code: RolloutCode) -> None:
@@ -136,4 +156,5 @@ class Job:
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
     exchanges: Path | None = None
+    resume: ResumeJob | None = None
     check_code: Callable[[RolloutCode], None] = any_code

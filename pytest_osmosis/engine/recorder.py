@@ -42,7 +42,7 @@ class Recorder:
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.pass_rule = job.pass_rule
-        self.ledger = Ledger()
+        self.ledger = Ledger() if job.resume is None else job.resume.resumption.progress.ledger.copy()
         self.blocking: frozenset[str] = frozenset()
         self.codes: Mapping[str, str] = {}
         self.kept = Counter[str]()
@@ -58,11 +58,19 @@ class Recorder:
         self._n_reports = Counter[RunId]()
         self._loaded: LoadedEvent | None = None
         self.has_begun = False
+        self._earlier = frozenset(self.ledger.records)
+        self._preface: list[bytes] = []
+        self._has_changed = False
+        self._again: dict[RunId, frozenset[str]] = {}
 
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
+        self._write_preface()
         self._lines.append(raw)
-        return self.ledger.apply(event) or NO_RECORD
+        record = self.ledger.apply(event) or NO_RECORD
+        if event["ev"] == "score" and record.run in self._again:
+            self._again[record.run] -= {*event["scores"], *event["errors"]}
+        return record
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
         return self.enter(*self.redacted(event))
@@ -96,26 +104,59 @@ class Recorder:
         if self.has_begun or self._loaded is None:
             return
         self.has_begun = True
+        known = self.ledger.rows if self._job.resume is not None else {}
+        rows = {row: content for row, content in self._job.score_inputs.rows.items() if known.get(row) != content.whole}
+        events: list[JournalEvent] = [self._loaded]
         if self._job.rescore is None:
-            self._enter_own(
-                {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": platform.node(), "resumed": False}
+            resumed = self._job.resume is not None
+            machine = platform.node()
+            events.insert(0, {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": machine, "resumed": resumed})
+        if rows or not known:
+            published = self._job.score_inputs.published
+            events.append(
+                {
+                    "ev": "rows",
+                    "rows": {str(row): list(content) for row, content in rows.items()},
+                    "digests": {str(row): digest for row, digest in published.items() if row in rows},
+                }
             )
-        inputs = self._job.score_inputs
-        self._enter_own(self._loaded)
-        self._enter_own(
-            {
-                "ev": "rows",
-                "rows": {str(row): list(content) for row, content in inputs.rows.items()},
-                "digests": {str(row): digest for row, digest in inputs.published.items()},
-            }
-        )
+        for own in events:
+            event, raw = self.redacted(own)
+            self.ledger.apply(event)
+            self._preface.append(raw)
+        if self._job.resume is None:
+            self._write_preface()
+
+    def _write_preface(self) -> None:
+        """Write that the session began. A resumed one that changes nothing leaves the journal as it is."""
+        self._lines += self._preface
+        self._preface = []
 
     def ended(self, stop: Stop | None, *, all_done: bool) -> None:
         """Enter how a session that rolled out has ended."""
-        if self.has_begun and self._job.rescore is None:
-            status = ending_of(stop, all_done=all_done)
-            reason = None if status == "finished" or stop is None else stop.text
-            self._enter_own({"ev": "ended", "at": _now(), "status": status, "reason": reason})
+        if not self.has_begun or self._job.rescore is not None:
+            return
+        status, resume = ending_of(stop, all_done=all_done), self._job.resume
+        reason = None if status == "finished" or stop is None else stop.text
+        if resume is not None:
+            before = resume.resumption.progress.ending
+            if self._preface and (status != "finished" or resume.resumption.part or before == "finished"):
+                return
+            if status == "finished" and resume.resumption.part and before != "finished":
+                status, reason = before or "stopped", "only a part of the plan was resumed"
+        self._enter_own({"ev": "ended", "at": _now(), "status": status, "reason": reason})
+
+    def recall_again(self, run: RunId) -> None:
+        """Let functions that failed to score a stored rollout score it again, if the session does that."""
+        assert self._job.resume is not None
+        names = self._job.resume.resumption.scored_again(self.ledger.records[run])
+        if names := names.intersection(self.pass_rule.scorers):
+            self._again[run] = names
+
+    def is_scored(self, run: RunId) -> bool:
+        """Return True if a rollout that ended well has all its scores, or the errors of functions."""
+        record = self.ledger.records[run]
+        return record.scored and (record.removed or not self._again.get(run))
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
@@ -159,8 +200,8 @@ class Recorder:
         record = self.ledger.records[run]
         if record.removed:
             return []
-        scorers = self.pass_rule.scorers
-        return [name for name in scorers if name not in record.scores and name not in record.scorer_errors]
+        done = {*record.scores, *record.scorer_errors} - self._again.get(run, frozenset())
+        return [name for name in self.pass_rule.scorers if name not in done]
 
     @property
     def progress(self) -> RunCounts:
@@ -170,6 +211,11 @@ class Recorder:
     @property
     def n_done(self) -> int:
         return int(self._counts["done"])
+
+    @property
+    def n_rolled_out(self) -> int:
+        """The number of runs that are done and that this session rolled out."""
+        return int(self._counts["done"] - self._counts["stored"])
 
     @property
     def n_unmeasured(self) -> int:
@@ -216,6 +262,9 @@ class Recorder:
         try:
             if lines and self._journal_works:
                 self._journal_works = False  # if it fails, half a line may be there, and no other may follow
+                if self._job.resume is not None and not self._has_changed:
+                    self._has_changed = True
+                    self._job.resume.on_change()
                 self._journal.append(lines)
                 self._journal_works = True
         finally:
@@ -229,7 +278,7 @@ class Recorder:
         runs_by_error = {
             "never reported": submitted - self._n_reports.keys(),
             "reported twice": [run for run, times in self._n_reports.items() if times > 1],
-            "not submitted": self.ledger.records.keys() - submitted,
+            "not submitted": self.ledger.records.keys() - submitted - self._earlier,
         }
         errors = [(error, runs) for error, runs in runs_by_error.items() if runs]
         texts = [f"{plural(len(runs), 'run')} {error} (such as {min(runs)})" for error, runs in errors]

@@ -42,7 +42,7 @@ class RunState:
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
     the last event, on the monotonic clock. The first `n_prompt` of the `messages` are the prompt's; `samples` are those
-    of the `RolloutEvent`.
+    of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session.
     """
 
     run: RunId
@@ -61,6 +61,7 @@ class RunState:
     samples: Sequence[Mapping[str, Any]] = ()
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
+    stored: bool = False
 
     @property
     def key(self) -> Key:
@@ -81,6 +82,16 @@ class RunState:
         if stage not in NEXT_STAGES[self.stage]:
             raise RuntimeError(f"{self.run} is {self.stage.name} and cannot become {stage.name}")
         self.stage = stage
+
+    def recall(self, event: Mapping[str, Any]) -> None:
+        """Take what a stored `rollout` or `score` event says."""
+        if event["ev"] == "rollout":
+            self.messages, self.n_prompt = event.get("messages", []), event.get("n_prompt", 0)
+            self.samples = event.get("samples", ())
+            self.details = event.get("details", "")
+        else:
+            self.details = self.details or next((error["details"] for error in event.get("errors", {}).values()), "")
+        self.add_output(event.get("output", {}))
 
     def add_output(self, output: Mapping[str, str]) -> None:
         for stream, text in output.items():

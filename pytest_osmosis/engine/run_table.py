@@ -14,15 +14,17 @@ from pytest_osmosis.record.run_id import RunId
 
 
 class RunTable:
-    """Every run that was submitted and is not done is in `queue` or in `states`.
+    """Every run that was submitted and is not done is in `queue`, in `stored` or in `states`.
 
     `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
-    `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer.
+    `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
+    runs whose rollout an earlier session made; they are reported besides the others.
     """
 
     def __init__(self) -> None:
         self.queue: deque[RunId] = deque()
         self.states: dict[RunId, RunState] = {}
+        self.stored: deque[RunId] = deque()
         self.submitted: set[RunId] = set()
         self.suspects: deque[RunState] = deque()
         self.unscored_async: deque[RunState] = deque()

@@ -17,7 +17,9 @@ from pytest_osmosis.engine.systemic import Systemic
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.events import RolloutEvent, ScoreEvent, ScoringError
 from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
+from pytest_osmosis.record.stored_progress import Resumption
 
 
 class Runs:
@@ -37,11 +39,27 @@ class Runs:
         self._n_skipped = 0
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
         self._budget = Budget(job.bounds, job.hosts)
+        if job.resume is not None:
+            self._recall(job.resume.resumption)
+
+    def _recall(self, resumption: Resumption) -> None:
+        """Learn from the rollouts of earlier sessions: what they used, and that some succeeded."""
+        stored = [record for record in resumption.progress.records.values() if record.rolled]
+        for record in stored:
+            if record.boundary is None:
+                self._systemic[record.run.model].succeeded = True
+        if self._budget.is_bounded:
+            for record in (*stored, *resumption.progress.replaced):
+                self._budget.recall(record)
 
     def submit(self, runs: Sequence[RunId]) -> None:
         new = self._table.submit(runs)
         self._recorder.count(submitted=len(new))
+        resume = self._job.resume
         for run in new:
+            if resume is not None and resume.resumption.is_kept(run):
+                self._table.stored.append(run)
+                continue
             why = self.why_never(run)
             if why is None:
                 self._table.queue.append(run)
@@ -87,10 +105,12 @@ class Runs:
 
     @property
     def any_left(self) -> bool:
-        table = self._table
-        if table.queue or self._recorder.n_done + self._n_skipped + len(table.states) < self._job.n_runs:
+        table, resume = self._table, self._job.resume
+        own = [state for state in table.states.values() if not state.stored]
+        n_own = self._job.n_runs - (0 if resume is None else resume.n_kept)
+        if table.queue or self._recorder.n_rolled_out + self._n_skipped + len(own) < n_own:
             return True
-        return any(not state.is_begun for state in table.states.values())
+        return any(not state.is_begun for state in own)
 
     @property
     def all_done(self) -> bool:
@@ -148,6 +168,7 @@ class Runs:
         self.stopped = self.stopped or Stop("systemic", reason)
         self._table.submit(submitted)
         self._table.queue.clear()
+        self._table.stored.clear()
         self._table.states.clear()
         self._recorder.give_up(self._table.submitted, reason)
 
@@ -210,14 +231,14 @@ class Runs:
             self._table.unscored_blocking.append(state)
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
-        record = self._recorder.enter(event, raw)
+        self._recorder.enter(event, raw)
         state.add_output(event["output"])
         state.details = state.details or next((error["details"] for error in event["errors"].values()), "")
         if not self._recorder.unscored_async(state.run):
             state.host = None
         if not self._recorder.unscored_blocking(state.run):
             state.scorer = None
-        if record.scored:
+        if self._recorder.is_scored(state.run):
             self.done(state)
 
     def fail_rollout(self, state: RunState, boundary: str, error: str, details: str = "") -> None:
@@ -265,7 +286,7 @@ class Runs:
         )
         record = self._recorder.ledger.records[state.run]
         self._recorder.done(record, transcript)
-        reached = self._budget.done(record)
+        reached = self._counted(state, record)
         decided = None if state.run.is_baseline else self._job.early_stop.decided(record, self._recorder.pass_rule)
         if self._recorder.n_unmeasured > self._job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self._job.bounds.max_errors_text}) could not be measured"
@@ -275,11 +296,21 @@ class Runs:
         elif decided is not None and self.any_left:
             self.stop(Stop("decided", decided))
 
+    def _counted(self, state: RunState, record: RunRecord) -> Stop | None:
+        """Count the judges of a run that is done, but not those of earlier sessions again."""
+        if not state.stored or self._job.resume is None:
+            return self._budget.done(record)
+        self._recorder.count(stored=1)
+        before = self._job.resume.resumption.progress.records[state.run]
+        further = record._replace(judge_uses=record.judge_uses[len(before.judge_uses) :])
+        return self._budget.scored_again(further) if before.status != "pending" else self._budget.done(further)
+
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
             self._recorder.count(submitted=-1)
-        self._n_skipped += 1
+        resume = self._job.resume
+        self._n_skipped += resume is None or not resume.resumption.is_kept(run)
         state = self._table.states.get(run)
         if state is not None:
             self._table.remove(state, Stage.DONE)

@@ -14,7 +14,7 @@ from pytest_osmosis.evals.prepare import SecretsFile, prepare
 from pytest_osmosis.evals.prepared import Preflight, Prepared
 from pytest_osmosis.evals.request_settings import rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.result_paths import baseline_path
-from pytest_osmosis.evals.rollout_source import RescoreSource
+from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
 from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.selected_runs import SelectedRuns
 from pytest_osmosis.git.state import GitQueries
@@ -27,6 +27,7 @@ __all__ = [
     "Preflight",
     "Prepared",
     "RescoreSource",
+    "ResumeSource",
     "RunSettings",
     "SecretsFile",
     "SelectedRuns",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,9 @@ from pytest_osmosis.host.bounds import RolloutBounds
 from pytest_osmosis.host.protocol import JUDGE, CommitFields, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.text.numbers import count
+from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ def engine_job(
     settings: RunSettings,
     directory: RunDirectory,
     describe: Describe,
+    shows: Callable[[RunRecord, PassRule], bool],
     worktree: Worktree | None = None,
 ) -> Job:
     """Return the engine's job. Inline, one run at a time is performed, without deadlines."""
@@ -180,6 +183,7 @@ def engine_job(
             prepared.contents, prepared.row_digests, environment=json.dumps(sorted(config.env.items()))
         ),
         check_code=partial(prepared.source.check_code, prepared, directory),
+        resume=prepared.source.resume_job(prepared, selected, shows),
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 
@@ -201,14 +205,18 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
 
 
 def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
-    """Return the models to probe: those of the selected runs and the judge, except the embedded one."""
-    other = prepared.baseline_model
+    """Return the models to probe: those of the selected runs and the judge, except the embedded one.
+
+    If nothing is rolled out, because all of it is stored, nothing is probed.
+    """
+    other, n_to_roll_out = prepared.baseline_model, prepared.source.n_to_roll_out
     models = {ModelTag.PRIMARY: (prepared.target, selected.own)}
     if other is not None:
         models[ModelTag.BASELINE] = (other.target, selected.of_baseline)
-    probes = [str(tag) for tag, (target, runs) in models.items() if runs and target.is_remote]
+    probes = [str(tag) for tag, (target, runs) in models.items() if n_to_roll_out(runs) and target.is_remote]
     judge = prepared.judge
-    return [*probes, JUDGE] if judge is not None and judge.target.is_remote else probes
+    asks_judge = judge is not None and judge.target.is_remote and n_to_roll_out(selected.runs)
+    return [*probes, JUDGE] if asks_judge else probes
 
 
 def _max_errors(limits: LimitsTable, n_runs: int) -> int:

@@ -13,7 +13,7 @@ from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.evals import early_stop
 from pytest_osmosis.evals.baseline import BaselineModel, differing_settings
 from pytest_osmosis.evals.judge import EvalJudge
-from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
+from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.git.commits import Commit
 from pytest_osmosis.host.judge_setup import RUBRIC, judge_digest
 from pytest_osmosis.models.prices import Price
@@ -89,7 +89,7 @@ class Prepared:
     preflight: Preflight | None = None
     typed: tuple[Override, ...] = ()
     commit: Commit | None = None
-    source: NewRollouts | RescoreSource = NEW_ROLLOUTS
+    source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
 
     @property
     def collected(self) -> Plan:

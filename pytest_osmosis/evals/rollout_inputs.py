@@ -28,6 +28,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.stored_progress import StoredProgress
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.text.lists import listed
 from pytest_osmosis.text.numbers import plural
@@ -138,7 +139,7 @@ def _salted(value: str, salt: str) -> str:
 
 
 def changed_inputs(
-    run: StoredEvalRun, prepared: Prepared, rollouts: StoredRollouts | None = None
+    run: StoredEvalRun, prepared: Prepared, rollouts: StoredRollouts | StoredProgress | None = None
 ) -> Sequence[ChangedInput]:
     """Return the inputs of a stored eval run that are other ones now, apart from code, which is not loaded yet.
 
@@ -200,7 +201,7 @@ def _planned_rows(plan: Plan) -> set[int]:
     return {row for span in plan.spans for row in range(span.first, span.first + span.n_rows)}
 
 
-def _changed_prompts(rollouts: StoredRollouts, prepared: Prepared) -> Iterator[ChangedInput]:
+def _changed_prompts(rollouts: StoredRollouts | StoredProgress, prepared: Prepared) -> Iterator[ChangedInput]:
     """Yield the rows whose prompt or metadata changed after their rollout, with the difference of the first ones."""
     changed: dict[int, RunId] = {}
     for run in rollouts.records:
@@ -216,7 +217,7 @@ def _changed_prompts(rollouts: StoredRollouts, prepared: Prepared) -> Iterator[C
         yield ChangedInput(f"{name} {_rows(rows)}", "", "changed", diff)
 
 
-def _prompt_diff(row: int, run: RunId, rollouts: StoredRollouts, prepared: Prepared) -> list[str]:
+def _prompt_diff(row: int, run: RunId, rollouts: StoredRollouts | StoredProgress, prepared: Prepared) -> list[str]:
     event = rollouts.rollout(run)
     then = _lines_of(event["messages"][: event["n_prompt"]])
     now = _lines_of(prepared.redaction.value(prepared.dataset.row(row).messages))

@@ -6,16 +6,18 @@ All that differs between the two is a method here, so that the rest of the eval 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_osmosis.engine.job import RescoreJob
+from pytest_osmosis.engine.job import RescoreJob, ResumeJob
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.request_settings import request_sampling
-from pytest_osmosis.evals.rollout_inputs import keep_code
-from pytest_osmosis.evals.run_directory import new_run_directory, utc_text
+from pytest_osmosis.evals.rollout_inputs import check_same_code, keep_code
+from pytest_osmosis.evals.run_directory import archive, new_run_directory, renew_manifest, runs_folder, utc_text
 from pytest_osmosis.host.rollout_code import RolloutCode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
@@ -23,39 +25,84 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.stored_progress import Resumption
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results import files
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
+from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.verdicts.comparison import compare
 from pytest_osmosis.verdicts.matching import matched_by_run
-from pytest_osmosis.verdicts.pass_rule import Outcome
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
     from pytest_osmosis.evals.run import EvalRun
+    from pytest_osmosis.evals.selected_runs import SelectedRuns
 
 
 @dataclass(frozen=True, slots=True)
 class NewRollouts:
-    """The rollouts that an eval run makes itself, in a run directory of its own."""
+    """The rollouts that an eval run makes itself, in a run directory of its own.
+
+    `name` is that of its directory, None for one that says when it began. With `archives`, the run that has the name
+    is renamed first. `refused` says why no run may begin, None if one may.
+    """
 
     asks_models: ClassVar[bool] = True
     outside_of_stored_part: ClassVar[Collection[RunId]] = frozenset()
 
+    name: str | None = None
+    archives: bool = False
+    refused: str | None = None
+    _archived: list[Path] = field(default_factory=list, compare=False, repr=False)
+
     def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
         """Return the run directory and its journal, open for writing. Raises `JournalError` if that fails."""
-        directory = new_run_directory(prepared, began_at)
-        return directory, Journal.create(directory.journal)
+        if self.refused is not None:
+            raise JournalError(self.refused)
+        if self.archives and self.name is not None:
+            self._archived.append(archive(RunDirectory(runs_folder(prepared.config) / self.name), began_at))
+        try:
+            directory = new_run_directory(prepared, began_at, self.name)
+            return directory, Journal.create(directory.journal)
+        except JournalError:
+            self._restore()
+            raise
 
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
         """Keep the code of rollouts, which was loaded. Raises `CodeError` if stored rollouts were made by another."""
         keep_code(directory, prepared, code)
 
     def discard(self, directory: RunDirectory) -> None:
-        """Remove a run directory that was opened in vain."""
+        """Remove a run directory that was opened in vain, and give its name back to the run that had it."""
         shutil.rmtree(directory.path, ignore_errors=True)
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._archived and self.name is not None:
+            path = self._archived.pop()
+            with suppress(OSError):
+                path.rename(path.with_name(self.name))
+
+    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
+        """Return how many of these runs ask a model."""
+        return len(runs)
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
+        return None
+
+    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
+        """Return what to know about the sessions, of which earlier ones made `n_stored` reported rollouts."""
+        return ()
+
+    def provenance(self) -> Mapping[str, Any]:
+        """Return what results say about the sessions in which the rollouts were made."""
+        return {"sessions": 1, "lost_in_flight": 0}
 
     def started_at(self, began_at: datetime) -> str:
         """Return when the first rollout could begin, UTC, ISO 8601."""
@@ -110,6 +157,83 @@ def _judge_of(prepared: Prepared) -> dict[str, Any]:
 NEW_ROLLOUTS = NewRollouts()
 
 
+def lost_text(n: int) -> str:
+    """Return how many rollouts of earlier sessions were lost.
+
+    >>> lost_text(1)
+    '1 rollout was in flight when an earlier session ended, possibly billed'
+    """
+    were = "was" if n == 1 else "were"
+    return f"{plural(n, 'rollout')} {were} in flight when an earlier session ended, possibly billed"
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSource(NewRollouts):
+    """The rollouts of an eval run that goes on: earlier sessions made some of them, this one makes the others."""
+
+    run: StoredEvalRun = field(kw_only=True)
+    resumption: Resumption = field(kw_only=True)
+
+    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
+        return self.run.directory, Journal.reopen(self.run.directory.journal)
+
+    def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
+        then = self.resumption.progress.rollout_code
+        if then is not None:
+            check_same_code(directory, then, code)
+        keep_code(directory, prepared, code)
+
+    def discard(self, directory: RunDirectory) -> None:
+        """Keep the directory, which holds the stored rollouts."""
+
+    def started_at(self, began_at: datetime) -> str:
+        return self.run.manifest.started_at
+
+    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
+        return sum(not self.resumption.is_kept(run) for run in runs)
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        n_kept = len(selected.runs) - self.n_to_roll_out(selected.runs)
+        resumption = self.resumption._replace(part=self._is_part(selected))
+        return ResumeJob(resumption, n_kept, shows, lambda: self._begin(prepared, selected))
+
+    def _begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
+        """Let the manifest hold the present plan, and keep earlier results apart. Raises `JournalError`."""
+        directory, then = self.run.directory, self.run.manifest
+        rows = (row for row, _ in then.plan.rows() if row < len(prepared.dataset))
+        widened = replace(prepared, plan=prepared.plan.with_named(rows, prepared.dataset.line))
+        try:
+            if not self._is_part(selected) and directory.results.exists():
+                directory.results.rename(files.kept_path(directory.results))
+            renew_manifest(directory, widened, datetime.fromisoformat(then.started_at))
+        except OSError as error:
+            raise JournalError(f"{shown(directory.path)}: cannot be written: {error.strerror}") from error
+
+    def _is_part(self, selected: SelectedRuns) -> bool:
+        """Return True if this session leaves out runs that an earlier one performed or left."""
+        return not {*selected.runs}.issuperset(self.resumption.progress.records)
+
+    def rollouts_took_ms(self, eval_run_ms: float) -> float:
+        return self.resumption.progress.took_ms + eval_run_ms
+
+    def results_path(self, run: EvalRun) -> Path:
+        return run.directory.partial_results if self._is_part(run.selected) else run.directory.results
+
+    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
+        n_runs, n_lost = len(selected.runs), len(self.resumption.progress.lost)
+        lost = [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
+        return [
+            f"{count(n_stored)} of {plural(n_runs, 'run')} {'is' if n_stored == 1 else 'are'} from earlier sessions",
+            *lost,
+        ]
+
+    def provenance(self) -> Mapping[str, Any]:
+        progress = self.resumption.progress
+        return {"sessions": progress.n_sessions + 1, "lost_in_flight": len(progress.lost)}
+
+
 @dataclass(frozen=True, slots=True)
 class RescoreSource:
     """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
@@ -146,6 +270,20 @@ class RescoreSource:
 
     def check_code(self, prepared: Prepared, directory: RunDirectory, code: RolloutCode) -> None:
         """Do nothing: no code rolls out."""
+
+    def n_to_roll_out(self, runs: Collection[RunId]) -> int:
+        return 0
+
+    def resume_job(
+        self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
+    ) -> ResumeJob | None:
+        return None
+
+    def notes(self, n_stored: int, selected: SelectedRuns) -> Sequence[str]:
+        return ()
+
+    def provenance(self) -> Mapping[str, Any]:
+        return {}
 
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""

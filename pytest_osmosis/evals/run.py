@@ -27,7 +27,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import outcome_of
 from pytest_osmosis.report.properties import Property, properties_of, properties_of_row
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score, kind_of
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ class EvalRun:
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
         outcomes = _RunOutcomes(prepared, rerun, settings.keep_conversations)
-        job = engine_job(prepared, selected, settings, directory, outcomes.describe, worktree)
+        job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree)
         engine = Engine(job, journal, on_done)
         if journal.lock.notice is not None:
             engine.notices.add(journal.lock.notice)
@@ -190,6 +190,8 @@ class EvalRun:
         self.provenance = {**self.provenance, **version.to_json()}
         if self.began and version != self._known_version:
             self._complete_manifest(version)  # git took its time
+        for note in self.prepared.source.notes(self.engine.progress.stored, self.selected):
+            self.notices.add(note)
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 
@@ -207,6 +209,10 @@ class _RunOutcomes:
     keep_conversations: bool
     conversations: dict[RunId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     reasons: dict[RunId, str] = field(default_factory=dict)
+
+    def shows(self, record: RunRecord, pass_rule: PassRule) -> bool:
+        """Return True if the outcome of a stored run needs its conversation."""
+        return self.keep_conversations or kind_of(record, pass_rule) in ("failed", "error")
 
     def describe(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
         """Return the outcome of a run that is done. The engine calls this in its own thread."""

@@ -27,6 +27,7 @@ from pytest_osmosis.git.state import GitState
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.manifest import MANIFEST_VERSION
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.text.paths import absolute, shown
 from pytest_osmosis.verdicts.gates import title_of
 
@@ -46,12 +47,16 @@ def runs_folder(config: EvalConfig) -> Path:
     return config.workspace / (config.output.dir or RUNS)
 
 
-def new_run_directory(prepared: Prepared, began_at: datetime) -> RunDirectory:
-    """Make a run directory with its manifest. Raises `JournalError` if it cannot be written."""
+def new_run_directory(prepared: Prepared, began_at: datetime, name: str | None = None) -> RunDirectory:
+    """Make a run directory with its manifest, with a name of its own unless it gets one.
+
+    Raises `JournalError` if it cannot be written, or exists.
+    """
     config = prepared.config
-    directory = RunDirectory(runs_folder(config) / new_run_name(prepared, began_at))
+    directory = RunDirectory(runs_folder(config) / (name or new_run_name(prepared, began_at)))
     try:
-        private.make_folder(directory.path)
+        if not is_reserved(directory):
+            private.make_folder(directory.path)
         with ExitStack() as on_error:
             on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
@@ -95,6 +100,35 @@ def manifest_of(directory: RunDirectory, prepared: Prepared, began_at: datetime)
     """Return the manifest of an eval run as JSON, without the values of secrets."""
     manifest = json.loads(json.dumps(_manifest(directory, prepared, began_at), default=str))
     return {**prepared.redaction.value(manifest), **{key: manifest[key] for key in READ_BACK}}
+
+
+def archive(directory: RunDirectory, at: datetime) -> Path:
+    """Give a run directory another name, which says when. Raises `JournalError` if a process writes to it."""
+    lock = RunLock.take(directory)
+    path = directory.path.with_name(f"{directory.name}.archived-{at:%Y%m%dT%H%M%S%fZ}")
+    try:
+        return directory.path.rename(path)
+    except OSError as error:
+        raise JournalError(f"{shown(directory.path)}: cannot be renamed: {error.strerror}") from error
+    finally:
+        lock.close()
+        RunDirectory(path).lock.unlink(missing_ok=True)
+
+
+def is_reserved(directory: RunDirectory) -> bool:
+    """Return True for a folder that was made for an eval run that has not begun."""
+    reserved = {directory.lock, directory.submission, directory.session_log, directory.stop_request}
+    return directory.path.is_dir() and reserved.issuperset(directory.path.iterdir())
+
+
+def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> None:
+    """Write the manifest of an eval run that goes on: all of it is as now, but for the code and the git state.
+
+    Raises `OSError`.
+    """
+    then = json.loads(directory.manifest.read_text(encoding="utf-8"))
+    kept = {key: then[key] for key in ("code", "git") if key in then}
+    _write(directory, {**manifest_of(directory, prepared, began_at), **kept})
 
 
 def _ignore_in_git(folder: Path) -> None:
@@ -180,6 +214,7 @@ def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetim
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,
         "started_at": prepared.source.started_at(began_at),
+        **prepared.source.provenance(),
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -24,6 +24,7 @@ from pytest_osmosis.plugin.items.item import EvalItem, amend
 from pytest_osmosis.plugin.items.node_ids import eval_id_of, ungrouped, unit_key
 from pytest_osmosis.plugin.items.steps import StepItem, amend_step, step_key
 from pytest_osmosis.plugin.loop import CompletionLoop, DryRun
+from pytest_osmosis.plugin.output.continuation import Continuation
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
@@ -66,6 +67,7 @@ class ControllerPlugin:
             manager.register(DryRun(self.config), "osmosis-dry-run")
         manager.register(self, "osmosis-controller")
         manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
+        manager.register(Continuation(self.config, self.evals), "osmosis-continuation")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

@@ -239,7 +239,9 @@ class EvalSession:
         costs = {}
         for eval_id, selected in self.selected.items():
             prepared = self.by_id[eval_id].prepared
-            costs[prepared.config.name] = cost_confirmation.estimate(prepared, len(selected.runs))
+            costs[prepared.config.name] = cost_confirmation.estimate(
+                prepared, prepared.source.n_to_roll_out(selected.runs)
+            )
         cost = cost_confirmation.above(costs, usd)
         confirmed = cost is None or cost_confirmation.ask(self.config, cost)
         if confirmed:

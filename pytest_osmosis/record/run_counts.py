@@ -12,7 +12,8 @@ class RunCounts:
     `baseline` counts the runs of the baseline among `done`; `passed`, `unmeasured`, `removed` and `score` leave them
     out. `removed` counts runs that their Grader took out; `score` sums the scores of the deciding function, if there
     is only one. `in_flight` leaves out the `retrying` runs, which wait for a retry, and the `held` runs, which wait
-    for a permit under the limit `held_by`. `repeated` counts runs that lost their host and are rolled out once more.
+    for a permit under the limit `held_by`. `repeated` counts runs that lost their host and are rolled out once more,
+    `stored` those among `done` whose rollout an earlier session made.
     """
 
     submitted: int = 0
@@ -28,3 +29,4 @@ class RunCounts:
     held_by: str | None = None
     tokens: int = 0
     repeated: int = 0
+    stored: int = 0

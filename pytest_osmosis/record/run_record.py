@@ -105,7 +105,9 @@ class RunRecord(NamedTuple):
     run: RunId
     """The identity of the run."""
     attempt: int = 0
-    """1 for the first rollout, 2 for the second, which follows a crash of the host."""
+    """1 for the first rollout; a further one follows a crash of the host, or belongs to a later session."""
+    repeated: bool = False
+    """True if its host crashed before, in the same session."""
     started: bool = False
     """True once the agent was called."""
     rolled: bool = False
@@ -204,7 +206,7 @@ class Ledger:
     """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger.
 
     `codes` holds the digests of the `scorers`, `rows` those of whole rows. `goes_on` is True from a `began` until the
-    first event about a run.
+    first event about a run; `attempts` are the last ones before it.
     """
 
     scorers: tuple[str, ...] = ()
@@ -212,12 +214,14 @@ class Ledger:
     codes: Mapping[str, str] = field(default_factory=dict)
     rows: dict[int, str] = field(default_factory=dict)
     goes_on: bool = False
+    attempts: dict[RunId, int] = field(default_factory=dict)
 
     def apply(self, event: Event) -> RunRecord | None:
         """Apply an event. Return the record that it changed, None for events that belong to no run."""
         match kind := event["ev"]:
             case "began":
                 self.goes_on = True
+                self.attempts = {run: record.attempt for run, record in self.records.items() if record.attempt}
                 return None
             case "loaded":
                 self._load(tuple(event["scorers"]), event.get("digests", NOTHING))
@@ -236,10 +240,16 @@ class Ledger:
         if kind == "rollout" and record.rolled and event["attempt"] == record.attempt:
             return None  # a line that is there twice
         record = fold(record, event)
+        if record.attempt > 1 and record.attempt > self.attempts.get(run, 0) + 1 and not record.repeated:
+            record = record._replace(repeated=True)
         if record.rolled and not record.scored and self._complete(record):
             record = record._replace(scored=True)
         self.records[run] = record
         return record
+
+    def copy(self) -> Ledger:
+        """Return a ledger that changes on its own."""
+        return Ledger(self.scorers, dict(self.records), self.codes, dict(self.rows), self.goes_on, dict(self.attempts))
 
     def _load(self, scorers: tuple[str, ...], codes: Mapping[str, str]) -> None:
         """Take the functions that score from now on, and drop the scores that they would not give."""

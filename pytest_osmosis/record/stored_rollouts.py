@@ -98,7 +98,8 @@ class StoredRollouts:
                     codes = event["digests"]
                     self.rollout_code = event.get("rollout_code", self.rollout_code)
                 case "rows":
-                    rows = event["rows"]
+                    earlier, rows = rows, event["rows"]
+                    rows = {**earlier, **rows} if goes_on else rows
                     if goes_on:  # rows of a rescoring may have changed since they were rolled out
                         now = {int(row): Content(*digests) for row, digests in rows.items()}
                         self.contents = {**now, **self.contents}

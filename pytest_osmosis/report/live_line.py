@@ -42,14 +42,15 @@ class Pace:
     def saw(self, now: float, counts: RunCounts) -> None:
         samples = self._samples
         self._now = now
-        if not samples or counts.done != samples[-1].done:
-            samples.append(_Sample(now, counts.done, counts.tokens))
-        while len(samples) > 2 and now - samples[1].at > WINDOW_S and counts.done - samples[1].done >= 2 * self._round:
+        done = counts.done - counts.stored
+        if not samples or done != samples[-1].done:
+            samples.append(_Sample(now, done, counts.tokens))
+        while len(samples) > 2 and now - samples[1].at > WINDOW_S and done - samples[1].done >= 2 * self._round:
             samples.popleft()
 
     def left_s(self, counts: RunCounts) -> float | None:
         """Return the seconds until all runs are done, None before `ENOUGH` runs and one round are done."""
-        if counts.done < self._round or counts.done >= counts.submitted:
+        if counts.done - counts.stored < self._round or counts.done >= counts.submitted:
             return None
         per_s = (self._samples[-1].done - self._samples[0].done) / self._elapsed_s
         return (counts.submitted - counts.done) / per_s if per_s > 0 else None
@@ -83,6 +84,7 @@ def session_counts(evals: Sequence[tuple[RunCounts, int]]) -> SessionCounts:
             submitted=sum(n_runs for _, n_runs in evals),
             done=sum(counts.done for counts, _ in evals),
             tokens=sum(counts.tokens for counts, _ in evals),
+            stored=sum(counts.stored for counts, _ in evals),
         ),
     )
 
@@ -113,6 +115,7 @@ def live_line(
         *_shares(counts, mean=mean),
         *([_Part(warning(f"{count(counts.unmeasured)} not measured"), 2)] if counts.unmeasured else []),
         _Part(f"{count(counts.in_flight)} in flight" if _has_begun(counts) else "starting", 7),
+        *([_Part(f"{count(counts.stored)} from before", 6)] if counts.stored else []),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
         *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
         *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s and round(per_s) else []),

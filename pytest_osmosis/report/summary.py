@@ -186,7 +186,7 @@ def _not_scored(results: Results) -> list[str]:
     lines += aside_lines(causes_aside(results.records, results.pass_rule))
     if skipped := results.count("skipped"):
         lines.append(f"{plural(skipped, 'run')} taken out by the grader")
-    if again := sum(record.attempt > 1 for record in results.records):
+    if again := sum(record.repeated for record in results.records):
         lines.append(
             f"{plural(again, 'run')} rolled out a second time, because the first process ended; what the first time "
             "used is not counted"

@@ -30,13 +30,15 @@ def plan_digest(identity: Mapping[str, Any]) -> str:
     return blake2b(json.dumps(identity, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
-def previous_run(runs: Path, digest: str) -> PreviousRun:
-    """Return the newest whole run of a plan in a folder of runs.
+def previous_run(runs: Path, digest: str, *, without: Path | None = None) -> PreviousRun:
+    """Return the newest whole run of a plan in a folder of runs, apart from the one in the folder `without`.
 
     Reads the newest results first, and only their heads, so that hundreds of runs take some milliseconds.
     """
     unreadable = None
     for path in _newest_first(runs):
+        if path.parent == without:
+            continue
         try:
             head = read_head_of_plan(path, digest)
         except ResultsError as error:

@@ -183,7 +183,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "boundaries": results.boundaries(),
         "causes": [cause.to_json() for cause in results.causes],
         "retries": sum(record.retries for record in results.records),
-        "rolled_out_again": sum(record.attempt > 1 for record in results.records),
+        "rolled_out_again": sum(record.repeated for record in results.records),
         "truncated": len(results.truncated),
         "rows_of_equal_answers": results.answered_rows.equal,
         "usage": results.usage,

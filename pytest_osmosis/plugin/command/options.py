@@ -122,6 +122,23 @@ FROM = NAMING[3]
 RESCORE = Option(
     "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."
 )
+RESUME = Option(
+    "resume",
+    None,
+    "Go on with the newest run of each eval that has something left: what is stored is not run again, pending runs and "
+    "those that failed at boundary provider or host are.",
+)
+RUN = Option(
+    "run",
+    "NAME",
+    "Call the run NAME; given again, go on with it. With several evals, their runs are called NAME-EVAL.",
+)
+RETRY_FAILED = Option(
+    "retry-failed",
+    None,
+    "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
+)
+FRESH = Option("fresh", None, "With --osmosis-run=NAME: rename the run that has the name, and begin anew.")
 SMOKE = Option(
     "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
 )
@@ -149,6 +166,10 @@ OVERWRITE = Option(
 
 OF_SESSION = (
     # which runs, and how many at once
+    RESUME,
+    RUN,
+    RETRY_FAILED,
+    FRESH,
     SMOKE,
     Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
     SHARD,

@@ -16,6 +16,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import Problem, ProblemsError
 from pytest_osmosis.evals import Prepared, baseline_path, prepare, prepare_training
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
+from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.command.missing_tests import missing_tests
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
@@ -105,8 +106,16 @@ class EvalPreparer:
             return self._prepare_training(path, rows)
         prepared, smoke = self.prepare(path, rows=rows, listed=path in self._named.listed), self._options.smoke
         if self._options.shard is not None:
-            return prepared.as_shard(self._options.shard)
-        return prepared if smoke is None else prepared.as_smoke(smoke, rows)
+            prepared = prepared.as_shard(self._options.shard)
+        elif smoke is not None:
+            prepared = prepared.as_smoke(smoke, rows)
+        n_evals = len(self._named.evals) - len(self._named.listed)
+        return prepared if path in self._named.listed else self.resumed(prepared, n_evals)
+
+    def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
+        """Return an eval that goes on with a run, or whose new run has a name, if the options say so."""
+        request = self._options.resume
+        return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
     def prepare(
         self,

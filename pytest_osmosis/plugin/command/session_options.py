@@ -14,6 +14,7 @@ from pytest_osmosis.config.kinds import ValueKind, faults_of, integer, integer_o
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.errors import Problem
+from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
@@ -25,7 +26,8 @@ SMOKE_ROWS = 5
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 SHOW_FAILURES = 10
 _NOT_REPEATED = (
-    "shard", "output", "markdown", "overwrite", "inline", "stop-when-decided", "update-baseline", "show-failures",
+    "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "overwrite", "inline",
+    "stop-when-decided", "update-baseline", "show-failures",
 )  # fmt: skip
 """Options that are left out of the command that repeats a single run."""
 
@@ -40,6 +42,7 @@ class InFlightLimit(NamedTuple):
 class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
+    `resume` is the request to go on with a run, or to give the new one a name; None without either.
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs.
     `update_baseline` writes results over the baseline. `show_failures` is how many
@@ -57,6 +60,7 @@ class SessionOptions(NamedTuple):
     dry_run: bool
     not_measured_exit: int
     inline: bool
+    resume: ResumeRequest | None
     smoke: int | None
     shard: Shard | None
     update_baseline: bool
@@ -88,6 +92,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     usd: float | None = _number(values["confirm-above"], number(" of at least 0", lambda usd: usd >= 0), problems)
     smoke = _smoke(values["smoke"], values["smoke-rows"], overrides, problems)
     update_baseline = _update_baseline(values["update-baseline"], smoke, stop_when_decided, problems)
+    resume = _resume(config, values, problems)
     shard = _shard(config, values, problems)
     markdown = _markdown(config, values["markdown"], problems)
     show_failures = _show_failures(config, values["show-failures"], problems)
@@ -106,6 +111,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         dry_run=dry_run or plans_setup(config),
         not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
         inline=_inline(config, values["inline"].origin if inline else None),
+        resume=resume,
         smoke=smoke,
         shard=shard,
         update_baseline=update_baseline,
@@ -260,6 +266,28 @@ def _shard(config: pytest.Config, values: Mapping[str, OptionValue], problems: l
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 MOST_SHARDS = 10_000
+
+
+def _resume(config: pytest.Config, values: Mapping[str, OptionValue], problems: list[Problem]) -> ResumeRequest | None:
+    """Return the request to go on with a run."""
+    resumes, retries, fresh = (_flag(values[name], problems) for name in ("resume", "retry-failed", "fresh"))
+    name = values["run"].text
+    if name is not None and (why := why_no_name(name)) is not None:
+        problems.append(Problem(values["run"].origin, why))
+    given = [each.flag for each, is_given in ((options.RESUME, resumes), (options.RUN, name is not None)) if is_given]
+    if retries and not given:
+        text = f"needs {options.RESUME.flag} or {options.RUN.flag}=NAME: it repeats runs that are stored"
+        problems.append(Problem(values["retry-failed"].origin, text))
+    if fresh and name is None:
+        problems.append(Problem(values["fresh"].origin, f"needs {options.RUN.flag}=NAME, the run to begin anew"))
+    for other, is_given in ((options.RESUME, resumes), (options.RETRY_FAILED, retries)):
+        if fresh and is_given:
+            text = f"contradicts {other.flag}: one begins anew, the other goes on; leave out one of them"
+            problems.append(Problem(values["fresh"].origin, text))
+    if given and config.getoption(options.FROM.dest):
+        text = f"contradicts {options.FROM.flag}, which rolls nothing out; leave out one of them"
+        problems.append(Problem(given[0], text))
+    return ResumeRequest(name, resumes, retries, fresh) if given else None
 
 
 def _update_baseline(value: OptionValue, smoke: int | None, decided: str | None, problems: list[Problem]) -> bool:

@@ -13,18 +13,21 @@ from pytest_osmosis.evals import (
     Preflight,
     Prepared,
     RescoreSource,
+    ResumeSource,
     baseline_path,
     rate_limit_texts,
     rollout_bounds_text,
     sampling_text,
 )
+from pytest_osmosis.evals.resume import spent_before
+from pytest_osmosis.evals.rollout_source import NewRollouts, lost_text
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.compat import other_plugins
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.overview import distinct_names
 from pytest_osmosis.report.summary import last_run_line, stored_line
-from pytest_osmosis.text.numbers import count, moment, plural, score
+from pytest_osmosis.text.numbers import count, moment, money, plural, score, seconds
 from pytest_osmosis.text.paths import shown
 from pytest_osmosis.text.redaction import MIN_CHARS
 from pytest_osmosis.verdicts.gates import title_of
@@ -68,7 +71,8 @@ def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: Eva
         if each.preflight is not None:
             yield f"  {name}: {_brief_preflight(each, each.preflight, size)}"
             continue
-        yield f"  {name}: {', '.join([*_models(each), size, *in_flight, *_code(each), *_brief_gates(each, evals)])}"
+        sizes_in_flight = [size, *_stored(each), *in_flight]
+        yield f"  {name}: {', '.join([*_models(each), *sizes_in_flight, *_code(each), *_brief_gates(each, evals)])}"
     for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
 
@@ -77,6 +81,15 @@ def _brief_preflight(prepared: Prepared, preflight: Preflight, size: str) -> str
     asked = "no model to ask" if preflight.without_model is not None else f"{prepared.target.describe}, {size}"
     n_notes = len(_notes(prepared))
     return ", ".join(["preflight of a training config", asked, *([plural(n_notes, "note")] if n_notes else [])])
+
+
+def _stored(prepared: Prepared) -> list[str]:
+    source = prepared.source
+    if not isinstance(source, ResumeSource):
+        return []
+    return [
+        f"resumes {source.run.directory.name}: {count(source.n_to_roll_out([*prepared.collected.every_run()]))} left"
+    ]
 
 
 def _models(prepared: Prepared) -> list[str]:
@@ -143,6 +156,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield from _rescore_lines(plan, source, judged=prepared.judge is not None)
     else:
         yield from _rollout_lines(prepared, evals, size)
+        yield from _source_lines(prepared, source)
     if prepared.judge is not None:
         votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
         yield f"  judge: {prepared.judge.target.describe}{votes}, scores as rubric"
@@ -256,6 +270,25 @@ def _shard_lines(prepared: Prepared) -> Iterator[str]:
 
 SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
 """The limits that are used up by all runs together."""
+
+
+def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
+    """Yield the name of a run that has one, and how much of it is stored."""
+    if not isinstance(source, ResumeSource):
+        if source.name is not None:
+            archives = (
+                ", in place of the run that has this name, which is kept under another" if source.archives else ""
+            )
+            yield f"  run: {source.name}{archives}"
+        return
+    runs = [*prepared.collected.every_run()]
+    n_left, spent = source.n_to_roll_out(runs), spent_before(prepared, source)
+    stored = f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')} stored, {count(n_left)} left"
+    yield f"  resumes {source.run.directory.name}, begun {moment(source.run.manifest.started_at)}: {stored}"
+    cost = "an unknown cost" if spent.cost_usd is None else money(spent.cost_usd)
+    yield f"  spent before: {plural(spent.tokens, 'token')}, {cost}, {seconds(spent.took_s)}"
+    if n_lost := len(source.resumption.progress.lost):
+        yield f"  note: {lost_text(n_lost)}"
 
 
 def _rows_and_runs(plan: Plan) -> str:

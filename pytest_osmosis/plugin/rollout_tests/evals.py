@@ -163,7 +163,8 @@ class TestEvals:
         for path in paths:
             plans = [plan for key, plan in self._plans.items() if key[0] == path]
             try:
-                prepared = outputs.with_output(_prepared_for_tests(preparer, path, plans), n_evals)
+                prepared = preparer.resumed(_prepared_for_tests(preparer, path, plans), n_evals)
+                prepared = outputs.with_output(prepared, n_evals)
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]

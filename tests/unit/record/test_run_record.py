@@ -119,7 +119,7 @@ def test_a_skip_applies_to_any_attempt(attempt: int) -> None:
 def test_a_later_attempt_starts_from_an_empty_record() -> None:
     record = record_of(start(), rollout(boundary="host", error="died"), start(2))
 
-    assert record == RunRecord(RUN, attempt=2, started=True)
+    assert record == RunRecord(RUN, attempt=2, repeated=True, started=True)
 
 
 @pytest.mark.parametrize(
@@ -345,6 +345,13 @@ def test_the_scores_of_a_finished_rescoring_are_those_that_a_session_keeps() -> 
     record = fold([*SESSION, *rescoring, BEGAN, loads(a="2"), rows("w")]).records[RUN]
 
     assert dict(record.scores) == {"rewards:a": 0.0, "rewards:b": 0.5}
+
+
+def test_only_attempts_of_the_same_session_were_repeated_after_a_crash() -> None:
+    later = [BEGAN, loads(), rows("w"), start(2), rollout(2)]
+
+    assert fold([*SESSION, *later]).records[RUN].repeated is False
+    assert fold([*SESSION, *later[:4], start(3), rollout(3)]).records[RUN].repeated is True
 
 
 def test_each_session_counts_at_once() -> None:

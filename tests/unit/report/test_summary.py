@@ -360,7 +360,7 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(cost: float | None, 
 
 
 def test_second_attempts_are_reported() -> None:
-    lines = summary_lines(results_of([finished({A: 1.0}, attempt=2)]))
+    lines = summary_lines(results_of([finished({A: 1.0}, attempt=2, repeated=True)]))
 
     assert (
         "1 run rolled out a second time, because the first process ended; what the first time used is not counted"

@@ -1,0 +1,219 @@
+"""Go on with a stored eval run (`--osmosis-resume`, `--osmosis-run=NAME`): which run, and if its inputs are the same.
+
+`prepare` prepares the present config as for a new eval run; `resumed` then gives it the rollouts that are stored.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError
+from pytest_osmosis.evals.prepared import Prepared
+from pytest_osmosis.evals.rollout_inputs import changed_inputs, refusal
+from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource
+from pytest_osmosis.evals.run_directory import is_reserved, runs_folder
+from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import held_text, holder_of
+from pytest_osmosis.record.stored_progress import Resumption, StoredProgress
+from pytest_osmosis.results.previous_run import previous_run
+from pytest_osmosis.text.lists import listed
+from pytest_osmosis.text.paths import shown
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NOT_NAMES = (LATEST,)
+PATIENCE_S = 1.0
+"""A process that was killed a moment ago may still hold the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """The request to go on with a run: the run called `name`, or else the newest one that has something left.
+
+    `only_resumes` if no run may begin. `retries_failed` also repeats runs that broke in the agent or in a function.
+    `fresh` renames the run that has the name, and begins anew.
+    """
+
+    name: str | None
+    only_resumes: bool = False
+    retries_failed: bool = False
+    fresh: bool = False
+
+
+def why_no_name(name: str) -> str | None:
+    """Return why a run cannot have this name, None if it can.
+
+    >>> why_no_name("nightly-2026.11") is None, why_no_name("latest")
+    (True, 'means the newest run; choose another name')
+    """
+    if not _NAME.fullmatch(name):
+        rule = "letters, digits, - _ and . make a name; it begins with a letter or a digit, and has at most 100"
+        return f'"{name}" is no name of a run: {rule}'
+    if name in _NOT_NAMES:
+        return "means the newest run; choose another name"
+    return "is the name of a config; choose a name without .toml" if name.endswith(".toml") else None
+
+
+def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> Prepared:
+    """Return an eval with the stored rollouts with which it goes on, or with the name that its new run gets.
+
+    With several evals in the command, each run is called by the name and its eval. Raises `ProblemsError`.
+    """
+    if request.name is None:
+        return _newest(prepared, request, n_evals)
+    name = request.name if n_evals == 1 else f"{request.name}-{prepared.config.name}"
+    directory = RunDirectory(runs_folder(prepared.config) / name)
+    if is_run(directory.path):
+        if request.fresh:
+            _refuse_held(directory)
+            return replace(prepared, source=NewRollouts(name, archives=True))
+        return _going_on(prepared, request, _stored(directory))
+    if something_at(directory.path) and not is_reserved(directory):
+        fix = "choose another name, or move it away"
+        raise _problem(name, f"{shown(directory.path)} exists, and holds no eval run; {fix}")
+    if request.only_resumes:
+        fix = "leave out --osmosis-resume to begin a run with this name"
+        raise _problem(name, f"not found in {shown(directory.path.parent)}, so there is nothing to resume; {fix}")
+    return replace(prepared, source=NewRollouts(name))
+
+
+def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepared:
+    """Go on with the newest run that has something left. One of several evals may be finished."""
+    runs = _runs_of(prepared)
+    finished: Prepared | None = None
+    for run in runs:
+        going_on = _attached(prepared, request, run)
+        source = going_on.source
+        assert isinstance(source, ResumeSource)
+        if _something_is_left(prepared, source):
+            _refuse_held(run.directory)
+            _refuse_others(prepared, run, source.resumption.progress)
+            return going_on
+        finished = finished or going_on
+    config = prepared.config
+    if not runs:
+        text = (
+            f"no run of {config.name} is stored in {shown(runs_folder(config))}, so there is nothing to resume; "
+            "leave out --osmosis-resume to begin one"
+        )
+        if n_evals > 1:
+            return replace(prepared, source=NewRollouts(refused=text))
+        raise ProblemsError([Problem(shown(config.path), text)])
+    if n_evals > 1 and finished is not None:
+        return finished
+    text = (
+        f"no run has anything left to do: {listed((run.directory.name for run in runs), 3)}; leave out "
+        "--osmosis-resume to begin a new run, which costs money, or name one with --osmosis-run=NAME to report it "
+        "again"
+    )
+    if not request.retries_failed:
+        text += "; --osmosis-retry-failed repeats runs that failed"
+    raise ProblemsError([Problem(shown(config.path), text)])
+
+
+def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
+    """Return the stored runs of an eval, newest first; those whose manifest cannot be read are left out."""
+    found = []
+    for path in sorted(filter(is_run, runs_folder(prepared.config).glob("*")), key=began_at, reverse=True):
+        try:
+            run = stored(RunDirectory(path))
+        except OsmosisError:
+            continue
+        if _is_of(run, prepared) and ".archived-" not in path.name:
+            found.append(run)
+    return found
+
+
+def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
+    """Return True for a run of the same config, if it was one of the same kind: whole, or a smoke test."""
+    config, manifest = prepared.config, run.manifest
+    same_config = run.config is None if config.text is None else run.config == config.path
+    return (
+        same_config
+        and manifest.eval == config.name
+        and manifest.smoke == (prepared.smoke is not None)
+        and manifest.plan.steps == ()
+    )
+
+
+def _something_is_left(prepared: Prepared, source: ResumeSource) -> bool:
+    return any(map(source.resumption.is_left, prepared.collected.every_run()))
+
+
+def _stored(directory: RunDirectory) -> StoredEvalRun:
+    try:
+        return stored(directory)
+    except OsmosisError as error:
+        raise _problem(directory.name, str(error)) from None
+
+
+def _going_on(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> Prepared:
+    """Return an eval that goes on with a run. Raises `ProblemsError` if its inputs changed, or if it is in use."""
+    _refuse_held(run.directory)
+    going_on = _attached(prepared, request, run)
+    source = going_on.source
+    assert isinstance(source, ResumeSource)
+    _refuse_others(prepared, run, source.resumption.progress)
+    return going_on
+
+
+def _refuse_held(directory: RunDirectory) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (holder := holder_of(directory)) is not None:
+        if time.monotonic() > give_up_at:
+            raise _problem(directory.name, held_text(directory, holder))
+        time.sleep(0.02)
+
+
+def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgress) -> None:
+    """Raise `ProblemsError` if a run belongs to another eval, or if its rollouts would be others now."""
+    name, config = run.directory.name, prepared.config
+    if not _is_of(run, prepared):
+        smoke = "a smoke test of " if run.manifest.smoke else ""
+        text = f"is {smoke}{run.manifest.eval} ({shown(Path(run.manifest.plan.path))}), and not of {config.name}"
+        raise _problem(name, f"{text}; choose another name")
+    if changes := changed_inputs(run, prepared, progress):
+        raise _problem(name, f"{refusal(changes)}, or only score its rollouts with --osmosis-from={name}")
+
+
+def _attached(prepared: Prepared, request: ResumeRequest, run: StoredEvalRun) -> Prepared:
+    """Return an eval with the stored rollouts of a run."""
+    try:
+        progress = StoredProgress(run.directory.journal) if something_at(run.directory.journal) else None
+    except JournalError as error:
+        raise _problem(run.directory.name, str(error)) from None
+    if progress is None:
+        raise _problem(run.directory.name, f"has no journal ({shown(run.directory.journal)}); begin a new run")
+    source = ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
+    head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=run.directory.path).head
+    return replace(prepared, source=source, last=head)
+
+
+def _problem(name: str, text: str) -> ProblemsError:
+    return ProblemsError([Problem(f"run {name}", text)])
+
+
+class SpentBefore(NamedTuple):
+    """The tokens, dollars (None if unknown) and time of the earlier sessions of a run."""
+
+    tokens: int
+    cost_usd: float | None
+    took_s: float
+
+
+def spent_before(prepared: Prepared, source: ResumeSource) -> SpentBefore:
+    """Return what the stored rollouts of a run and their judges used, also those that were made again since."""
+    progress = source.resumption.progress
+    rolled = [*(record for record in progress.records.values() if record.rolled), *progress.replaced]
+    known = [record for record in rolled if record.was_answered or record.boundary is None]
+    costs = [*map(prepared.cost_usd, known), *(prepared.judge_cost_usd(each) for each in rolled if each.judge_uses)]
+    return SpentBefore(
+        sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled),
+        None if None in costs else sum(cost for cost in costs if cost is not None),
+        progress.took_ms / 1000,
+    )

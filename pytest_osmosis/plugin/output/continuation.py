@@ -1,0 +1,59 @@
+"""The last lines of a session that did not finish: the command that goes on with its runs, ready to be copied."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_osmosis.evals import FinishedEval
+from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.output.terminal import write_line
+from pytest_osmosis.record.stop import StopReason
+
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.session import EvalSession
+
+LIMITS: dict[StopReason, str] = {
+    "max_tokens": "[limits] max_tokens",
+    "max_cost_usd": "[limits] max_cost_usd",
+    "max_errors": "[limits] max_errors",
+}
+"""Stops that would happen again at once, unless the limit is raised first."""
+
+
+class Continuation:
+    """Prints the command below everything else that pytest prints."""
+
+    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
+        self._config = config
+        self._evals = evals
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        unfinished = [each for each in self._evals.queue.finished.values() if each.goes_on]
+        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None or not unfinished:
+            return
+        terminal.ensure_newline()
+        for line in self._lines(unfinished):
+            write_line(terminal, line)
+        terminal.flush()
+
+    def _lines(self, unfinished: Sequence[FinishedEval]) -> Iterator[str]:
+        reasons = {each.results.stop_reason for each in unfinished}
+        limits = [text for reason, text in LIMITS.items() if reason in reasons]
+        first = f", after you have raised {' and '.join(limits)}" if limits else ""
+        yield f"osmosis: nothing that is stored will run again; to go on{first}:"
+        yield self._command(maxfail="maxfail" in reasons)
+
+    def _command(self, *, maxfail: bool) -> str:
+        """Return the command of this session, with what makes it go on. A later `--maxfail` overrides `-x`."""
+        left_out = (options.FRESH.flag, options.RESUME.flag)
+        words = [str(word) for word in self._config.invocation_params.args if str(word) not in left_out]
+        request = self._evals.options.resume
+        named = request is not None and request.name is not None
+        more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
+        return shlex.join(["pytest", *words, *more])

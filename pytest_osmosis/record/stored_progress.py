@@ -1,0 +1,158 @@
+"""The state in which earlier sessions left an eval run, for the session that goes on with it.
+
+Memory holds the records, and the positions of rollouts and scores in the journal, but no conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from pytest_osmosis.datasets import Content
+from pytest_osmosis.record.journal import event_at, replay_with_positions
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.stop import Ending
+
+_AT = "position"
+
+
+class Attempt(NamedTuple):
+    run: RunId
+    number: int
+
+
+class StoredProgress:
+    """The fold of a journal, and what earlier sessions spent. Raises `JournalError` for one that cannot be read.
+
+    - `lost`: attempts that began and never ended, so that they were possibly billed for nothing
+    - `replaced`: the records of rollouts that ended and were made once more
+    - `contents`: the digests of rows when they were first rolled out
+    - `rollout_code`: those of the code that rolled out, None if they are not known
+    - `ending`: how the last session ended, None if its process died
+    - `took_ms`: the sum of the times of all sessions
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.ledger = Ledger()
+        self.lost: set[Attempt] = set()
+        self.replaced: list[RunRecord] = []
+        self.contents: dict[int, Content] = {}
+        self.rollout_code: Mapping[str, str] | None = None
+        self.ending: Ending | None = None
+        self.took_ms = 0.0
+        self.n_sessions = 0
+        self._journal = journal
+        self._positions: dict[RunId, tuple[int, ...]] = {}
+        self._began: str | None = None
+        self._last: str | None = None
+        self._read()
+
+    @property
+    def records(self) -> Mapping[RunId, RunRecord]:
+        return self.ledger.records
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no session of it began."""
+        return not self.n_sessions
+
+    def __contains__(self, run: RunId) -> bool:
+        """Return True if the rollout of a run is stored."""
+        return run in self._positions
+
+    def rollout(self, run: RunId) -> Event:
+        """Return the `rollout` event of a run's last attempt. Raises `KeyError` for a run without one."""
+        return event_at(self._journal, self._positions[run][0])
+
+    def events(self, run: RunId) -> Sequence[Event]:
+        """Return the `rollout` event of a run's last attempt, and the `score` events that follow it."""
+        return [event_at(self._journal, position) for position in self._positions.get(run, ())]
+
+    def _read(self) -> None:
+        events = ({**event, _AT: position} for position, event in replay_with_positions(self._journal))
+        for event in settled(events):
+            match event["ev"]:
+                case "began":
+                    self._end_session()
+                    self._began = self._last = event["at"]
+                    self.n_sessions += 1
+                    self.ending = None
+                case "loaded" if self.ledger.goes_on or not self.ledger.scorers:
+                    self.rollout_code = event.get("rollout_code", self.rollout_code)
+                case "rows" if self.ledger.goes_on or not self.contents:
+                    rows = {int(row): Content(*digests) for row, digests in event["rows"].items()}
+                    self.contents = {**rows, **self.contents}
+                case "ended":
+                    self._last, self.ending = event["at"], event["status"]
+                case "start" | "rollout" | "score":
+                    self._keep(event)
+            self.ledger.apply(event)
+        self._end_session()
+
+    def _keep(self, event: Event) -> None:
+        run, kind = RunId.of(event), event["ev"]
+        if "at" in event:
+            self._began, self._last = self._began or event["at"], event["at"]
+            self.n_sessions = self.n_sessions or 1  # a version before `began`
+        record = self.records.get(run)
+        last = 0 if record is None else record.attempt
+        if kind == "score":
+            if event["attempt"] == last and run in self._positions:
+                self._positions[run] = (*self._positions[run], event[_AT])
+            return
+        if record is not None and record.rolled and event["attempt"] > last:
+            self.replaced.append(record)
+        if event["attempt"] > last:
+            self._positions.pop(run, None)
+        if kind == "rollout" and event["attempt"] >= last and run not in self._positions:
+            self._positions[run] = (event[_AT],)
+
+    def _end_session(self) -> None:
+        """Count the time of a session that ended or broke off, and the attempts that it left in flight."""
+        if self._began is not None and self._last is not None:
+            took = datetime.fromisoformat(self._last) - datetime.fromisoformat(self._began)
+            self.took_ms += max(0.0, took.total_seconds() * 1000)
+        self._began = self._last = None
+        unended = (record for record in self.records.values() if record.started and not record.rolled)
+        self.lost.update(Attempt(record.run, record.attempt) for record in unended)
+
+
+class Resumption(NamedTuple):
+    """Rules by which a session goes on: pending runs and those that broke in the infrastructure are rolled out.
+
+    With `retries_failed`, so are the other runs that broke, and functions that failed score again. With `part`, the
+    session performs only a part of the plan.
+    """
+
+    progress: StoredProgress
+    retries_failed: bool = False
+    part: bool = False
+
+    def is_kept(self, run: RunId) -> bool:
+        """Return True if the rollout of a run is not made again."""
+        record = self.progress.records.get(run)
+        if record is None or not record.rolled:
+            return False
+        return record.boundary is None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)
+
+    def is_left(self, run: RunId) -> bool:
+        """Return True if a run is rolled out, or scored by a function of the last session."""
+        if not self.is_kept(run):
+            return True
+        record = self.progress.records[run]
+        return record.status == "pending" or bool(self.scored_again(record))
+
+    def attempt(self, run: RunId) -> int:
+        """Return the number of the next attempt of a run."""
+        record = self.progress.records.get(run)
+        return 1 if record is None else record.attempt + 1
+
+    def scored_again(self, record: RunRecord) -> frozenset[str]:
+        """Return the functions that failed to score a run, and score it again."""
+        if record.boundary is not None:
+            return frozenset()
+        errors = record.scorer_errors.items()
+        return frozenset(name for name, error in errors if self.retries_failed or error.boundary in INFRASTRUCTURE)
