@@ -260,13 +260,15 @@ def _commands(compared: ComparedRuns, every_row: bool) -> Iterator[str]:
     if not changed:
         return
     n_worse = sum(row.is_worse for row in changed)
-    yield ""
-    if not every_row and max(n_worse, len(changed) - n_worse) > MOST_ROWS:
-        yield dim("every row:         the same command with --all")
     first = changed[0]
+    commands = []
+    if not every_row and max(n_worse, len(changed) - n_worse) > MOST_ROWS:
+        commands.append(("every row:", "the same command with --all"))
     for side, index in ((compared.a, first.old_index), (compared.b, first.row_index)):
         if side.stored is not None:
-            command = show_command(side.stored.run.directory.path)
-            yield dim(
-                f"row{first.row_index} in {side.letter}:{' ' * (10 - len(str(first.row_index)))}{command} row{index}"
-            )
+            show = show_command(side.stored.run.directory.path)
+            commands.append((f"row{index} in {side.letter}:", f"{show} row{index}"))
+    if commands:
+        width = max(len(title) for title, _ in commands)
+        yield ""
+        yield from (dim(f"{title:<{width}}  {text}") for title, text in commands)

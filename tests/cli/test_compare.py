@@ -46,7 +46,7 @@ def test_the_page_has_rates_difference_settings_and_rows(there: Cli, real_runs: 
     assert page[at + 4].startswith("    B run0 score 0 < 1: ")
     at = page.index("1 row better in B:")
     assert page[at + 1] == "  row2: 0 of 2 passed, then 2 of 2"
-    assert page[-1] == f"row1 in B:         pytest-osmosis show {real_runs.now.name} row1"
+    assert page[-1] == f"row1 in B:  pytest-osmosis show {real_runs.now.name} row1"
 
 
 def test_json_says_the_same_and_more(there: Cli, real_runs: RealRuns) -> None:
@@ -145,7 +145,7 @@ def test_a_long_list_is_cut_unless_all_is_typed(typed: Cli, stored: Stored) -> N
     stored("now", results=published(now, n=6), age_s=1)
     page, every = (typed("runs", "compare", "then", "now", *options) for options in ([], ["--all"]))
     assert "12 rows worse in B (the first 10):\n" in page
-    assert "every row:         the same command with --all\n" in page
+    assert "every row:  the same command with --all\n" in page
     assert "    B and 2 more runs\n" in page
     assert [text.count("passed, then") for text in (page, every)] == [10, 12]
     assert every.count("B run5") == 12
